@@ -1,0 +1,64 @@
+"""The one error type: an AMQP error condition with what the peer is told (AMQP 1.0 part 2, 2.8.14).
+
+Whoever refuses a connection, link or message raises `AmqpError`; the edge that talks to the peer
+puts it on the wire. Conditions per situation are listed in docs/conformance.md, section 0.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class Fault(Enum):
+    """Who has to act on an error: decides log level and which counter moves."""
+
+    PEER = "peer"
+    GATEWAY = "gateway"
+    BACKEND = "backend"
+
+
+class AmqpError(Exception):
+    """One AMQP error: `condition` is the symbol on the wire, `info` its map (symbol keys).
+
+    `description` is read by people at the peer: it names what was wrong and the way out, and never
+    holds a secret, a cookie or another scope's addresses.
+    """
+
+    def __init__(
+        self,
+        condition: str,
+        description: str = "",
+        *,
+        info: Mapping[str, object] | None = None,
+        fault: Fault = Fault.PEER,
+    ) -> None:
+        super().__init__(f"{condition}: {description}" if description else condition)
+        self.condition: Final = condition
+        self.description: Final = description
+        self.info: Final[dict[str, object]] = dict(info or {})
+        self.fault: Final = fault
+
+
+INTERNAL_ERROR: Final = "amqp:internal-error"
+NOT_FOUND: Final = "amqp:not-found"
+UNAUTHORIZED_ACCESS: Final = "amqp:unauthorized-access"
+DECODE_ERROR: Final = "amqp:decode-error"
+RESOURCE_LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+INVALID_FIELD: Final = "amqp:invalid-field"
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+RESOURCE_LOCKED: Final = "amqp:resource-locked"
+PRECONDITION_FAILED: Final = "amqp:precondition-failed"
+RESOURCE_DELETED: Final = "amqp:resource-deleted"
+ILLEGAL_STATE: Final = "amqp:illegal-state"
+FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
+CONNECTION_FORCED: Final = "amqp:connection:forced"
+FRAMING_ERROR: Final = "amqp:connection:framing-error"
+CONNECTION_REDIRECT: Final = "amqp:connection:redirect"
+DETACH_FORCED: Final = "amqp:link:detach-forced"
+TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
+MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
+LINK_REDIRECT: Final = "amqp:link:redirect"
+STOLEN: Final = "amqp:link:stolen"
