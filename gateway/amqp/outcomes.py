@@ -1,0 +1,59 @@
+"""Delivery outcomes (AMQP 1.0 part 3, 3.4) as the nodes see them.
+
+The common ones are singletons, so that the per-message path compares by identity and allocates nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.errors import AmqpError
+
+
+class Outcome:
+    """A terminal state of a delivery; `name` is what metrics and logs call it."""
+
+    __slots__ = ()
+    name: str = "settled"
+
+
+class Accepted(Outcome):
+    """3.4.2: the far side has it and it is safe there."""
+
+    __slots__ = ()
+    name = "accepted"
+
+
+class Released(Outcome):
+    """3.4.4: certainly not processed; the sender may send again."""
+
+    __slots__ = ()
+    name = "released"
+
+
+class Rejected(Outcome):
+    """3.4.3: invalid for the receiver; `error` says why."""
+
+    __slots__ = ("error",)
+    name = "rejected"
+
+    def __init__(self, error: AmqpError | None) -> None:
+        self.error: Final = error
+
+
+class Modified(Outcome):
+    """3.4.5: `annotations` is an encoded map to merge into the message annotations, or None."""
+
+    __slots__ = ("annotations", "failed", "undeliverable")
+    name = "modified"
+
+    def __init__(self, failed: bool = False, undeliverable: bool = False, annotations: bytes | None = None) -> None:
+        self.failed: Final = failed
+        self.undeliverable: Final = undeliverable
+        self.annotations: Final = annotations
+
+
+ACCEPTED: Final = Accepted()
+RELEASED: Final = Released()
+SETTLED: Final = Outcome()
+FAILED: Final = Modified(failed=True)
