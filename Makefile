@@ -1,0 +1,56 @@
+# Every command a reader of the README needs; `make` alone explains them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
+UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench conformance lint parts lock clean
+
+help: ## explain these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.runtime ## install, then the guided journey; it goes on serving (ARGS=--once ends after it)
+	@$(BIN)/scopegate quickstart $(ARGS)
+
+test: parts lint ## everything: parts of the suite, lint, types, walls, tests on real servers
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
+	$(BIN)/python -m tests.bench $(ARGS)
+
+conformance: $(VENV)/.tests parts ## every row of docs/conformance.md and what shows it; writes build/conformance.json
+	@$(BIN)/python -m pytest --quiet --conformance $(ARGS)
+
+lint: $(VENV)/.tests ## ruff, mypy --strict, import walls
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+parts: $(VENV)/.tests ## fetch the servers and clients the suite needs into build/parts
+	@$(BIN)/python -m tests.support.parts
+
+lock: ## write the lock files again from pyproject.toml (needs uv)
+	$(UV_COMPILE) --upgrade --output-file requirements.lock
+	$(UV_COMPILE) --constraints requirements.lock --extra test --output-file requirements-test.lock
+	$(UV_COMPILE:pyproject.toml=) --constraints requirements-test.lock --group build --output-file requirements-build.lock
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build *.egg-info
+
+# pip verifies every hash; build isolation is off so that the build tools come from a lock as well.
+$(VENV)/.runtime: requirements-build.lock requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "python3 (3.11 or later) is missing: apt-get install python3 python3-venv python3-dev gcc"; exit 1; }
+	@$(PYTHON) scripts/preflight.py
+	@echo "Installing into $(VENV) (python-qpid-proton is compiled: about half a minute) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes -r requirements-build.lock
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --editable .
+	@touch $@
+
+$(VENV)/.tests: requirements-test.lock $(VENV)/.runtime
+	@$(PIP) --require-hashes -r requirements-test.lock
+	@touch $@
