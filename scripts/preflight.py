@@ -1,4 +1,4 @@
-"""Say in one line what must be installed before `make` can build the environment; runs on older Pythons too."""
+"""Say in one line what must be installed before `make` can build the environment; any Python 3.7+ runs it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,119 @@
+// rhea as a command: send, receive, request, respond. One JSON object a line on stdout; the same options and events
+// as tests/clients/jms/JmsClient.java, so that one Python wrapper (tests/support/foreign.py) drives both.
+'use strict';
+const fs = require('fs');
+const rhea = require('rhea');
+
+const command = process.argv[2];
+const options = {count: '1', timeout: '20', body: '{n}'};
+for (let i = 3; i + 1 < process.argv.length; i += 2) options[process.argv[i].slice(2)] = process.argv[i + 1];
+const count = Number(options.count);
+
+function print(event, fields) {
+    console.log(JSON.stringify({event, ...fields}));
+}
+
+function fail(type, error) {
+    print('error', {type, condition: error.condition, message: error.description || error.message || String(error)});
+    process.exit(1);
+}
+
+function connect() {
+    const url = new URL(options.url);
+    const settings = {host: url.hostname, port: Number(url.port), reconnect: false};
+    if (options.user) Object.assign(settings, {username: options.user, password: options.password});
+    if (options.cafile) {
+        Object.assign(settings, {transport: 'tls', ca: [fs.readFileSync(options.cafile)], servername: url.hostname});
+    }
+    return rhea.connect(settings);
+}
+
+function text(body) {
+    if (body && body.content !== undefined) body = body.content;
+    return Buffer.isBuffer(body) ? body.toString('utf8') : body;
+}
+
+function describe(message) {
+    const {message_id, correlation_id, reply_to, to, subject} = message;
+    return {
+        body: text(message.body), message_id, correlation_id, reply_to, to, subject,
+        application_properties: message.application_properties || {},
+        message_annotations: message.message_annotations || {},
+        delivery_annotations: message.delivery_annotations || {},
+    };
+}
+
+function body(n) {
+    return options.body.replace('{n}', String(n));
+}
+
+const connection = connect();
+let done = 0;
+
+function finish(event, fields) {
+    print(event, fields);
+    if (++done === count) connection.close();
+}
+
+const commands = {
+    send() {
+        const sender = connection.open_sender(options.address);
+        let next = 0;
+        const numbers = new Map();
+        sender.on('sendable', () => {
+            while (next < count && sender.sendable()) {
+                const delivery = sender.send({body: body(next), application_properties: {n: next}});
+                numbers.set(delivery.id, next++);
+            }
+        });
+        for (const outcome of ['accepted', 'released', 'rejected', 'modified']) {
+            sender.on(outcome, (context) => {
+                const error = outcome === 'rejected' && context.delivery.remote_state.error;
+                finish('outcome', {n: numbers.get(context.delivery.id), outcome, condition: error ? error.condition : null});
+            });
+        }
+    },
+    receive() {
+        const receiver = connection.open_receiver({source: options.address, credit_window: Math.min(count, 1000)});
+        receiver.on('receiver_open', () => print('attached', {}));
+        receiver.on('message', (context) => finish('message', describe(context.message)));
+    },
+    request() {
+        const receiver = connection.open_receiver({source: {dynamic: true}});
+        const sender = connection.open_sender(options.address);
+        const ask = () => sender.send({
+            body: body(done), reply_to: receiver.source.address, message_id: `m-${done}`, correlation_id: `request-${done}`,
+        });
+        receiver.on('receiver_open', () => sender.sendable() ? ask() : sender.once('sendable', ask));
+        receiver.on('message', (context) => {
+            finish('message', describe(context.message));
+            if (done < count) ask();
+        });
+        sender.on('rejected', (context) => fail('rejected', context.delivery.remote_state.error || {}));
+    },
+    respond() {
+        const receiver = connection.open_receiver(options.address);
+        const anonymous = connection.open_sender({target: {}});
+        receiver.on('receiver_open', () => print('attached', {}));
+        receiver.on('message', (context) => {
+            const {reply_to, correlation_id, message_id} = context.message;
+            anonymous.send({
+                to: reply_to, correlation_id: correlation_id === undefined ? message_id : correlation_id,
+                body: `re: ${text(context.message.body)}`,
+            });
+        });
+        let answered = 0;
+        anonymous.on('accepted', () => { if (++answered === count) connection.close(); });
+        anonymous.on('rejected', (context) => fail('rejected', context.delivery.remote_state.error || {}));
+        receiver.on('message', (context) => print('message', describe(context.message)));
+    },
+};
+
+connection.on('connection_error', (context) => fail('connection_error', context.connection.get_error() || {}));
+connection.on('disconnected', (context) => fail('disconnected', context.error || {}));
+for (const kind of ['sender_error', 'receiver_error']) {
+    rhea.on(kind, (context) => fail(kind, (context.sender || context.receiver).error || {}));
+}
+connection.on('connection_close', () => process.exit(0));
+setTimeout(() => fail('timeout', {message: `only ${done} of ${count} within ${options.timeout} s`}), 1000 * Number(options.timeout)).unref();
+commands[command]();

@@ -1,0 +1,206 @@
+"""What the suite needs beside Python: commands of the machine, and servers and clients under build/parts.
+
+`python -m tests.support.parts` installs what is missing (apt only as root) and is fast when nothing is. What it
+cannot install it lists, each with the way to get it, and exits 1. Versions are pinned here and in tests/clients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ROOT / "build" / "parts"
+CLIENTS = ROOT / "tests" / "clients"
+ARTEMIS = "2.56.0"
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+
+
+class PartMissing(Exception):
+    """A part could not be had; the text says which one and what to do."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program of the machine and the Debian package that brings it."""
+
+    name: str
+    package: str
+    java: int = 0
+
+    def present(self) -> bool:
+        """Tell whether the program is on the PATH, and recent enough where that matters."""
+        path = shutil.which(self.name)
+        return path is not None and (not self.java or java_version(path) >= self.java)
+
+    def __str__(self) -> str:
+        version = f" {self.java} or later" if self.java else ""
+        return f"{self.name}{version}: apt-get install {self.package}"
+
+
+COMMANDS = (
+    Command("java", "openjdk-17-jdk-headless", java=17),
+    Command("javac", "openjdk-17-jdk-headless", java=17),
+    Command("mvn", "maven"),
+    Command("node", "nodejs"),
+    Command("npm", "npm"),
+    Command("gcc", "gcc"),
+    Command("tar", "tar"),
+    Command("redis-server", "redis-server"),
+)
+
+
+def java_version(program: str) -> int:
+    """Return the major version that `java` or `javac` reports, 0 when it does not run."""
+    result = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r"(?:version \"|javac )(\d+)", result.stderr + result.stdout)
+    return int(found[1]) if found else 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """A folder under build/parts: made once, made again when one of its `inputs` changes."""
+
+    name: str
+    inputs: tuple[str, ...]
+    fetch: Callable[[Path], None]
+
+    @property
+    def folder(self) -> Path:
+        """Where the part lies when it is complete."""
+        return PARTS / self.name
+
+    def fingerprint(self) -> str:
+        """Name what the part was made from: versions as text, files by content."""
+        digest = hashlib.sha256()
+        for text in self.inputs:
+            file = CLIENTS / text
+            digest.update(file.read_bytes() if file.is_file() else text.encode())
+        return digest.hexdigest()
+
+    def complete(self) -> bool:
+        """Tell whether the folder holds what this version of the part asks for."""
+        stamp = self.folder / ".complete"
+        return stamp.is_file() and stamp.read_text() == self.fingerprint()
+
+    def make(self) -> None:
+        """Fill a new folder and put it in place only when that succeeded."""
+        fresh = self.folder.with_suffix(".new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        self.fetch(fresh)
+        (fresh / ".complete").write_text(self.fingerprint())
+        shutil.rmtree(self.folder, ignore_errors=True)
+        fresh.rename(self.folder)
+
+
+def run(*command: str, cwd: Path | None = None) -> None:
+    """Run a step quietly; on failure raise with the end of what it printed."""
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if result.returncode:
+        tail = (result.stdout + result.stderr).strip()[-800:]
+        raise PartMissing(f"`{' '.join(command[:3])} ...` failed: {tail}")
+
+
+def maven_jars(project: str) -> Callable[[Path], None]:
+    """Return a fetch that copies all jars of tests/clients/PROJECT/pom.xml."""
+
+    def fetch(folder: Path) -> None:
+        pom = str(CLIENTS / project / "pom.xml")
+        run("mvn", "-B", "-q", "-f", pom, f"{COPY}:copy-dependencies", f"-DoutputDirectory={folder}")
+
+    return fetch
+
+
+def fetch_artemis(folder: Path) -> None:
+    """Copy the distribution's archive from Maven and unpack it."""
+    artifact = f"org.apache.artemis:apache-artemis:{ARTEMIS}:tar.gz:bin"
+    run("mvn", "-B", "-q", f"{COPY}:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}", cwd=folder)
+    archive = next(folder.glob("*.tar.gz"))
+    run("tar", "xzf", str(archive), "--strip-components=1", "-C", str(folder))
+    archive.unlink()
+
+
+def compile_jms_client(folder: Path) -> None:
+    """Compile our small command-line client against the unmodified library."""
+    run("javac", "-cp", f"{PARTS / 'jms'}/*", "-d", str(folder), str(CLIENTS / "jms" / "JmsClient.java"))
+
+
+def fetch_rhea(folder: Path) -> None:
+    """Install what package-lock.json pins, by integrity."""
+    for file in ("package.json", "package-lock.json"):
+        shutil.copy(CLIENTS / "rhea" / file, folder)
+    run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
+
+
+ALL = (
+    Part("kafka", ("kafka/pom.xml",), maven_jars("kafka")),
+    Part("artemis", (ARTEMIS,), fetch_artemis),
+    Part("jms", ("jms/pom.xml",), maven_jars("jms")),
+    Part("jms-client", ("jms/pom.xml", "jms/JmsClient.java"), compile_jms_client),
+    Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), fetch_rhea),
+)
+
+
+def folder(name: str) -> Path:
+    """Return a part's folder for a fixture; a missing part fails the test and says what to run."""
+    part = next(part for part in ALL if part.name == name)
+    if not part.complete():
+        raise PartMissing(f"{part.folder.relative_to(ROOT)} is missing or outdated: run `make parts`")
+    return part.folder
+
+
+def program(name: str) -> str:
+    """Return the path of a command of the machine, or fail naming its package."""
+    command = next(command for command in COMMANDS if command.name == name)
+    if not command.present():
+        raise PartMissing(str(command))
+    return shutil.which(name) or name
+
+
+def install_commands() -> Iterator[str]:
+    """Install missing commands where apt may; yield a line for each that is still missing."""
+    missing = [command for command in COMMANDS if not command.present()]
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        packages = sorted({command.package for command in missing})
+        print(f"parts: apt-get install {' '.join(packages)}", flush=True)
+        apt_install(packages)
+    yield from (str(command) for command in missing if not command.present())
+
+
+def apt_install(packages: list[str]) -> None:
+    """Try once with fresh package lists; what stays missing is reported by the caller."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for step in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+        subprocess.run(["apt-get", "-qq", *step], env=environment, stdout=subprocess.DEVNULL, check=False)
+
+
+def install_parts() -> Iterator[str]:
+    """Make every part that is not complete; yield a line for each that could not be made."""
+    for part in ALL:
+        if part.complete():
+            continue
+        print(f"parts: making build/parts/{part.name}", flush=True)
+        try:
+            part.make()
+        except PartMissing as error:
+            yield f"build/parts/{part.name}: {error}"
+
+
+def main() -> int:
+    """Install what may be installed; print exactly what is left."""
+    missing = list(install_commands()) or list(install_parts())
+    if missing:
+        print("The suite needs these and could not install them:", *missing, sep="\n  ", file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
