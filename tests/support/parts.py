@@ -1,7 +1,8 @@
 """What the suite needs beside Python: commands of the machine, and servers and clients under build/parts.
 
-`python -m tests.support.parts` installs what is missing (apt only as root) and is fast when nothing is. What it
-cannot install it lists, each with the way to get it, and exits 1. Versions are pinned here and in tests/clients.
+`python -m tests.support.parts` installs what is missing (apt only as root) and is fast when nothing is.
+What it cannot install it lists, each with the way to get it, and exits 1. Versions are pinned here and in
+tests/clients.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ def maven_jars(project: str) -> Callable[[Path], None]:
 def fetch_artemis(folder: Path) -> None:
     """Copy the distribution's archive from Maven and unpack it."""
     artifact = f"org.apache.artemis:apache-artemis:{ARTEMIS}:tar.gz:bin"
-    run("mvn", "-B", "-q", f"{COPY}:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}", cwd=folder)
+    where = f"-DoutputDirectory={folder}"
+    run("mvn", "-B", "-q", f"{COPY}:copy", f"-Dartifact={artifact}", where, cwd=folder)
     archive = next(folder.glob("*.tar.gz"))
     run("tar", "xzf", str(archive), "--strip-components=1", "-C", str(folder))
     archive.unlink()
