@@ -98,7 +98,8 @@ SCALAR_ARRAYS: st.SearchStrategy[Array] = st.deferred(
 )
 
 
-def _wider(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _wider(narrower: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    values: st.SearchStrategy[Any] = st.deferred(lambda: narrower)  # keeps hypothesis's reprs short
     lists = st.lists(values, max_size=4)
     maps = st.dictionaries(SYMBOLS | TEXT | KINDS["ulong"] | _keys(values), values, max_size=4)
     described = st.builds(Described, SYMBOLS | KINDS["ulong"], values)
