@@ -50,6 +50,16 @@ def _entries(value: dict[Any, Any]) -> list[Any]:
     return [entry for pair in value.items() for entry in pair]
 
 
+def _named(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """The same strategy with a short repr: hypothesis writes out whole trees of them, and warns."""
+
+    @st.composite
+    def values(draw: st.DrawFn) -> Any:
+        return draw(strategy)
+
+    return values()
+
+
 def _integers(kind: type[int], low: int, high: int) -> st.SearchStrategy[Any]:
     edges = [x for x in (low, high, 0, 1, 127, 128, 255, 256, -128, -129) if low <= x <= high]
     return (st.sampled_from(edges) | st.integers(low, high)).map(kind)
@@ -85,7 +95,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
     "string": TEXT,
     "symbol": SYMBOLS,
 }
-SCALARS: st.SearchStrategy[Any] = st.deferred(lambda: st.one_of(*KINDS.values()))
+SCALARS = _named(st.one_of(*KINDS.values()))
 
 
 def _arrays(items: st.SearchStrategy[Any], kind: str) -> st.SearchStrategy[Array]:
@@ -93,13 +103,11 @@ def _arrays(items: st.SearchStrategy[Any], kind: str) -> st.SearchStrategy[Array
     return st.builds(Array, st.just(kind), st.lists(items, max_size=4).map(tuple), descriptors)
 
 
-SCALAR_ARRAYS: st.SearchStrategy[Array] = st.deferred(
-    lambda: st.one_of(*(_arrays(items, kind) for kind, items in KINDS.items()))
-)
+SCALAR_ARRAYS = _named(st.one_of(*(_arrays(items, kind) for kind, items in KINDS.items())))
 
 
 def _wider(narrower: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    values: st.SearchStrategy[Any] = st.deferred(lambda: narrower)  # keeps hypothesis's reprs short
+    values = _named(narrower)
     lists = st.lists(values, max_size=4)
     maps = st.dictionaries(SYMBOLS | TEXT | KINDS["ulong"] | _keys(values), values, max_size=4)
     described = st.builds(Described, SYMBOLS | KINDS["ulong"], values)
@@ -111,7 +119,7 @@ def _keys(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(values, max_size=2).map(lambda key: MapKey(key, encode(key)))
 
 
-VALUES: st.SearchStrategy[Any] = st.deferred(lambda: st.recursive(SCALARS, _wider, max_leaves=8))
+VALUES = _named(st.recursive(SCALARS, _wider, max_leaves=8))
 
 # -- messages ------------------------------------------------------------------------------------------
 
