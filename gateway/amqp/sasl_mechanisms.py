@@ -1,0 +1,130 @@
+"""The server's half of each SASL mechanism: one object per attempt, fed with the client's messages.
+
+`step` takes what the client sent and returns either a challenge or, at the end, `Success`; it raises
+`Denied` for everything else, and says no more than that.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from scramp import ScramException, ScramMechanism
+
+from gateway.amqp.verifiers import UserStore, prepare
+
+ANONYMOUS: Final = "ANONYMOUS"
+PLAIN: Final = "PLAIN"
+EXTERNAL: Final = "EXTERNAL"
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+STRONGEST_FIRST: Final = (EXTERNAL, SCRAM_SHA_512, SCRAM_SHA_256, PLAIN, ANONYMOUS)
+ANONYMOUS_USER: Final = "anonymous"
+
+
+class Denied(Exception):
+    """Authentication failed; `reason` is one of a few words for the log, never sent."""
+
+    def __init__(self, reason: str, claimed: str = "") -> None:
+        super().__init__(reason)
+        self.reason: Final = reason
+        self.claimed: Final = claimed
+
+
+class Success(NamedTuple):
+    """The client is `user`; `data` goes into the outcome's additional-data."""
+
+    user: str
+    data: bytes | None = None
+
+
+class Attempt(Protocol):
+    """One authentication attempt."""
+
+    wants_initial: bool
+    """Whether an absent initial response is asked for with an empty challenge (RFC 4422, 3.3)."""
+
+    def step(self, data: bytes) -> bytes | Success:
+        """The client's message in, a challenge or the end out."""
+
+
+class Anonymous:
+    """RFC 4505: whatever trace information comes along is nobody's identity."""
+
+    wants_initial = False
+
+    def step(self, data: bytes) -> Success:
+        return Success(ANONYMOUS_USER)
+
+
+class External:
+    """RFC 4422, appendix A: the identity is the client certificate's."""
+
+    wants_initial = False
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+
+    def step(self, data: bytes) -> Success:
+        if data and data != self._subject.encode():
+            raise Denied("authorization-identity", self._subject)
+        return Success(self._subject)
+
+
+class Plain:
+    """RFC 4616: [authzid] NUL authcid NUL passwd."""
+
+    wants_initial = True
+
+    def __init__(self, users: UserStore) -> None:
+        self._users = users
+
+    def step(self, data: bytes) -> Success:
+        try:
+            authorize, name, password = data.decode().split("\0")
+        except ValueError:
+            raise Denied("malformed-credentials") from None
+        if authorize not in ("", name):
+            raise Denied("authorization-identity", name)
+        user = self._users.check_password(name, password)
+        if user is None:
+            raise Denied("credentials", name)
+        return Success(user)
+
+
+class Scram:
+    """RFC 5802 and 7677; channel binding is not offered."""
+
+    wants_initial = True
+
+    def __init__(self, mechanism: str, users: UserStore) -> None:
+        self._users = users
+        self._hash = mechanism.lower()
+        self._server = ScramMechanism(mechanism).make_server(self._verifier)
+        self._user = ""
+        self._asked = False
+
+    def step(self, data: bytes) -> bytes | Success:
+        try:
+            message = data.decode()
+            return self._last(message) if self._asked else self._first(message)
+        except UnicodeDecodeError:
+            raise Denied("malformed-credentials", self._user) from None
+        except ScramException:
+            # RFC 5802, 7 lets a server name the error; "unknown-user" is the one we must not tell apart.
+            raise Denied("credentials", self._user) from None
+
+    def _first(self, message: str) -> bytes:
+        self._asked = True
+        self._server.set_client_first(message)
+        return str(self._server.get_server_first()).encode()
+
+    def _last(self, message: str) -> Success:
+        self._server.set_client_final(message)
+        if self._user not in self._users:
+            raise Denied("credentials", self._user)
+        return Success(self._user, str(self._server.get_server_final()).encode())
+
+    def _verifier(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        self._user = prepare(user) or ""
+        salt, iterations, stored_key, server_key = self._users.verifier(self._user, self._hash)
+        return salt, stored_key, server_key, iterations

@@ -1,0 +1,114 @@
+"""The server's side of AMQP SASL (part 5, 5.3), sans-IO; it starts after the client's SASL header."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gateway.amqp.codec import Array, Symbol
+from gateway.amqp.sasl_frames import MAX_FRAME, SASL_HEADER, Code, Kind, SaslMachine, field, frame, outcome
+from gateway.amqp.sasl_mechanisms import (
+    ANONYMOUS,
+    EXTERNAL,
+    PLAIN,
+    Anonymous,
+    Attempt,
+    Denied,
+    External,
+    Plain,
+    Scram,
+    Success,
+)
+from gateway.amqp.verifiers import UserStore
+
+_NO_USERS: Final = UserStore({})
+
+
+class SaslServer(SaslMachine):
+    """One exchange with one client: one attempt, then `done` (with `user`) or `failed`.
+
+    PLAIN is offered only on TLS unless `allow_plain_without_tls`; EXTERNAL only to a client that showed a
+    certificate (`client_subject`).
+    """
+
+    def __init__(
+        self,
+        mechanisms: Sequence[str],
+        users: UserStore | None,
+        *,
+        tls: bool,
+        client_subject: str | None = None,
+        allow_plain_without_tls: bool = False,
+        max_frame: int = MAX_FRAME,
+    ) -> None:
+        super().__init__(max_frame)
+        self._users = _NO_USERS if users is None else users
+        self._subject = client_subject
+        self._attempt: Attempt | None = None
+        self.claimed = ""
+        """The name a failed client gave, as it gave it: for the log, never for a label."""
+        absent = {PLAIN} if not (tls or allow_plain_without_tls) else set()
+        absent |= {EXTERNAL} if client_subject is None else set()
+        self._offered = [name for name in mechanisms if name not in absent]
+        self._greet()
+
+    def _greet(self) -> None:
+        self._out += SASL_HEADER
+        if self._offered:
+            # An array even for one: clients that index the field cope with nothing else.
+            self._out += frame(Kind.MECHANISMS, Array("symbol", tuple(map(Symbol, self._offered))))
+        else:
+            self._end(Code.SYS_PERM, "nothing-to-offer")
+
+    def _on_frame(self, kind: Kind, fields: list[Any]) -> None:
+        if kind is Kind.INIT and self._attempt is None:
+            self._on_init(fields)
+        elif kind is Kind.RESPONSE and self._attempt is not None:
+            self._step(self._attempt, field(fields, 0, bytes, mandatory=True))
+        else:
+            self._end(Code.SYS_PERM, "out-of-order")
+
+    def _on_init(self, fields: list[Any]) -> None:
+        # The mechanism must be asked for as it was offered (5.3.3.2).
+        name = field(fields, 0, Symbol, mandatory=True)
+        initial = field(fields, 1, bytes)
+        field(fields, 2, str)
+        if name not in self._offered:
+            self._end(Code.AUTH, "mechanism")
+            return
+        self.mechanism = str(name)
+        self._attempt = attempt = self._start(self.mechanism)
+        if initial is None and attempt.wants_initial:
+            self._out += frame(Kind.CHALLENGE, b"")
+        else:
+            self._step(attempt, initial or b"")
+
+    def _start(self, mechanism: str) -> Attempt:
+        if mechanism == ANONYMOUS:
+            return Anonymous()
+        if mechanism == EXTERNAL:
+            return External(self._subject or "")
+        if mechanism == PLAIN:
+            return Plain(self._users)
+        return Scram(mechanism, self._users)
+
+    def _step(self, attempt: Attempt, data: bytes) -> None:
+        try:
+            answer = attempt.step(data)
+        except Denied as denied:
+            self.claimed = denied.claimed
+            self._end(Code.AUTH, denied.reason)
+            return
+        if isinstance(answer, Success):
+            self.user = answer.user
+            self.done = True
+            self._out += outcome(Code.OK, answer.data)
+        else:
+            self._out += frame(Kind.CHALLENGE, answer)
+
+    def _on_malformed(self) -> None:
+        self._end(Code.SYS_PERM, "malformed")
+
+    def _end(self, code: Code, reason: str) -> None:
+        self._out += outcome(code)
+        self._fail(reason)

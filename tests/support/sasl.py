@@ -1,0 +1,39 @@
+"""Two SASL machines back to back, and the users the SASL tests share."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from gateway.amqp.sasl import SASL_HEADER, SaslClient, SaslServer
+from gateway.amqp.users import UserStore, load_users, make_entry, put_user
+
+
+@cache
+def users() -> UserStore:
+    """`alice` with the password `wonderland`, and `jörg,x=1` with `pässwörd`."""
+    text = put_user("", "alice", make_entry("wonderland", salt=b"salt for alice!!"))
+    return load_users(put_user(text, "jörg,x=1", make_entry("pässwörd", salt=b"salt for joerg")))
+
+
+def run(client: SaslClient, server: SaslServer, piece: int = 1 << 20, after: bytes = b"") -> None:
+    """Carry bytes to and fro, `piece` at a time, until nobody has anything to say.
+
+    The server machine starts after the header, so the client's is taken off here; `after` follows the
+    client's last bytes at once.
+    """
+    outgoing = client.take()
+    assert outgoing.startswith(SASL_HEADER)
+    outgoing = outgoing.removeprefix(SASL_HEADER)
+    while True:
+        incoming = server.take()
+        if not (outgoing or incoming):
+            break
+        _feed(server, outgoing, piece)
+        _feed(client, incoming, piece)
+        outgoing = client.take()
+    _feed(server, after, piece)
+
+
+def _feed(machine: SaslClient | SaslServer, data: bytes, piece: int) -> None:
+    for start in range(0, len(data), piece):
+        machine.receive(data[start : start + piece])
