@@ -1,0 +1,104 @@
+"""What every part of the policy model shares: strictness, names, secrets, lists that may be one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+T = TypeVar("T")
+
+
+class Strict(BaseModel):
+    """Unknown keys are mistakes, and values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Section(Strict):
+    """A part that may stand empty (`core:`), which means all its defaults."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_default(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+
+class Secret(Strict):
+    """Where a secret is found; never the secret itself."""
+
+    env: str | None = Field(
+        default=None, min_length=1, description="name of an environment variable that holds it"
+    )
+    file: str | None = Field(
+        default=None, min_length=1, description="file that holds it, path from the policy file"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _never_inline(cls, value: Any) -> Any:
+        if isinstance(value, str | int | float):
+            raise ValueError("a secret is never written into the policy; use {env: NAME} or {file: path}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Secret:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("needs exactly one of env and file")
+        return self
+
+    @property
+    def reference(self) -> Secret:
+        """The plain reference, to look the value up by."""
+        return Secret(env=self.env, file=self.file)
+
+    @property
+    def place(self) -> str:
+        """For messages: where the secret should be."""
+        return f"environment variable {self.env}" if self.env else f"file {self.file}"
+
+
+def parsed(parse: Callable[[object], object], text: str, description: str, **limits: int) -> Any:
+    """A field whose default is written as in the file, so that the published schema shows it that way."""
+    extra: dict[str, Any] = {"default": text}
+    constraints: dict[str, Any] = dict(limits)
+    return Field(
+        default_factory=lambda: parse(text), description=description, json_schema_extra=extra, **constraints
+    )
+
+
+class Also:
+    """Adds to the JSON Schema the forms that are also accepted, given the schema of the usual form."""
+
+    def __init__(self, forms: Callable[[JsonSchemaValue], list[JsonSchemaValue]]) -> None:
+        self._forms = forms
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        usual = handler(core)
+        return {"anyOf": [*self._forms(usual), usual]}
+
+
+def _as_list(value: Any) -> Any:
+    return value if value is None or isinstance(value, list | tuple) else [value]
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Path = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+Flag = StrictBool
+Count = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+OneOrMany = Annotated[tuple[T, ...], BeforeValidator(_as_list), Also(lambda schema: [schema["items"]])]

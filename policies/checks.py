@@ -1,0 +1,159 @@
+"""Checks between the parts of a policy: names that must exist, rules nothing reaches, reserved settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from policies.base import Secret
+from policies.checks_sasl import connector_findings, listener_findings
+from policies.findings import Finding
+from policies.model import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
+from policies.model_rules import KafkaRule, RelayRule
+from policies.outline import AnyAddressRule, Outline, Piece, ScopePieces
+from policies.patterns import Pattern, Template
+from policies.schema import nearest
+from policies.tree import Loc, dotted
+from policies.units import Bind
+
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  compared with, never bound
+
+
+def findings(parts: Outline) -> Iterator[Finding]:
+    """Every mistake and warning between the valid parts of a file."""
+    yield from _keys(parts)
+    yield from _binds(parts)
+    for cluster in parts.kafka:
+        yield from _topics(cluster)
+    for setting in parts.settings:
+        yield from _setting(setting)
+    for scope in parts.scopes:
+        yield from _scope(scope, parts)
+
+
+def _scope(scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
+    for listener in scope.listen:
+        yield from listener_findings(listener)
+    for connector in scope.connect:
+        yield from connector_findings(connector)
+    yield from _connector_names(scope)
+    for rule in scope.addresses:
+        yield from _rule(rule, scope, parts)
+    yield from _shadowed(scope.addresses)
+    if scope.listen and not scope.grants:
+        message = "has no access entries: clients may connect, and every link is refused"
+        yield Finding(scope.loc, message, at_key=True, warning=True)
+
+
+def _keys(parts: Outline) -> Iterator[Finding]:
+    if parts.active is None:
+        return
+    active = parts.active.value
+    if active not in parts.key_names:
+        guess, allowed = _guess(active, parts.key_names), ", ".join(sorted(parts.key_names))
+        yield Finding(parts.active.loc, f"no key of the ring has this id{guess} (allowed: {allowed})")
+    for entry in parts.ring:
+        if entry.loc[-1] == active and entry.value.until is not None:
+            message = "the active key must not end; make another key active before this one ends"
+            yield Finding((*entry.loc, "until"), message)
+
+
+class _Place(NamedTuple):
+    loc: Loc
+    bind: Bind
+
+
+def _binds(parts: Outline) -> Iterator[Finding]:
+    listeners = (piece for scope in parts.scopes for piece in scope.listen if piece.ok("bind"))
+    places = [_Place((*piece.loc, "bind"), piece.value.bind) for piece in listeners]
+    gateway = parts.gateway
+    if gateway is not None and gateway.value.http is not None and gateway.ok("http"):
+        places.insert(0, _Place(("gateway", "http"), gateway.value.http))
+    for at, later in enumerate(places):
+        taken = next((early for early in places[:at] if _overlap(early.bind, later.bind)), None)
+        if taken is not None:
+            yield Finding(later.loc, f"{later.bind} is in use already, by {dotted(taken.loc)}")
+
+
+def _overlap(one: Bind, other: Bind) -> bool:
+    everywhere = one.host in _EVERYWHERE or other.host in _EVERYWHERE
+    return one.port == other.port != 0 and (one.host == other.host or everywhere)
+
+
+def _setting(piece: Piece[Secret | str]) -> Iterator[Finding]:
+    name = str(piece.loc[-1])
+    if name in RESERVED_SETTINGS or name.startswith("test.mock."):
+        yield Finding(piece.loc, "the gateway sets this itself, or its promises would not hold", at_key=True)
+    elif name in SECRET_SETTINGS and isinstance(piece.value, str):
+        yield Finding(piece.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
+
+
+def _topics(piece: Piece[KafkaCluster]) -> Iterator[Finding]:
+    if piece.value.topics and piece.value.bootstrap != EMBEDDED:
+        yield Finding((*piece.loc, "topics"), "topics are created only in an embedded cluster", at_key=True)
+
+
+def _connector_names(scope: ScopePieces) -> Iterator[Finding]:
+    for earlier, later in combinations(scope.connect, 2):
+        if earlier.value.name == later.value.name and earlier.ok("name") and later.ok("name"):
+            yield Finding((*later.loc, "name"), "another connector of this scope has this name")
+
+
+def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
+    value = rule.value
+    if isinstance(value, RelayRule):
+        yield from _relay(Piece(rule.loc, value, rule.broken), scope, parts)
+        if value.address is not None and rule.ok("match"):
+            yield from _captures((*rule.loc, "address"), value.address, value.match)
+    elif isinstance(value, KafkaRule):
+        if rule.ok("match", "topic"):
+            yield from _captures((*rule.loc, "topic"), value.topic, value.match)
+        if value.kafka not in parts.cluster_names:
+            yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
+
+
+def _relay(rule: Piece[RelayRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
+    name, loc = rule.value.relay, (*rule.loc, "relay")
+    others = parts.scope_names - {scope.name}
+    if name == scope.name and name not in scope.connector_names:
+        yield Finding(loc, "a scope cannot relay to itself")
+    elif name in others and name in scope.connector_names:
+        yield Finding(loc, "both a scope and a connector of this scope have this name; rename one")
+    elif name not in others | scope.connector_names:
+        yield _no_such(loc, "other scope or connector of this scope", name, others | scope.connector_names)
+    if rule.value.replies != "none" and rule.ok("replies") and not parts.has_keys:
+        message = (
+            "brings replies home, which needs signing keys: add keys (`scopegate keys new`), or replies: none"
+        )
+        yield Finding(loc, message)
+
+
+def _no_such(loc: Loc, what: str, name: str, known: Iterable[str]) -> Finding:
+    names = sorted(known)
+    return Finding(
+        loc, f"there is no {what} {name}{_guess(name, names)} (allowed: {', '.join(names) or 'none yet'})"
+    )
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, sorted(known))
+    return f"; did you mean {near}?" if near else ""
+
+
+def _captures(loc: Loc, template: Template, match: Pattern) -> Iterator[Finding]:
+    for name in template.names:
+        if name not in match.captures:
+            allowed = ", ".join(f"{{{capture}}}" for capture in match.captures) or "no captures"
+            yield Finding(loc, f"{{{name}}} is no capture of match (allowed: {allowed})")
+
+
+def _shadowed(rules: tuple[Piece[AnyAddressRule], ...]) -> Iterator[Finding]:
+    rules = tuple(rule for rule in rules if rule.ok("match"))
+    for at, rule in enumerate(rules):
+        cover = next((early for early in rules[:at] if early.value.match.covers(rule.value.match)), None)
+        if cover is not None:
+            text = (
+                f"never reached: entry {cover.loc[-1]} before it ({cover.value.match.text}) matches all of it"
+            )
+            yield Finding((*rule.loc, "match"), text)

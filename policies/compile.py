@@ -1,0 +1,104 @@
+"""Compiles the model's rules into `ScopeRules`, and finds relays that go round in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from policies.findings import Finding
+from policies.model import Policy
+from policies.model_rules import AccessRule, DirectRule, KafkaRule, RelayRule
+from policies.model_scope import Scope
+from policies.patterns import routable
+from policies.problems import Where
+from policies.rules import (
+    CompiledAccess,
+    CompiledAddress,
+    DirectRoute,
+    KafkaRoute,
+    RelayRoute,
+    Route,
+    ScopeRules,
+    legal_topic,
+)
+from policies.tree import Tree
+
+Build = Callable[[str, dict[str, str]], Route | None]
+_MAX_HOPS: Final = 16
+
+
+def compile_scopes(policy: Policy, tree: Tree) -> dict[str, ScopeRules]:
+    """The rules of every scope, each with the line it stands on."""
+    return {name: _scope(name, scope, tree) for name, scope in policy.scopes.items()}
+
+
+def _scope(name: str, scope: Scope, tree: Tree) -> ScopeRules:
+    def where(*loc: str | int) -> Where:
+        return Where(tree.file, tree.at(("scopes", name, *loc)).line)
+
+    connectors = frozenset(connector.name for connector in scope.connect)
+    return ScopeRules(
+        name,
+        tuple(_address(rule, connectors, where("addresses", at)) for at, rule in enumerate(scope.addresses)),
+        tuple(_access(entry, where("access", at)) for at, entry in enumerate(scope.access)),
+        event_streams=any(isinstance(rule, KafkaRule) for rule in scope.addresses),
+    )
+
+
+def _access(entry: AccessRule, where: Where) -> CompiledAccess:
+    who = None if "*" in entry.who else frozenset(entry.who)
+    return CompiledAccess(who, frozenset(entry.may), entry.on, where)
+
+
+def _address(
+    rule: DirectRule | RelayRule | KafkaRule, connectors: frozenset[str], where: Where
+) -> CompiledAddress:
+    if isinstance(rule, DirectRule):
+        direct = DirectRoute(rule.direct, where)
+        return CompiledAddress(rule.match, lambda _address, _captures: direct, where)
+    build = _relay(rule, connectors, where) if isinstance(rule, RelayRule) else _kafka(rule, where)
+    return CompiledAddress(rule.match, build, where)
+
+
+def _relay(rule: RelayRule, connectors: frozenset[str], where: Where) -> Build:
+    connector = rule.relay if rule.relay in connectors else None
+    scope = rule.relay if connector is None else None
+    template, replies = rule.address, rule.replies
+
+    def build(address: str, captures: dict[str, str]) -> RelayRoute | None:
+        there = address if template is None else template.fill(captures)
+        return RelayRoute(scope, connector, there, replies, where) if routable(there) else None
+
+    return build
+
+
+def _kafka(rule: KafkaRule, where: Where) -> Build:
+    def build(_address: str, captures: dict[str, str]) -> KafkaRoute | None:
+        topic = rule.topic.fill(captures)
+        if not legal_topic(topic):
+            return None
+        return KafkaRoute(
+            rule.kafka, topic, rule.binding, rule.groups, rule.mode, rule.credit, rule.tombstones, where
+        )
+
+    return build
+
+
+def circles(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
+    """Relay rules whose example address comes back to where it was."""
+    for name, scope in policy.scopes.items():
+        for at, rule in enumerate(scope.addresses):
+            if isinstance(rule, RelayRule) and (way := _circle(name, rule.match.example(), scopes)):
+                text = f"relays in a circle: {' → '.join(way)}"
+                yield Finding(("scopes", name, "addresses", at, "relay"), text)
+
+
+def _circle(scope: str, address: str, scopes: Mapping[str, ScopeRules]) -> list[str]:
+    seen: list[tuple[str, str]] = []
+    while (scope, address) not in seen and len(seen) < _MAX_HOPS:
+        seen.append((scope, address))
+        route = scopes[scope].route(address)
+        if not isinstance(route, RelayRoute) or route.scope is None:
+            return []
+        scope, address = route.scope, route.address
+    return [f"{place} {there}" for place, there in (*seen, (scope, address))]

@@ -1,0 +1,78 @@
+"""Loads a policy file: all mistakes at once, each with its place, or a compiled policy.
+
+Nothing is read but through the arguments: `gateway/policy_file.py` hands in the environment and the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from policies.base import Secret
+from policies.checks import findings
+from policies.compile import circles, compile_scopes
+from policies.findings import Finding
+from policies.messages import model_problems
+from policies.model import Policy
+from policies.outline import outline
+from policies.problems import PolicyErrors, Problem
+from policies.rules import CompiledPolicy, SigningKey, SigningKeys
+from policies.secrets import ReadBytes, Vault, missing, signing_key
+from policies.tree import Tree, parse
+
+
+def load_policy(
+    path: Path, *, environ: Mapping[str, str], read_bytes: ReadBytes, with_secrets: bool = True
+) -> CompiledPolicy:
+    """Read, check and compile the policy at `path`, or raise `PolicyErrors` with every mistake.
+
+    `with_secrets=False` looks at nothing outside the file: for checks on a machine without secrets. Such a
+    policy has no `signing` keys and must not be served.
+    """
+    tree = parse(_read(path, read_bytes), str(path))
+    vault = Vault(path.parent, environ, read_bytes) if with_secrets else None
+    policy, problems, warnings = _examine(tree, vault)
+    if policy is None or problems:
+        raise PolicyErrors(problems)
+    scopes = compile_scopes(policy, tree)
+    if problems := _placed(circles(policy, scopes), tree):
+        raise PolicyErrors(problems)
+    found = vault.values if vault is not None else {}
+    return CompiledPolicy(path, policy, scopes, _signing(policy, found), tuple(warnings), found)
+
+
+def _read(path: Path, read_bytes: ReadBytes) -> bytes:
+    try:
+        return read_bytes(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise PolicyErrors([Problem(str(path), 1, 1, "", f"cannot be read: {reason}")]) from None
+
+
+def _examine(tree: Tree, vault: Vault | None) -> tuple[Policy | None, list[Problem], list[Problem]]:
+    problems, policy = list(tree.problems), None
+    try:
+        policy = Policy.model_validate({} if tree.data is None else tree.data)
+    except ValidationError as error:
+        problems += model_problems(error, tree)
+    parts = outline(tree.data)
+    found = [*findings(parts), *(missing(parts, vault) if vault is not None else ())]
+    problems += _placed((finding for finding in found if not finding.warning), tree)
+    warnings = _placed((finding for finding in found if finding.warning), tree)
+    return policy, problems, sorted(warnings)
+
+
+def _placed(found: Iterable[Finding], tree: Tree) -> list[Problem]:
+    return [tree.problem(finding.loc, finding.message, key=finding.at_key) for finding in found]
+
+
+def _signing(policy: Policy, found: Mapping[Secret, bytes]) -> SigningKeys | None:
+    if policy.keys is None or not found:
+        return None
+    ring = {
+        name: SigningKey(signing_key(found[entry.reference]), entry.until)
+        for name, entry in policy.keys.ring.items()
+    }
+    return SigningKeys(policy.keys.active, ring, policy.keys.expiry)

@@ -1,0 +1,116 @@
+"""Turns the model's complaints into sentences for people: what is wrong here, and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from policies.problems import Problem
+from policies.schema import allowed_keys, nearest, node_at
+from policies.tree import Loc, Tree
+
+# Keys of later versions: the honest answer is not "unknown".
+_NOT_YET: Final = {
+    "seal": "this version signs cookies and does not seal them; leave the key out",
+    "create": "this version creates topics only by kafka.<name>.topics (embedded); leave the key out",
+    "annotate": "this version always annotates event-stream deliveries; leave the key out",
+}
+_TYPES: Final = {
+    "string": "text (put it in quotes)",
+    "bool": "true or false",
+    "int": "a whole number",
+    "dict": "a section (key: value)",
+    "model": "a section (key: value)",
+    "tuple": "a list",
+    "list": "a list",
+}
+_ADDRESS_KEYS: Final = ("<DirectRule>", "<RelayRule>", "<KafkaRule>")
+
+
+def model_problems(error: ValidationError, tree: Tree) -> Iterator[Problem]:
+    """Every structural mistake, without those that only repeat a deeper one."""
+    details = error.errors(include_url=False, include_input=True)
+    places = [_clean(detail["loc"]) for detail in details]
+    for detail, (loc, key) in zip(details, places, strict=True):
+        follows = any(len(other) > len(loc) and other[: len(loc)] == loc for other, _ in places)
+        if not (detail["type"] == "too_short" and follows):
+            at_key = key or detail["type"] == "extra_forbidden"
+            yield tree.problem(shown(loc), _message(detail, loc), key=at_key)
+
+
+def _clean(loc: Loc) -> tuple[Loc, bool]:
+    """The place, and whether it is the key there that is wrong."""
+    return (loc[:-1], True) if loc and loc[-1] == "[key]" else (loc, False)
+
+
+def shown(loc: Loc) -> Loc:
+    """The place as the file has it: without the parts that choose between forms."""
+    return tuple(part for part in loc if not (isinstance(part, str) and part.startswith("<")))
+
+
+def _message(detail: ErrorDetails, loc: Loc) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown(str(loc[-1]), allowed_keys(loc[:-1]))
+    if kind == "missing":
+        return f"required, and missing{_about(loc)}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "literal_error":
+        return f"not one of the values allowed here (allowed: {_values(loc, context)})"
+    if kind == "address_kind":
+        return detail["msg"] + _typo(detail["input"])
+    if kind.endswith("_type"):
+        return f"must be {_TYPES.get(kind.removesuffix('_type'), 'something else')}{_allowed(loc)}"
+    return _limit(kind, context) or detail["msg"]
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    if key in _NOT_YET and key not in known:
+        return f"not in this version: {_NOT_YET[key]} (allowed: {', '.join(known)})"
+    guess = nearest(key, known)
+    hint = f"; did you mean {guess}?" if guess else ""
+    return f"unknown key{hint} (allowed: {', '.join(known)})"
+
+
+def _about(loc: Loc) -> str:
+    text = node_at(loc[:-1]).get("properties", {}).get(loc[-1], {}).get("description")
+    return f": {text}" if text else ""
+
+
+def _values(loc: Loc, context: dict[str, Any]) -> str:
+    values = node_at(loc).get("enum")
+    return ", ".join(values) if values else str(context["expected"])
+
+
+def _allowed(loc: Loc) -> str:
+    keys = allowed_keys(loc)
+    return f" (allowed: {', '.join(keys)})" if keys else ""
+
+
+def _typo(value: Any) -> str:
+    """An entry that says nothing known may have misspelled it."""
+    if not isinstance(value, dict):
+        return " (a section with match and one of them)"
+    known = list(dict.fromkeys(key for form in _ADDRESS_KEYS for key in allowed_keys((form,))))
+    unknown = [key for key in value if key not in known]
+    return "".join(f"; {key} is unknown{_guess(nearest(key, known))}" for key in unknown)
+
+
+def _guess(name: str | None) -> str:
+    return f", did you mean {name}?" if name else ""
+
+
+def _limit(kind: str, context: dict[str, Any]) -> str | None:
+    texts = {
+        "greater_than_equal": "must be at least {ge}",
+        "less_than_equal": "must be at most {le}",
+        "too_short": "must not be empty",
+        "string_too_short": "must not be empty",
+        "string_too_long": "must have at most {max_length} characters",
+        "string_pattern_mismatch": "must be a name of letters, digits, _, . and - (allowed: {pattern})",
+    }
+    return texts[kind].format(**context) if kind in texts else None

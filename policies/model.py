@@ -1,0 +1,171 @@
+"""The policy file as typed, frozen values (docs/policy.md); every key has a default except `scopes`.
+
+Keys that say what a list entry is about (`match`, `may`, `name`, `to`) have none: nothing could be guessed.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
+
+from policies.base import Also, Name, Secret, Section, Strict, parsed
+from policies.model_scope import Scope
+from policies.units import Duration, PlaceOrOff, State, parse_bind, parse_duration
+
+EMBEDDED: Final = "embedded"
+
+# Settings that decide what the gateway promises (acks, positions, isolation, partitioning) or load code.
+RESERVED_SETTINGS: Final = frozenset(
+    {
+        "acks",
+        "request.required.acks",
+        "enable.idempotence",
+        "enable.gapless.guarantee",
+        "transactional.id",
+        "partitioner",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "auto.offset.reset",
+        "isolation.level",
+        "enable.partition.eof",
+        "bootstrap.servers",
+        "metadata.broker.list",
+        "client.id",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "plugin.library.paths",
+        "dr_cb",
+        "dr_msg_cb",
+        "error_cb",
+        "stats_cb",
+        "throttle_cb",
+        "log_cb",
+        "rebalance_cb",
+        "oauth_cb",
+        "logger",
+        "ssl.engine.location",
+        "sasl.kerberos.kinit.cmd",
+        "opaque",
+    }
+)
+SECRET_SETTINGS: Final = frozenset(
+    {
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.key.pem",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+    }
+)
+
+
+def _until(value: object) -> int:
+    if isinstance(value, str):
+        try:
+            end = datetime.fromisoformat(value)
+        except ValueError:
+            end = None
+        if end is not None:
+            end = end if end.tzinfo else end.replace(tzinfo=UTC)
+            return int(end.timestamp() * 1000)
+    raise ValueError(
+        "needs a date or a time, like 2026-12-01 or 2026-12-01T12:00:00Z; UTC if no zone is given"
+    )
+
+
+def _bootstrap(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError('must be embedded or servers, like "kafka1:9092,kafka2:9092"')
+    try:
+        _ = value == EMBEDDED or [parse_bind(server.strip()) for server in value.split(",")]
+    except ValueError:
+        raise ValueError('must be embedded or servers, like "kafka1:9092,kafka2:9092"') from None
+    return value.replace(" ", "")
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _setting_kind(value: Any) -> str:
+    return "<text>" if isinstance(value, str) else "<Secret>"
+
+
+Until = Annotated[int, PlainValidator(_until), WithJsonSchema({"type": "string", "examples": ["2026-12-01"]})]
+Bootstrap = Annotated[
+    str,
+    PlainValidator(_bootstrap),
+    WithJsonSchema({"type": "string", "examples": [EMBEDDED, "k1:9092,k2:9092"]}),
+]
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+Partitions = Annotated[StrictInt, Field(ge=1, le=64)]
+Setting = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[Secret, Tag("<Secret>")],
+    Discriminator(_setting_kind),
+    BeforeValidator(_setting),
+    Also(lambda _: [{"type": ["number", "boolean"]}]),
+]
+
+
+class GatewaySection(Section):
+    """The process itself."""
+
+    id: Name = Field(default="scopegate", description="name of this gateway, and its container id")
+    http: PlaceOrOff = parsed(
+        parse_bind, "127.0.0.1:8672", "host:port of /healthz, /readyz and /metrics, or off"
+    )
+    state: State = Field(default="memory", description="shared state: memory, or redis://host:port/db")
+    drain: Duration = parsed(parse_duration, "10s", "how long SIGTERM waits for outcomes before it closes")
+    log: Literal["auto", "console", "json"] = Field(
+        default="auto", description="auto: console in a terminal, json otherwise"
+    )
+
+
+class KeyEntry(Secret):
+    """One signing key: 32 or more bytes in base64url, made with `scopegate keys new`."""
+
+    until: Until | None = Field(default=None, description="verify with this key until then; default: always")
+
+
+class KeysSection(Strict):
+    """Keys that sign response-address cookies and rewritten reply addresses."""
+
+    active: Name = Field(description="id of the key that signs")
+    ring: dict[Name, KeyEntry] = Field(
+        min_length=1, description="key id: where the secret is; all of them verify, so keys can be rotated"
+    )
+    expiry: Duration = parsed(parse_duration, "5m", "how long a response may take", ge=1000)
+
+
+class KafkaCluster(Section):
+    """One Kafka cluster."""
+
+    bootstrap: Bootstrap = Field(
+        default=EMBEDDED,
+        description="servers, or embedded: an in-memory broker inside the gateway, to try things",
+    )
+    client: dict[str, Setting] = Field(
+        default_factory=dict, description="librdkafka settings, such as security; secrets as {env} or {file}"
+    )
+    topics: dict[TopicName, Partitions] = Field(
+        default_factory=dict, description="embedded only: topics to create, name: number of partitions"
+    )
+
+
+class Policy(Strict):
+    """The whole policy file."""
+
+    gateway: GatewaySection = Field(default_factory=GatewaySection, description="the process itself")
+    keys: KeysSection | None = Field(
+        default=None, description="signing keys; every relay with replies needs them"
+    )
+    kafka: dict[Name, KafkaCluster] = Field(default_factory=dict, description="name: Kafka cluster")
+    scopes: dict[Name, Scope] = Field(min_length=1, description="name: scope")

@@ -1,0 +1,124 @@
+"""The rules of a scope: what an address is (`addresses`, first match wins) and who may use it (`access`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+
+from policies.base import Count, Flag, Name, OneOrMany, Strict, parsed
+from policies.patterns import Pattern, Template, parse_pattern, parse_template
+
+Action = Literal["send", "receive", "info"]
+Replies = Literal["auto", "cookie", "rewrite", "none"]
+DirectMode = Literal["balanced", "multicast"]
+RecordMode = Literal["auto", "amqp", "data"]
+
+_PATTERN_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["chat/**"]}
+_TEMPLATE_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["q/{name}"]}
+
+
+def _pattern(value: object) -> Pattern:
+    return value if isinstance(value, Pattern) else parse_pattern(value)
+
+
+def _template(value: object) -> Template:
+    return value if isinstance(value, Template) else parse_template(value)
+
+
+Match = Annotated[Pattern, PlainValidator(_pattern), WithJsonSchema(_PATTERN_SCHEMA)]
+Text = Annotated[Template, PlainValidator(_template), WithJsonSchema(_TEMPLATE_SCHEMA)]
+
+_MATCH_TEXT = (
+    "address pattern: segments between '/'; {name} and * take one segment, a last ** takes the rest (zero or "
+    "more segments); an empty address, one over 1024 characters or with control characters matches nothing"
+)
+
+
+class DirectRule(Strict):
+    """A meeting point without storage: senders and receivers attached here are matched."""
+
+    match: Match = Field(description=_MATCH_TEXT)
+    direct: DirectMode = Field(description="balanced: one receiver gets a message; multicast: every one does")
+
+
+class RelayRule(Strict):
+    """The far half of the link is in another scope, or at the container behind a connector of this scope."""
+
+    match: Match = Field(description=_MATCH_TEXT)
+    relay: Name = Field(description="name of another scope, or of a connector of this scope")
+    address: Text | None = Field(
+        default=None,
+        description="address on the far side, with {captures} of match; default: the same address",
+    )
+    replies: Replies = Field(
+        default="auto",
+        description="how responses come home: auto (cookie where the target understands annotations, else "
+        "rewrite), cookie, rewrite, or none (messages pass unchanged)",
+    )
+
+
+class KafkaRule(Strict):
+    """An event-stream node on a Kafka topic; `<address>/$info` describes its partitions."""
+
+    match: Match = Field(description=_MATCH_TEXT)
+    kafka: Name = Field(description="name of a cluster under kafka")
+    topic: Text = parsed(
+        parse_template,
+        "{topic}",
+        "topic, with {captures} of match; an address whose topic is no legal Kafka name is not found",
+    )
+    binding: Literal["agnostic"] = Field(
+        default="agnostic",
+        description="how links see partitions; this version has agnostic: a link sees all of them",
+    )
+    groups: Literal["none", "dynamic"] = Field(
+        default="none",
+        description="consumer groups; both values load, but this version refuses links that ask for a group "
+        "with amqp:not-implemented",
+    )
+    mode: RecordMode = Field(
+        default="auto",
+        description="record value: auto (a single data section as its bytes, the rest kept in headers), "
+        "amqp (the whole message), data (bytes only, the rest is dropped)",
+    )
+    credit: Count = Field(default=1000, le=100_000, description="messages in flight per producing link")
+    tombstones: Flag = Field(
+        default=False, description="true: an amqp-value null with a key deletes that key (a Kafka null value)"
+    )
+
+
+class AccessRule(Strict):
+    """Who may do what on which addresses; what no entry allows is denied."""
+
+    who: OneOrMany[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
+        default=("*",),
+        min_length=1,
+        description='user or list of users; "*" is everybody, anonymous included',
+    )
+    may: OneOrMany[Action] = Field(min_length=1, description="what is allowed")
+    on: OneOrMany[Match] = parsed(
+        lambda text: (parse_pattern(text),), "**", "pattern or list of patterns of addresses", min_length=1
+    )
+
+
+_KINDS = {"direct": "<DirectRule>", "relay": "<RelayRule>", "kafka": "<KafkaRule>"}
+
+
+def _kind(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return f"<{type(value).__name__}>"
+    found = [tag for key, tag in _KINDS.items() if key in value]
+    return found[0] if len(found) == 1 else None
+
+
+AddressRule = Annotated[
+    Annotated[DirectRule, Tag("<DirectRule>")]
+    | Annotated[RelayRule, Tag("<RelayRule>")]
+    | Annotated[KafkaRule, Tag("<KafkaRule>")],
+    Discriminator(
+        _kind,
+        custom_error_type="address_kind",
+        custom_error_message="needs exactly one of direct, relay and kafka to say what the address is",
+    ),
+]

@@ -1,0 +1,140 @@
+"""A scope: one AMQP address space with the places it listens at and the containers it connects to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from policies.base import Count, Flag, Name, OneOrMany, Path, Secret, Section, Strict, parsed
+from policies.model_rules import AccessRule, AddressRule
+from policies.units import Duration, Endpoints, Place, Size, parse_bind, parse_duration, parse_size
+
+MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD_MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+Mechanism = Annotated[
+    Literal["ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512"],
+    BeforeValidator(_upper),
+    WithJsonSchema({"type": "string", "enum": [*(name.lower() for name in MECHANISMS), *MECHANISMS]}),
+]
+_PLAIN_TEXT = "true: allow PLAIN on connections without TLS, where anybody on the path reads the password"
+
+
+class ListenerTls(Strict):
+    """TLS of a listener; files are read again on reload."""
+
+    cert: Path = Field(description="certificate chain, PEM, path from the policy file")
+    key: Path = Field(description="private key of the certificate, PEM, path from the policy file")
+    client_ca: Path | None = Field(
+        default=None, description="authorities client certificates must come from, PEM"
+    )
+    require_client_cert: Flag = Field(default=False, description="true: refuse clients without a certificate")
+
+
+class Limits(Section):
+    """What one listener grants; more is refused with an error that names the limit."""
+
+    connections: Count = Field(default=10_000, description="connections of this listener at a time")
+    users: Count | None = Field(
+        default=None, description="connections of one user at a time; default: no own limit"
+    )
+    links: Count = Field(default=1000, description="links of one connection at a time")
+    sessions: Count = Field(default=256, le=65_535, description="sessions of one connection at a time")
+    opens_per_second: Count = Field(default=2000, description="new connections per second")
+    handshake: Duration = parsed(parse_duration, "10s", "time to finish TLS, SASL and open")
+    max_frame_size: Size = parsed(
+        parse_size, "64KiB", "largest frame the gateway takes", ge=512, le=16 * 2**20
+    )
+    max_message_size: Size = parsed(parse_size, "128MiB", "largest message the gateway takes", ge=1)
+    idle_timeout: Duration = parsed(
+        parse_duration, "60s", "a connection silent for this long is closed; 0s: never"
+    )
+
+
+class Listener(Section):
+    """One place where AMQP clients connect."""
+
+    bind: Place = parsed(parse_bind, "127.0.0.1:5672", "host:port; port 0 lets the system choose")
+    sasl: OneOrMany[Mechanism] = Field(
+        default=("ANONYMOUS",), min_length=1, description="mechanisms offered; PLAIN is offered only on TLS"
+    )
+    users: Path | None = Field(
+        default=None, description="user file for plain and scram, made with `scopegate users add`"
+    )
+    tls: ListenerTls | None = Field(default=None, description="TLS; default: none")
+    allow_plain_without_tls: Flag = Field(default=False, description=_PLAIN_TEXT)
+    limits: Limits = Field(default_factory=Limits, description="see Limits")
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The mechanisms a client is really offered: PLAIN only where the password stays private."""
+        plain = self.tls is not None or self.allow_plain_without_tls
+        return tuple(name for name in self.sasl if plain or name != "PLAIN")
+
+
+class ConnectorSasl(Section):
+    """How the gateway introduces itself."""
+
+    mechanism: Mechanism = Field(default="ANONYMOUS", description="SASL mechanism")
+    user: str | None = Field(default=None, min_length=1, description="user name for plain and scram")
+    password: Secret | None = Field(default=None, description="where the password is found")
+
+
+class ConnectorTls(Section):
+    """How a connector checks the server, and its own certificate; used for amqps:// URLs."""
+
+    ca: Path | None = Field(default=None, description="authorities of the server, PEM; default: the system's")
+    cert: Path | None = Field(default=None, description="own certificate chain, PEM")
+    key: Path | None = Field(default=None, description="private key of the own certificate, PEM")
+    verify: Flag = Field(
+        default=True, description="false: accept any server certificate; for experiments only"
+    )
+
+
+class Backoff(Section):
+    """Pauses between attempts to reconnect: doubling from min to max, jittered."""
+
+    min: Duration = parsed(parse_duration, "250ms", "first pause", ge=1)
+    max: Duration = parsed(parse_duration, "30s", "longest pause", ge=1)
+
+
+class Connector(Strict):
+    """One AMQP container the gateway connects to; address rules name it in `relay`."""
+
+    name: Name = Field(description="what address rules call it")
+    to: Endpoints = Field(description="URL or list of URLs, tried in turn")
+    sasl: ConnectorSasl = Field(default_factory=ConnectorSasl, description="see ConnectorSasl")
+    tls: ConnectorTls = Field(default_factory=ConnectorTls, description="see ConnectorTls")
+    allow_plain_without_tls: Flag = Field(default=False, description=_PLAIN_TEXT)
+    container_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        description="container id the peer sees; default: gateway.id",
+    )
+    idle_timeout: Duration = parsed(
+        parse_duration, "60s", "a connection silent for this long is closed and made anew; 0s: never"
+    )
+    backoff: Backoff = Field(default_factory=Backoff, description="see Backoff")
+
+
+class Scope(Section):
+    """One address space: nothing in it is visible from another scope unless an address rule relays there."""
+
+    listen: tuple[Listener, ...] = Field(default=(), description="places where clients connect")
+    connect: tuple[Connector, ...] = Field(default=(), description="containers the gateway connects to")
+    addresses: tuple[AddressRule, ...] = Field(
+        default=(), description="what addresses are: match and one of direct, relay, kafka; first match wins"
+    )
+    access: tuple[AccessRule, ...] = Field(
+        default=(), description="who may do what; what no entry allows is denied"
+    )
+    anonymous_relay: Flag = Field(default=True, description="offer the anonymous terminus (null target)")
+    temporary: Flag = Field(default=True, description="allow dynamic sources and targets")
+    response_routing: Flag = Field(default=True, description="offer RESPONSE_ANNOTATIONS_V1_0 (cookies)")

@@ -1,0 +1,175 @@
+"""The parts of a policy file that are right by themselves, for the checks across parts.
+
+Each part is validated alone. What is wrong in it is taken out (the whole model reports it) and remembered, so
+that a check asks `ok(…)` about the keys it looks at: one mistake makes one message, and hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from policies.base import Secret
+from policies.messages import shown
+from policies.model import GatewaySection, KafkaCluster, KeyEntry, Setting
+from policies.model_rules import AccessRule, AddressRule, DirectRule, KafkaRule, RelayRule
+from policies.model_scope import Connector, Listener
+from policies.schema import allowed_keys, nearest
+from policies.tree import Loc
+
+M = TypeVar("M")
+AnyAddressRule = DirectRule | RelayRule | KafkaRule
+
+_GATEWAY: Final = TypeAdapter(GatewaySection)
+_KEY: Final = TypeAdapter(KeyEntry)
+_TEXT: Final = TypeAdapter(str)
+_SETTING: TypeAdapter[Secret | str] = TypeAdapter(Setting)
+_KAFKA: Final = TypeAdapter(KafkaCluster)
+_LISTENER: Final = TypeAdapter(Listener)
+_CONNECTOR: Final = TypeAdapter(Connector)
+_ADDRESS: TypeAdapter[AnyAddressRule] = TypeAdapter(AddressRule)
+_ACCESS: Final = TypeAdapter(AccessRule)
+
+# Values for required keys that had a mistake; `broken` keeps every check away from them.
+_STAND_INS: Final = {"match": "**", "name": "x", "to": "amqps://x", "may": "info"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece(Generic[M]):
+    """A valid part and where it stands; `broken` are its keys that had a mistake and were taken out."""
+
+    loc: Loc
+    value: M
+    broken: frozenset[str] = frozenset()
+
+    def ok(self, *keys: str) -> bool:
+        """Whether these keys are as the file has them."""
+        return self.broken.isdisjoint(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopePieces:
+    """The valid parts of one scope."""
+
+    name: str
+    listen: tuple[Piece[Listener], ...]
+    connect: tuple[Piece[Connector], ...]
+    addresses: tuple[Piece[AnyAddressRule], ...]
+    access: tuple[Piece[AccessRule], ...]
+    connector_names: frozenset[str]
+    grants: bool
+
+    @property
+    def loc(self) -> Loc:
+        """Where the scope stands."""
+        return ("scopes", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The valid parts of a policy file, and every name it gives."""
+
+    gateway: Piece[GatewaySection] | None
+    active: Piece[str] | None
+    ring: tuple[Piece[KeyEntry], ...]
+    has_keys: bool
+    key_names: frozenset[str]
+    kafka: tuple[Piece[KafkaCluster], ...]
+    settings: tuple[Piece[Secret | str], ...]
+    cluster_names: frozenset[str]
+    scopes: tuple[ScopePieces, ...]
+    scope_names: frozenset[str]
+
+
+def outline(data: Any) -> Outline:
+    """Take a file apart; anything may be missing or of the wrong type."""
+    root, keys = _dict(data), _dict(_dict(data).get("keys"))
+    clusters, scopes = _dict(root.get("kafka")), _dict(root.get("scopes"))
+    return Outline(
+        gateway=_piece(_GATEWAY, root.get("gateway"), ("gateway",)),
+        active=_piece(_TEXT, keys.get("active"), ("keys", "active")),
+        ring=tuple(_pieces(_KEY, _dict(keys.get("ring")).items(), ("keys", "ring"))),
+        has_keys=root.get("keys") is not None,
+        key_names=frozenset(_dict(keys.get("ring"))),
+        kafka=tuple(_pieces(_KAFKA, clusters.items(), ("kafka",))),
+        settings=tuple(_settings(clusters)),
+        cluster_names=frozenset(clusters),
+        scopes=tuple(_scope(name, _dict(value)) for name, value in scopes.items()),
+        scope_names=frozenset(scopes),
+    )
+
+
+def _scope(name: str, raw: dict[str, Any]) -> ScopePieces:
+    loc: Loc = ("scopes", name)
+    lists = {
+        key: list(enumerate(_list(raw.get(key)))) for key in ("listen", "connect", "addresses", "access")
+    }
+    names = (_dict(item).get("name") for _, item in lists["connect"])
+    return ScopePieces(
+        name=name,
+        listen=tuple(_pieces(_LISTENER, lists["listen"], (*loc, "listen"))),
+        connect=tuple(_pieces(_CONNECTOR, lists["connect"], (*loc, "connect"))),
+        addresses=tuple(_pieces(_ADDRESS, lists["addresses"], (*loc, "addresses"))),
+        access=tuple(_pieces(_ACCESS, lists["access"], (*loc, "access"))),
+        connector_names=frozenset(item for item in names if isinstance(item, str)),
+        grants=bool(lists["access"]),
+    )
+
+
+def _pieces(adapter: TypeAdapter[M], items: Any, loc: Loc) -> Iterator[Piece[M]]:
+    for key, raw in items:
+        piece = _piece(adapter, raw, (*loc, key))
+        if piece is not None:
+            yield piece
+
+
+def _settings(clusters: dict[str, Any]) -> Iterator[Piece[Secret | str]]:
+    for name, raw in clusters.items():
+        yield from _pieces(_SETTING, _dict(_dict(raw).get("client")).items(), ("kafka", name, "client"))
+
+
+def _piece(adapter: TypeAdapter[M], raw: Any, loc: Loc) -> Piece[M] | None:
+    try:
+        return Piece(loc, adapter.validate_python(raw))
+    except ValidationError as error:
+        return _repaired(adapter, raw, loc, error) if isinstance(raw, dict) else None
+
+
+def _repaired(
+    adapter: TypeAdapter[M], raw: dict[str, Any], loc: Loc, error: ValidationError
+) -> Piece[M] | None:
+    """The part without its wrong keys; None when nothing usable is left."""
+    rest, broken, suspects = deepcopy(raw), set[str](), set[str]()
+    for detail in error.errors(include_url=False, include_context=False, include_input=False):
+        place = shown(detail["loc"])
+        if place and detail["type"] == "extra_forbidden":
+            _drop(rest, place)
+            meant = nearest(str(place[0]), allowed_keys(loc))
+            suspects |= {meant} if meant else set()
+        elif place:
+            broken.add(str(place[0]))
+    for key in broken:
+        rest.pop(key, None)
+        rest |= {key: _STAND_INS[key]} if key in _STAND_INS else {}
+    try:
+        return Piece(loc, adapter.validate_python(rest), frozenset(broken | suspects))
+    except ValidationError:
+        return None
+
+
+def _drop(data: Any, loc: Loc) -> None:
+    for part in loc[:-1]:
+        data = data[part]
+    del data[loc[-1]]
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,148 @@
+"""Address patterns: segments between "/"; `{name}` and `*` take one segment, a last `**` takes the rest.
+
+A segment may mix text and one capture (`orders-{n}`). Every character of an address is literal: wildcards,
+dots and percent escapes in it mean nothing. `routable` decides which addresses may match anything at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+MAX_ADDRESS: Final = 1024
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CAPTURE: Final = re.compile(r"\{([A-Za-z][A-Za-z0-9_]{0,31})\}")
+_ONE: Final = "[^/]+"
+_REST: Final = "**"
+
+
+class PatternError(ValueError):
+    """A pattern or template that cannot be read; the text says what to write instead."""
+
+
+def routable(address: str) -> bool:
+    """Whether an address may match a pattern: not empty, no control characters, at most 1024 characters."""
+    return 0 < len(address) <= MAX_ADDRESS and _CONTROL.search(address) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment of a pattern: literal text around at most one wildcard."""
+
+    before: str
+    wild: bool = False
+    capture: str | None = None
+    after: str = ""
+
+    def regex(self) -> str:
+        """This segment as a regular expression with one group per capture."""
+        wild = f"({_ONE})" if self.capture else _ONE if self.wild else ""
+        return re.escape(self.before) + wild + re.escape(self.after)
+
+    def covers(self, other: Segment) -> bool:
+        """Whether every segment that `other` matches is matched here too."""
+        if not self.wild:
+            return self == other
+        if not other.wild:
+            return re.fullmatch(self.regex(), other.before) is not None
+        return other.before.startswith(self.before) and other.after.endswith(self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern; equal patterns have equal text."""
+
+    text: str
+    segments: tuple[Segment, ...] = field(compare=False)
+    rest: bool = field(compare=False)
+    captures: tuple[str, ...] = field(compare=False)
+    regex: re.Pattern[str] = field(compare=False, repr=False)
+
+    def match(self, address: str) -> dict[str, str] | None:
+        """The captured segments, or None; the caller has asked `routable` before."""
+        found = self.regex.fullmatch(address)
+        return None if found is None else dict(zip(self.captures, found.groups(), strict=True))
+
+    def example(self) -> str:
+        """An address that matches."""
+        fixed = [segment.before + "x" * segment.wild + segment.after for segment in self.segments]
+        return "/".join([*fixed, "x"] if self.rest else fixed)
+
+    def covers(self, other: Pattern) -> bool:
+        """Whether no address can match `other` without matching this pattern."""
+        mine, theirs = self.segments, other.segments
+        if len(theirs) < len(mine) or (not self.rest and (other.rest or len(theirs) > len(mine))):
+            return False
+        return all(a.covers(b) for a, b in zip(mine, theirs, strict=False))
+
+
+def parse_pattern(text: object) -> Pattern:
+    """Compile one pattern or raise `PatternError`."""
+    if not isinstance(text, str):
+        raise PatternError('must be an address pattern in text, like "events/{topic}"')
+    if not routable(text):
+        raise PatternError(f"must have 1 to {MAX_ADDRESS} characters and no control characters")
+    parts = text.split("/")
+    rest = parts[-1] == _REST
+    segments = tuple(_segment(part) for part in (parts[:-1] if rest else parts))
+    captures = tuple(segment.capture for segment in segments if segment.capture)
+    if len(set(captures)) < len(captures):
+        raise PatternError("uses the same capture name twice")
+    return Pattern(text, segments, rest, captures, _compiled(segments, rest))
+
+
+def _segment(part: str) -> Segment:
+    if part == "*":
+        return Segment("", wild=True)
+    if _REST in part:
+        raise PatternError('"**" must be the whole last segment: it takes the rest of the address')
+    if "*" in part:
+        raise PatternError('"*" must be a whole segment; inside one use a capture, like "orders-{n}"')
+    return _mixed(part)
+
+
+def _mixed(part: str) -> Segment:
+    found = _CAPTURE.search(part)
+    before, after = (part[: found.start()], part[found.end() :]) if found else (part, "")
+    if any(brace in before + after for brace in "{}"):
+        raise PatternError(
+            "a segment holds at most one capture, like {name}: a letter, then letters, digits or _"
+        )
+    return Segment(before, found is not None, found[1] if found else None, after)
+
+
+def _compiled(segments: tuple[Segment, ...], rest: bool) -> re.Pattern[str]:
+    fixed = "/".join(segment.regex() for segment in segments)
+    # "a/**" takes zero or more further segments, so "a" itself matches; "**" alone takes everything.
+    tail = ("(?:/.*)?" if segments else ".*") if rest else ""
+    return re.compile(fixed + tail, re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Text with `{name}` places, filled from the captures of a match."""
+
+    text: str
+    parts: tuple[str, ...] = field(compare=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The captures this template needs."""
+        return self.parts[1::2]
+
+    def fill(self, captures: dict[str, str]) -> str:
+        """The text with every place filled; captured text is never read as a template again."""
+        if len(self.parts) == 1:
+            return self.text
+        return "".join(captures[part] if at % 2 else part for at, part in enumerate(self.parts))
+
+
+def parse_template(text: object) -> Template:
+    """Compile one template or raise `PatternError`."""
+    if not isinstance(text, str) or not routable(text):
+        raise PatternError(f"must be text of 1 to {MAX_ADDRESS} characters without control characters")
+    parts = tuple(_CAPTURE.split(text))
+    if any(brace in literal for literal in parts[::2] for brace in "{}*"):
+        raise PatternError("may hold captures of the match, like {name}, and no wildcards")
+    return Template(text, parts)

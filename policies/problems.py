@@ -1,0 +1,40 @@
+"""Mistakes in a policy file: what is wrong, exactly where, and what is allowed instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Problem:
+    """One mistake or warning; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        key = f"{self.key}: " if self.key else ""
+        return f"{self.file}:{self.line}:{self.column}: {key}{self.message}"
+
+
+class PolicyErrors(Exception):
+    """Every mistake of one policy file at once, in the order of the file."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(sorted(set(problems)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The line of the policy file that decides something."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"

@@ -1,0 +1,208 @@
+"""The compiled policy: where an address leads, who may use it, and what to answer when the answer is no.
+
+`route` is a pure function of the address; callers keep a bounded cache of it. An address that is empty,
+longer than 1024 characters or holds control characters is refused here (`patterns.routable`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from policies.base import Secret
+from policies.model import KafkaCluster, Policy
+from policies.model_rules import Action, DirectMode, RecordMode, Replies
+from policies.patterns import Pattern, routable
+from policies.problems import Problem, Where
+from policies.units import Millis
+
+INFO_SUFFIX: Final = "/$info"
+NOT_FOUND: Final = "amqp:not-found"
+UNAUTHORIZED: Final = "amqp:unauthorized-access"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectRoute:
+    """A meeting point in this scope."""
+
+    mode: DirectMode
+    where: Where = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RelayRoute:
+    """An address of another scope, or at the container behind a connector; exactly one of the two is set."""
+
+    scope: str | None
+    connector: str | None
+    address: str
+    replies: Replies
+    where: Where = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRoute:
+    """An event-stream node on a topic."""
+
+    cluster: str
+    topic: str
+    binding: Literal["agnostic"]
+    groups: Literal["none", "dynamic"]
+    mode: RecordMode
+    credit: int
+    tombstones: bool
+    where: Where = field(compare=False)
+
+
+Route = DirectRoute | RelayRoute | KafkaRoute
+
+
+def legal_topic(name: str) -> bool:
+    """Whether Kafka could have a topic of this name; hostile captures end here."""
+    return _TOPIC.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Whether access is granted, and by which line; a denial has none, for denied is what nothing grants."""
+
+    allowed: bool
+    where: Where | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an attach gets: a route, or the AMQP error `condition` with a `reason` for the peer."""
+
+    route: Route | None
+    grant: Grant
+    info: bool
+    condition: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledAddress:
+    """One address rule: `build` makes a route of an address and its captures (None: no such node)."""
+
+    match: Pattern
+    build: Callable[[str, dict[str, str]], Route | None]
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledAccess:
+    """One access entry; `who` None is everybody."""
+
+    who: frozenset[str] | None
+    may: frozenset[str]
+    on: tuple[Pattern, ...]
+    where: Where
+
+    def grants(self, user: str, action: str, address: str) -> bool:
+        """Whether this entry allows it."""
+        named = self.who is None or user in self.who
+        return named and action in self.may and any(p.regex.fullmatch(address) for p in self.on)
+
+
+class ScopeRules:
+    """The rules of one scope."""
+
+    __slots__ = ("_access", "_addresses", "event_streams", "name")
+
+    def __init__(
+        self,
+        name: str,
+        addresses: tuple[CompiledAddress, ...],
+        access: tuple[CompiledAccess, ...],
+        *,
+        event_streams: bool,
+    ) -> None:
+        self.name = name
+        self.event_streams = event_streams
+        self._addresses = addresses
+        self._access = access
+
+    def route(self, address: str) -> Route | None:
+        """Where the address leads: the first rule that matches decides, even when it leads nowhere."""
+        rule = self.rule(address)
+        return None if rule is None else rule.build(address, rule.match.match(address) or {})
+
+    def rule(self, address: str) -> CompiledAddress | None:
+        """The address rule that decides."""
+        if not routable(address):
+            return None
+        return next((rule for rule in self._addresses if rule.match.regex.fullmatch(address)), None)
+
+    def access(self, user: str, action: Action, address: str) -> Grant:
+        """Whether some entry allows this user to do this there."""
+        if routable(address):
+            for entry in self._access:
+                if entry.grants(user, action, address):
+                    return Grant(True, entry.where)
+        return Grant(False)
+
+    def decide(self, user: str, action: Action, address: str) -> Decision:
+        """What an attach gets. Existence comes first, then permission (docs/conformance.md 0.3)."""
+        base = address.removesuffix(INFO_SUFFIX)
+        suffixed = base != address and isinstance(self.route(base), KafkaRoute)
+        asked: Action = "info" if suffixed else action
+        base = base if suffixed or action == "info" else address
+        route = self.route(base)
+        if route is None or (asked == "info" and not isinstance(route, KafkaRoute)):
+            return Decision(None, Grant(False), False, NOT_FOUND, "no node has this address")
+        grant = self.access(user, asked, base)
+        if not grant.allowed:
+            return Decision(route, grant, asked == "info", UNAUTHORIZED, f"not allowed to {asked} here")
+        if suffixed and action == "send":
+            return Decision(route, grant, True, NOT_ALLOWED, "$info is read, not written")
+        return Decision(route, grant, asked == "info")
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key that verifies until `until_ms` (None: always)."""
+
+    secret: bytes = field(repr=False)
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKeys:
+    """The key ring: `active` signs, all of them verify."""
+
+    active: str
+    keys: Mapping[str, SigningKey]
+    expiry: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPolicy:
+    """A policy without a mistake: its model, its compiled rules and the secrets it refers to."""
+
+    file: Path
+    model: Policy
+    scopes: Mapping[str, ScopeRules]
+    signing: SigningKeys | None
+    warnings: tuple[Problem, ...]
+    secrets: Mapping[Secret, bytes] = field(repr=False, compare=False)
+
+    def path(self, name: str) -> Path:
+        """A file the policy names; relative names start at the policy file."""
+        return self.file.parent / name
+
+    def secret(self, secret: Secret) -> bytes:
+        """The value of a secret."""
+        return self.secrets[secret.reference]
+
+    def client_settings(self, cluster: KafkaCluster) -> dict[str, str]:
+        """The librdkafka settings of a cluster, secrets filled in."""
+        return {
+            name: value if isinstance(value, str) else self.secret(value).decode()
+            for name, value in cluster.client.items()
+        }

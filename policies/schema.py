@@ -1,0 +1,73 @@
+"""The JSON Schema of the policy file, and lookups in it: what is allowed at a place, what a key is called."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from functools import cache
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from policies.model import Policy
+from policies.tree import Loc
+
+
+class _Generate(GenerateJsonSchema):
+    """Without the titles pydantic makes from names: they say nothing."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+@cache
+def _schema() -> JsonSchemaValue:
+    schema = Policy.model_json_schema(schema_generator=_Generate)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ScopeGate policy file",
+    } | schema
+
+
+def json_schema() -> dict[str, Any]:
+    """The published schema (policies/schema.json, `scopegate schema`)."""
+    return json.loads(json.dumps(_schema()))  # type: ignore[no-any-return]
+
+
+def node_at(loc: Loc) -> dict[str, Any]:
+    """The schema of the value at `loc`, whose parts like `<RelayRule>` choose a form; {} where unknown."""
+    node: Any = _resolved(_schema())
+    for part in loc:
+        node = _resolved(_down(node, part))
+    return node if isinstance(node, dict) else {}
+
+
+def _down(node: dict[str, Any], part: str | int) -> Any:
+    if isinstance(part, int):
+        return node.get("items", {})
+    if part.startswith("<"):
+        return _schema()["$defs"].get(part[1:-1], {})
+    free = [node.get("additionalProperties"), *node.get("patternProperties", {}).values()]
+    return node.get("properties", {}).get(part) or next((form for form in free if isinstance(form, dict)), {})
+
+
+def _resolved(node: Any) -> dict[str, Any]:
+    """Follow references and look through "or nothing" and "or a list of them"."""
+    if not isinstance(node, dict):
+        return {}
+    if "$ref" in node:
+        return _resolved(_schema()["$defs"][node["$ref"].rsplit("/", 1)[1]])
+    forms = [form for form in node.get("anyOf", ()) if form.get("type") != "null"]
+    return _resolved(forms[-1]) if forms else node
+
+
+def allowed_keys(loc: Loc) -> list[str]:
+    """The keys that may stand in the section at `loc`."""
+    return list(node_at(loc).get("properties", {}))
+
+
+def nearest(key: str, known: list[str]) -> str | None:
+    """The known key that `key` was probably meant to be."""
+    folded = {name.lower().replace("-", "_"): name for name in known}
+    found = difflib.get_close_matches(key.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
+    return folded[found[0]] if found else None

@@ -1,0 +1,114 @@
+"""Reads what a policy refers to, through functions it is handed: secrets, user files, certificates."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from policies.base import Secret
+from policies.findings import Finding
+from policies.model import KeyEntry
+from policies.outline import Outline
+from policies.tree import Loc
+
+ReadBytes = Callable[[Path], bytes]
+KEY_BYTES: Final = 32
+
+
+class SecretError(Exception):
+    """A secret that is not there or cannot be used; the text never holds its value."""
+
+
+class Vault:
+    """Looks up secrets once and remembers them; relative paths start at the policy file."""
+
+    def __init__(self, base: Path, environ: Mapping[str, str], read_bytes: ReadBytes) -> None:
+        self._base = base
+        self._environ = environ
+        self._read = read_bytes
+        self.values: dict[Secret, bytes] = {}
+
+    def secret(self, secret: Secret) -> bytes:
+        """The value, without the line end a file or shell may have added."""
+        known = self.values.get(secret.reference)
+        if known is None:
+            known = self._environment(secret.env) if secret.env else self.file(str(secret.file)).strip()
+            _check_text(known, secret.place)
+            self.values[secret.reference] = known
+        return known
+
+    def _environment(self, name: str) -> bytes:
+        value = self._environ.get(name)
+        if value is None:
+            raise SecretError(f"environment variable {name} is not set")
+        return value.strip().encode("utf-8", "surrogateescape")
+
+    def file(self, name: str) -> bytes:
+        """The content of a file the policy names."""
+        try:
+            return self._read(self._base / name)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            raise SecretError(f"file {name} cannot be read: {reason or 'no such file'}") from None
+
+
+def _check_text(value: bytes, place: str) -> None:
+    if not value:
+        raise SecretError(f"{place} is empty")
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        raise SecretError(f"{place} does not hold UTF-8 text") from None
+
+
+def signing_key(text: bytes) -> bytes:
+    """A signing key from its text form, base64url of at least 32 bytes (`scopegate keys new`)."""
+    try:
+        key = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) < KEY_BYTES:
+        raise SecretError(f"not base64url of {KEY_BYTES} or more bytes; make one with `scopegate keys new`")
+    return key
+
+
+def missing(parts: Outline, vault: Vault) -> Iterator[Finding]:
+    """Everything the policy refers to that is not there or cannot be used."""
+    for loc, secret in _secrets(parts):
+        try:
+            value = vault.secret(secret)
+            if isinstance(secret, KeyEntry):
+                signing_key(value)
+        except SecretError as error:
+            yield Finding(loc, str(error))
+    for loc, name in _files(parts):
+        try:
+            vault.file(name)
+        except SecretError as error:
+            yield Finding(loc, str(error))
+
+
+def _secrets(parts: Outline) -> Iterator[tuple[Loc, Secret]]:
+    yield from ((entry.loc, entry.value) for entry in parts.ring if entry.ok("env", "file"))
+    yield from ((piece.loc, piece.value) for piece in parts.settings if isinstance(piece.value, Secret))
+    for scope in parts.scopes:
+        for connector in scope.connect:
+            if connector.value.sasl.password is not None:
+                yield (*connector.loc, "sasl", "password"), connector.value.sasl.password
+
+
+def _files(parts: Outline) -> Iterator[tuple[Loc, str]]:
+    for scope in parts.scopes:
+        for listener in scope.listen:
+            if listener.value.users is not None:
+                yield (*listener.loc, "users"), listener.value.users
+            for key in ("cert", "key", "client_ca"):
+                if (name := getattr(listener.value.tls, key, None)) is not None:
+                    yield (*listener.loc, "tls", key), name
+        for connector in scope.connect:
+            for key in ("ca", "cert", "key"):
+                if (name := getattr(connector.value.tls, key)) is not None:
+                    yield (*connector.loc, "tls", key), name

@@ -1,0 +1,170 @@
+"""YAML as plain data with the position of every key and value, all the file's own mistakes reported at once.
+
+Only the composer of ruamel.yaml is used: tags beyond plain data, duplicate keys and run-away aliases are
+mistakes here, and keys are always text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from policies.problems import PolicyErrors, Problem
+
+Loc = tuple[str | int, ...]
+
+MAX_BYTES: Final = 1 << 20
+_MAX_NODES: Final = 100_000
+_MAX_DEPTH: Final = 32
+_TAG: Final = "tag:yaml.org,2002:"
+_BOOLS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+class Position(NamedTuple):
+    """Line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+class Tree:
+    """A parsed file: `data` as plain values, `at` for positions, `problems` of the YAML itself."""
+
+    def __init__(self, file: str, root: Node | None) -> None:
+        self.file: Final = file
+        self.problems: list[Problem] = []
+        self._root = root
+        self._left = _MAX_NODES
+        self.data: Final = None if root is None else self._plain(root, ())
+
+    def at(self, loc: Loc, *, key: bool = False) -> Position:
+        """Where the value at `loc` starts, or its key; a missing part counts as the value that lacks it."""
+        node, mark = self._root, None
+        for part in loc:
+            step = _step(node, part)
+            if step is None:
+                break
+            name, node = step
+            mark = name if name is not None and key else node
+        start = getattr(mark or node, "start_mark", None)
+        return Position(1, 1) if start is None else Position(start.line + 1, start.column + 1)
+
+    def problem(self, loc: Loc, message: str, *, key: bool = False) -> Problem:
+        """A problem of the value (or key) at `loc`."""
+        return Problem(self.file, *self.at(loc, key=key), dotted(self._written(loc)), message)
+
+    def _written(self, loc: Loc) -> Loc:
+        """Without the indexes of lists that were written as one value (`may: send`)."""
+        parts: list[str | int] = []
+        node = self._root
+        for part in loc:
+            if isinstance(node, ScalarNode) and isinstance(part, int):
+                continue
+            parts.append(part)
+            step = _step(node, part)
+            node = step[1] if step else None
+        return tuple(parts)
+
+    def _plain(self, node: Node, loc: Loc) -> Any:
+        self._left -= 1
+        if len(loc) > _MAX_DEPTH or self._left < 0:
+            if self._left >= -1:
+                self._report(node, loc, "too deep or too large; does an alias contain itself?")
+            return None
+        if isinstance(node, MappingNode):
+            return self._mapping(node, loc)
+        if isinstance(node, SequenceNode):
+            return [self._plain(item, (*loc, at)) for at, item in enumerate(node.value)]
+        return self._scalar(node, loc)
+
+    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, ScalarNode):
+                self._report(key, loc, "a key must be plain text")
+            elif key.value in plain:
+                self._report(key, (*loc, key.value), "this key is there twice")
+            else:
+                plain[key.value] = self._plain(value, (*loc, key.value))
+        return plain
+
+    def _scalar(self, node: Node, loc: Loc) -> Any:
+        kind = str(node.tag).removeprefix(_TAG)
+        text: str = node.value
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return _BOOLS.get(text.lower(), text)
+        if kind in ("int", "float"):
+            return _number(text, int if kind == "int" else float)
+        if kind not in ("str", "timestamp", "merge", "value"):
+            self._report(node, loc, f"the tag {node.tag} is not known here")
+        return text
+
+    def _report(self, node: Node, loc: Loc, message: str) -> None:
+        mark = node.start_mark
+        self.problems.append(Problem(self.file, mark.line + 1, mark.column + 1, dotted(loc), message))
+
+
+def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
+    try:
+        return int(text, 0) if kind is int else float(text)
+    except ValueError:
+        return text
+
+
+def _step(node: Node | None, part: str | int) -> tuple[Node | None, Node] | None:
+    """The key node (of a mapping) and value node one step down."""
+    if isinstance(node, MappingNode):
+        pairs: Iterator[tuple[Node, Node]] = iter(node.value)
+        return next(((key, value) for key, value in pairs if key.value == part), None)
+    if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return None, node.value[part]
+    return None
+
+
+def dotted(loc: Loc) -> str:
+    """`scopes.edge.listen[0].bind`."""
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{_shown(part)}" if text else _shown(part)
+    return text
+
+
+def _shown(part: str) -> str:
+    """A key for one line of a terminal."""
+    plain = part if len(part) <= 64 else part[:61] + "..."
+    return plain if plain.isprintable() and "." not in plain and plain else repr(plain)
+
+
+def parse(raw: bytes, file: str) -> Tree:
+    """Parse a file; raises `PolicyErrors` only where there is nothing to look into."""
+    try:
+        if len(raw) > MAX_BYTES:
+            raise ValueError(f"a policy file has at most {MAX_BYTES} bytes")
+        return Tree(file, YAML(typ="safe", pure=True).compose(raw.decode("utf-8-sig")))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise PolicyErrors(
+            [Problem(file, line, column, "", f"not YAML: {error.problem or error.context}")]
+        ) from None
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise PolicyErrors([Problem(file, line, 1, "", "not UTF-8 text")]) from None
+    # The parser answers some hostile texts with other exceptions (huge escapes, deep nesting).
+    except (
+        YAMLError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        text = str(error).splitlines() or [type(error).__name__]
+        raise PolicyErrors([Problem(file, 1, 1, "", f"not YAML: {text[0]}")]) from None

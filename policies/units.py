@@ -1,0 +1,171 @@
+"""Values with units and network places, as they are written in a policy file.
+
+Each type is an ordinary value at run time (`int`, `NamedTuple`) and knows its text form for the JSON Schema.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import PlainValidator, WithJsonSchema
+
+
+class Millis(int):
+    """A duration in whole milliseconds, the unit of every clock argument of the gateway."""
+
+    @property
+    def seconds(self) -> float:
+        """The same duration as asyncio wants it."""
+        return self / 1000
+
+
+class Bind(NamedTuple):
+    """Where a listener waits; port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Endpoint(NamedTuple):
+    """One container a connector may reach."""
+
+    tls: bool
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{'amqps' if self.tls else 'amqp'}://{Bind(self.host, self.port)}"
+
+
+_DURATIONS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZES: Final = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+_DURATION_PATTERN: Final = r"^[0-9]{1,9}(ms|s|m|h|d)$"
+_SIZE_PATTERN: Final = r"^[0-9]{1,9}(B|kB|MB|GB|KiB|MiB|GiB)$"
+_PLACE: Final = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>[0-9]{1,5})")
+_DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
+
+
+def _scaled(value: object, pattern: str, units: dict[str, int], example: str) -> int:
+    if not isinstance(value, str) or not (found := re.fullmatch(pattern, value, re.ASCII)):
+        raise ValueError(f"needs a whole number with a unit, like {example} (allowed: {', '.join(units)})")
+    unit = found.group(1)
+    return int(value.removesuffix(unit)) * units[unit]
+
+
+def parse_duration(value: object) -> Millis:
+    """`250ms`, `10s`, `5m`, `2h` or `30d`."""
+    if isinstance(value, Millis):
+        return value
+    return Millis(_scaled(value, _DURATION_PATTERN, _DURATIONS, '"10s"'))
+
+
+def parse_size(value: object) -> int:
+    """`512B`, `64KiB`, `128MiB` …: a bare number is refused, for nobody could tell its unit."""
+    return _scaled(value, _SIZE_PATTERN, _SIZES, '"64KiB"')
+
+
+def parse_bind(value: object) -> Bind:
+    """`host:port` or `[v6]:port`."""
+    if isinstance(value, Bind):
+        return value
+    found = _PLACE.fullmatch(value) if isinstance(value, str) else None
+    if found is None or int(found["port"]) > 65535:
+        raise ValueError('needs "host:port" with a port up to 65535, like "127.0.0.1:5672" or "[::1]:5672"')
+    return Bind(found["six"] or found["host"], int(found["port"]))
+
+
+def parse_bind_or_off(value: object) -> Bind | None:
+    """A place to listen at, or `off`."""
+    return None if value is None or value == "off" or value is False else parse_bind(value)
+
+
+def parse_endpoint(value: object) -> Endpoint:
+    """`amqp://host[:port]` or `amqps://host[:port]`; user and password have their own keys."""
+    if isinstance(value, Endpoint):
+        return value
+    if not isinstance(value, str) or not value.startswith(("amqp://", "amqps://")):
+        raise ValueError('needs a URL like "amqps://broker.example:5671" (allowed: amqp://, amqps://)')
+    scheme, place = value.split("://", 1)
+    if "@" in place:
+        raise ValueError(
+            "a URL holds no user or password here; write them as sasl: {user, password: {env: NAME}}"
+        )
+    return Endpoint(scheme == "amqps", *_url_place(place.removesuffix("/"), _DEFAULT_PORTS[scheme]))
+
+
+def _url_place(place: str, port: int) -> Bind:
+    try:
+        return parse_bind(place if re.search(r":[0-9]+$", place) else f"{place}:{port}")
+    except ValueError:
+        raise ValueError("needs host[:port] after the scheme and nothing behind it") from None
+
+
+def parse_endpoints(value: object) -> tuple[Endpoint, ...]:
+    """One URL, or a list of URLs in the order they are tried."""
+    urls = value if isinstance(value, list | tuple) and not isinstance(value, Endpoint) else [value]
+    if not urls:
+        raise ValueError("needs at least one URL")
+    return tuple(parse_endpoint(url) for url in urls)
+
+
+def parse_state(value: object) -> str:
+    """`memory`, or the URL of a Redis server."""
+    if not isinstance(value, str) or not (value == "memory" or value.startswith(("redis://", "rediss://"))):
+        raise ValueError("must be memory or a URL like redis://host:6379/0")
+    if "@" in value:
+        raise ValueError(
+            "a Redis URL holds no user or password here: secrets are never written into the policy"
+        )
+    if value != "memory":
+        _check_redis(value)
+    return value
+
+
+def _check_redis(value: str) -> None:
+    try:
+        url = urlsplit(value)
+        usable = bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or not re.fullmatch(r"/?[0-9]{0,4}", url.path):
+        raise ValueError("must be memory or a URL like redis://host:6379/0")
+
+
+def _text(pattern: str | None = None, *examples: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string", "examples": list(examples)}
+    return schema | ({"pattern": pattern} if pattern else {})
+
+
+_URL = _text(r"^amqps?://[^@/]+/?$", "amqps://broker.example:5671")
+
+Duration = Annotated[Millis, PlainValidator(parse_duration), WithJsonSchema(_text(_DURATION_PATTERN, "10s"))]
+Size = Annotated[int, PlainValidator(parse_size), WithJsonSchema(_text(_SIZE_PATTERN, "64KiB"))]
+Place = Annotated[Bind, PlainValidator(parse_bind), WithJsonSchema(_text(r"^.+:[0-9]+$", "127.0.0.1:5672"))]
+PlaceOrOff = Annotated[
+    Bind | None,
+    PlainValidator(parse_bind_or_off),
+    WithJsonSchema(_text(r"^(off|.+:[0-9]+)$", "127.0.0.1:8672", "off")),
+]
+Endpoints = Annotated[
+    tuple[Endpoint, ...],
+    PlainValidator(parse_endpoints),
+    WithJsonSchema({"anyOf": [_URL, {"type": "array", "items": _URL, "minItems": 1}]}),
+]
+State = Annotated[
+    str,
+    PlainValidator(parse_state),
+    WithJsonSchema(_text(r"^(memory|rediss?://[^@]+)$", "memory", "redis://127.0.0.1:6379/0")),
+]
