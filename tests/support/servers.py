@@ -1,0 +1,84 @@
+"""The other real servers of the suite: ActiveMQ Artemis and Redis, each an own process on free ports."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+from tests.support.parts import folder, program
+from tests.support.process import Process, Server, answers, free_port, fresh_folder, run_tool
+
+ACCEPTOR = "tcp://127.0.0.1:{port}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpDuplicateDetection=false"
+OPTIONS = (
+    "--user admin --password admin --require-login --host 127.0.0.1 --no-autotune --no-web "
+    "--no-hornetq-acceptor --no-mqtt-acceptor --no-stomp-acceptor --disable-persistence --silent"
+)
+# Otherwise an unknown address is MULTICAST: what is sent before a receiver attaches is accepted and lost.
+ANYCAST = (
+    "<default-address-routing-type>ANYCAST</default-address-routing-type>"
+    "<default-queue-routing-type>ANYCAST</default-queue-routing-type>"
+)
+
+
+class Artemis(Server):
+    """An AMQP broker that creates queues on demand and strips delivery annotations; admin/admin."""
+
+    user = "admin"
+    password = "admin"
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.url = f"amqp://{self.address}"
+        self._instance = fresh_folder("artemis") / "instance"
+        self._create()
+        self.start()
+
+    def _create(self) -> None:
+        script = str(folder("artemis") / "bin" / "artemis")
+        run_tool("artemis-create", [script, "create", str(self._instance), *OPTIONS.split()])
+        file = self._instance / "etc" / "broker.xml"
+        file.write_text(self._patched(file.read_text()))
+
+    def _patched(self, xml: str) -> str:
+        acceptor = f'<acceptor name="amqp">{ACCEPTOR.format(port=self.port)}</acceptor>'
+        xml = re.sub(r"(?s)(<acceptors>).*(</acceptors>)", rf"\1{acceptor}\2", xml)
+        xml = xml.replace('<address-setting match="#">', f'<address-setting match="#">{ANYCAST}')
+        # A busy test machine is neither a full disk nor a deadlock.
+        xml = re.sub(r"<max-disk-usage>\d+", "<max-disk-usage>-1", xml)
+        return xml.replace("<critical-analyzer>true", "<critical-analyzer>false")
+
+    def start(self) -> None:
+        """Start the broker and wait until it speaks AMQP."""
+        environment = {"JAVA_ARGS": "-Xms64M -Xmx256M -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+        command = [str(self._instance / "bin" / "artemis"), "run"]
+        self.process = Process("artemis", command, env=environment)
+        self.process.wait_ready(lambda: amqp_header(self.port), "an AMQP header of Artemis")
+
+
+def amqp_header(port: int) -> bool:
+    """Tell whether the peer on a port answers the SASL header with one."""
+    header = b"AMQP\x03\x01\x00\x00"
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as peer:
+            peer.sendall(header)
+            return peer.recv(8) == header
+    except OSError:
+        return False
+
+
+class Redis(Server):
+    """An own redis-server, append-only file synced every second."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._folder = fresh_folder("redis")
+        self.start()
+
+    def start(self) -> None:
+        """Start the server and wait for its port."""
+        settings = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._folder)]
+        durable = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+        self.process = Process("redis", [program("redis-server"), *settings, *durable])
+        self.process.wait_ready(lambda: answers(self.port), "Redis to listen")
