@@ -1,0 +1,240 @@
+"""One socket: greeting, SASL, then the engine (AMQP 1.0 part 2, 2.2 and part 5, 5.3).
+
+The thin asyncio side of an engine. All connections of a loop share a `Hub`, which writes what the engines have
+for their sockets once per turn of the loop, however many messages passed in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from gateway.amqp.engine import Engine, EngineConfig, Peer
+from gateway.amqp.link import Link
+from gateway.errors import AmqpError
+
+_HIGH_WATER: Final = 1024 * 1024
+"""Bytes waiting in one socket above which its links stop sending."""
+_CLOSE_GRACE: Final = 5.0
+"""Seconds a peer has to answer our close before the socket goes."""
+
+
+class Hub:
+    """Flushes, once per loop turn, every connection that has output."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: Final = loop
+        self._dirty: list[Connection] = []
+
+    def add(self, connection: Connection) -> None:
+        if not self._dirty:
+            self.loop.call_soon(self._flush)
+        self._dirty.append(connection)
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+
+class Security(Protocol):
+    """What stands in front of the engine: greeting and SASL, sans-IO."""
+
+    def receive(self, data: bytes) -> None: ...
+    def take(self) -> bytes: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def failed(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def user(self) -> str | None: ...
+    @property
+    def rest(self) -> bytes: ...
+
+
+class Host(Protocol):
+    """A listener or connector: makes the decisions of the connections it owns."""
+
+    def secure(self, connection: Connection) -> Security: ...
+    def engine_config(self, connection: Connection) -> EngineConfig: ...
+    def established(self, connection: Connection) -> None: ...
+    def refused(self, connection: Connection, reason: str) -> None: ...
+    def opened(self, connection: Connection) -> None: ...
+    def requested(self, connection: Connection, link: Link) -> None: ...
+    def link_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
+    def closed(self, connection: Connection, error: AmqpError | None) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """A socket with its engine; also the engine's owner."""
+
+    def __init__(self, hub: Hub, host: Host, *, server: bool, handshake: float, name: str) -> None:
+        self._hub: Final = hub
+        self._host: Final = host
+        self._server: Final = server
+        self._handshake: Final = handshake
+        self.name: Final = name
+        self.transport: asyncio.Transport | None = None
+        self.engine: Engine | None = None
+        self.peer = Peer(connection=name)
+        self._security: Security | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._counted = False
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    # -- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=_HIGH_WATER)
+        peername = transport.get_extra_info("peername")
+        self.peer.address = f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else "unknown"
+        self._timer = self._hub.loop.call_later(self._handshake, self._too_slow)
+        self._host.established(self)
+        if not transport.is_closing():
+            self._security = self._host.secure(self)
+            self._write(self._security.take())
+
+    def data_received(self, data: bytes) -> None:
+        self.bytes_in += len(data)
+        if (engine := self.engine) is not None:
+            engine.receive(data)
+        elif self._security is not None:
+            self._secure(self._security, data)
+
+    def eof_received(self) -> bool:
+        if self.engine is not None:
+            self.engine.end_of_input()
+            self.flush()
+        return False
+
+    def pause_writing(self) -> None:
+        if self.engine is not None:
+            self.engine.pause(True)
+
+    def resume_writing(self) -> None:
+        if self.engine is not None:
+            self.engine.pause(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self.transport = None
+        if (engine := self.engine) is not None:
+            engine.lost(None)
+            self.engine = None
+            engine.free()
+        else:
+            self._host.closed(self, None)
+
+    # -- before the engine
+
+    def _secure(self, security: Security, data: bytes) -> None:
+        security.receive(data)
+        self._write(security.take())
+        if security.failed:
+            self._host.refused(self, security.reason)
+            self.abort(gently=True)
+        elif security.done:
+            self.peer.user = security.user or "anonymous"
+            self._security = None
+            self._start_engine(security.rest)
+
+    def _start_engine(self, rest: bytes) -> None:
+        engine = self.engine = Engine(self._host.engine_config(self), self, server=self._server)
+        engine.peer = self.peer
+        if not self._server:
+            engine.open()
+        if rest:
+            engine.receive(rest)
+        engine.touch()
+
+    def _too_slow(self) -> None:
+        if self.engine is None or not self.engine.opened:
+            self._host.refused(self, "no open within the time allowed")
+            self.abort(gently=False)
+
+    # -- output and time
+
+    def flush(self) -> None:
+        """Write what the engine has; called by the hub once per loop turn."""
+        engine, transport = self.engine, self.transport
+        if engine is None or transport is None:
+            return
+        if data := engine.take():
+            self.bytes_out += len(data)
+            transport.write(data)
+        engine.dispatch()
+        if engine.finished:
+            transport.close()
+
+    def _write(self, data: bytes) -> None:
+        if data and self.transport is not None:
+            self.transport.write(data)
+
+    def _tick(self) -> None:
+        if self.engine is None:
+            return
+        now = int(time.monotonic() * 1000)
+        deadline = self.engine.tick(now)
+        self.flush()
+        self._timer = (
+            self._hub.loop.call_later(max(deadline - now, 10) / 1000, self._tick) if deadline > 0 else None
+        )
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Close in good order; the socket goes when the peer answers or the grace is over."""
+        if self.engine is None or not self.engine.opened:
+            self.abort(gently=True)
+            return
+        self.engine.close(error)
+        self.flush()
+        self._hub.loop.call_later(_CLOSE_GRACE, self.abort)
+
+    def abort(self, gently: bool = False) -> None:
+        """Drop the socket; `gently` lets what is written already go out."""
+        if self.transport is not None:
+            (self.transport.close if gently else self.transport.abort)()
+
+    # -- the engine's owner
+
+    def engine_dirty(self) -> None:
+        self._hub.add(self)
+
+    def engine_opened(self, engine: Engine) -> None:
+        self._stop_timer()
+        self._host.opened(self)
+        self._tick_soon()
+
+    def _tick_soon(self) -> None:
+        self._timer = self._hub.loop.call_later(0.01, self._tick)
+
+    def engine_closed(self, engine: Engine, error: AmqpError | None) -> None:
+        self._host.closed(self, error)
+
+    def link_requested(self, link: Link) -> None:
+        self._host.requested(self, link)
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        self._host.link_refused(link, error)
+
+    def link_ended(self, link: Link, error: AmqpError | None) -> None:
+        self._host.link_ended(link, error)
+
+    @property
+    def ssl_object(self) -> Any:
+        """The TLS session of this socket, None on plain TCP."""
+        return self.transport.get_extra_info("ssl_object") if self.transport is not None else None
+
+
+Factory = Callable[[], Connection]

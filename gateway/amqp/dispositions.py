@@ -1,0 +1,46 @@
+"""Outcomes between our classes and proton's deliveries (AMQP 1.0 part 3, 3.4)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp import pndata
+from gateway.amqp.outcomes import RELEASED, SETTLED, Modified, Outcome, Rejected
+
+_RELEASED: Final = lib.PN_RELEASED
+_REJECTED: Final = lib.PN_REJECTED
+_MODIFIED: Final = lib.PN_MODIFIED
+
+
+def write(delivery: Any, outcome: Outcome) -> None:
+    """Set the local state of a delivery to anything but accepted."""
+    if outcome is RELEASED:
+        lib.pn_delivery_update(delivery, _RELEASED)
+    elif isinstance(outcome, Rejected):
+        pndata.write_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), outcome.error)
+        lib.pn_delivery_update(delivery, _REJECTED)
+    elif isinstance(outcome, Modified):
+        local = lib.pn_delivery_local(delivery)
+        lib.pn_disposition_set_failed(local, outcome.failed)
+        lib.pn_disposition_set_undeliverable(local, outcome.undeliverable)
+        if outcome.annotations:
+            pndata.write_bytes(lib.pn_disposition_annotations(local), outcome.annotations)
+        lib.pn_delivery_update(delivery, _MODIFIED)
+
+
+def read(delivery: Any, state: int) -> Outcome:
+    """The peer's outcome in full; an unknown state counts as settled without one."""
+    if state == _RELEASED:
+        return RELEASED
+    remote = lib.pn_delivery_remote(delivery)
+    if state == _REJECTED:
+        return Rejected(pndata.read_condition(lib.pn_disposition_condition(remote)))
+    if state == _MODIFIED:
+        return Modified(
+            bool(lib.pn_disposition_is_failed(remote)),
+            bool(lib.pn_disposition_is_undeliverable(remote)),
+            pndata.read_bytes(lib.pn_disposition_annotations(remote)) or None,
+        )
+    return SETTLED

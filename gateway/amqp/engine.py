@@ -1,0 +1,392 @@
+"""One AMQP connection, sans-IO: bytes in, events to handlers, bytes out (AMQP 1.0 part 2).
+
+The only user of proton's C engine, with `link`, `dispositions` and `pndata` beside it. It holds no socket
+and no clock: `receive` takes bytes, `take` gives bytes, `tick` takes the time and says when to come back.
+Whoever owns it frees it with `free()` after `lost()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from cproton_ffi import ffi, lib
+
+from gateway.amqp import pndata
+from gateway.amqp.link import Link
+from gateway.errors import NOT_ALLOWED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+
+_DELIVERY: Final = lib.PN_DELIVERY
+_FLOW: Final = lib.PN_LINK_FLOW
+_CHUNK: Final = 64 * 1024
+_OVERFULL: Final = 8 * 1024 * 1024
+"""Bytes queued in one session above which its links send no more until the peer takes some."""
+_TAG_SIZE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What our open says and what we bound; sizes in bytes, times in milliseconds."""
+
+    container_id: str
+    hostname: str | None = None
+    offered: tuple[str, ...] = ()
+    desired: tuple[str, ...] = ()
+    properties: Mapping[str, object] = field(default_factory=dict)
+    max_frame_size: int = 128 * 1024
+    channel_max: int = 255
+    idle_timeout: int = 60_000
+    max_links: int = 1000
+    max_message_size: int = 128 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Peer:
+    """Who is at the other end, as far as nodes and logs need it."""
+
+    scope: str = ""
+    user: str = "anonymous"
+    connection: str = ""
+    address: str = ""
+
+
+class Owner(Protocol):
+    """Who drives the engine: hears of control events and of output that waits."""
+
+    def engine_dirty(self) -> None: ...
+    def engine_opened(self, engine: Engine) -> None: ...
+    def engine_closed(self, engine: Engine, error: AmqpError | None) -> None: ...
+    def link_requested(self, link: Link) -> None: ...
+    def link_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
+
+
+class Engine:
+    """A connection's protocol state; `dirty` while output waits to be taken."""
+
+    def __init__(self, config: EngineConfig, owner: Owner, *, server: bool) -> None:
+        self.config: Final = config
+        self._owner: Final = owner
+        self.dirty = False
+        self.blocked = False
+        self.paused = False
+        self.opened = False
+        self.closed = False
+        self.faulted = False
+        self.remote_container = ""
+        self.remote_hostname: str | None = None
+        self.offered: frozenset[str] = frozenset()
+        self.desired: frozenset[str] = frozenset()
+        self._links: dict[Any, Link] = {}
+        self.unsettled: dict[Any, tuple[Link, Any]] = {}
+        self.peer = Peer()
+        self._sessions: list[Any] = []
+        self._session: Any = None
+        self._tag = 0
+        self._tag_buffer = ffi.new("char[]", _TAG_SIZE)
+        self._tag_bytes = ffi.new("pn_bytes_t *", {"size": _TAG_SIZE, "start": self._tag_buffer})
+        self._tag_value = ffi.cast("uint64_t *", self._tag_buffer)
+        self._build(server)
+        self._table: Final[dict[int, Callable[[Any], None]]] = {
+            lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
+            lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
+            lib.PN_SESSION_REMOTE_OPEN: self._session_open,
+            lib.PN_SESSION_REMOTE_CLOSE: self._session_close,
+            lib.PN_LINK_REMOTE_OPEN: self._link_open,
+            lib.PN_LINK_REMOTE_CLOSE: self._link_close,
+            lib.PN_LINK_REMOTE_DETACH: self._link_close,
+            lib.PN_TRANSPORT_ERROR: self._transport_error,
+        }
+
+    def _build(self, server: bool) -> None:
+        config = self.config
+        self._connection = lib.pn_connection()
+        self._transport = lib.pn_transport()
+        self._collector = lib.pn_collector()
+        if server:
+            lib.pn_transport_set_server(self._transport)
+        lib.pn_transport_set_max_frame(self._transport, config.max_frame_size)
+        lib.pn_transport_set_channel_max(self._transport, config.channel_max)
+        lib.pn_transport_set_idle_timeout(self._transport, config.idle_timeout)
+        lib.pn_connection_collect(self._connection, self._collector)
+        lib.pn_connection_set_container(self._connection, config.container_id.encode())
+        if config.hostname is not None:
+            lib.pn_connection_set_hostname(self._connection, config.hostname.encode())
+        lib.pn_transport_bind(self._transport, self._connection)
+
+    # -- bytes and time
+
+    def receive(self, data: bytes) -> None:
+        """Feed what the peer sent; handlers are called before this returns."""
+        view, transport = memoryview(data), self._transport
+        while view:
+            room = lib.pn_transport_capacity(transport)
+            if room <= 0:
+                break
+            taken = lib.pn_transport_push(transport, ffi.from_buffer(view[:room]), min(room, len(view)))
+            self.dispatch()
+            if taken <= 0:
+                break
+            view = view[taken:]
+        self.touch()
+
+    def end_of_input(self) -> None:
+        """The peer closed its half of the socket."""
+        if lib.pn_transport_capacity(self._transport) >= 0:
+            lib.pn_transport_close_tail(self._transport)
+        self.dispatch()
+        self.touch()
+
+    def take(self) -> bytes:
+        """The bytes to write now; empty while `paused` (the socket is full)."""
+        self.dirty = False
+        if self.paused:
+            return b""
+        transport, chunks = self._transport, []
+        while (pending := lib.pn_transport_pending(transport)) > 0:
+            buffer = ffi.new("char[]", pending) if pending > _CHUNK else _output
+            lib.pn_transport_peek(transport, buffer, pending)
+            chunks.append(ffi.unpack(buffer, pending))
+            lib.pn_transport_pop(transport, pending)
+        if self.blocked or self._overfull():
+            self._unblock()
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    @property
+    def finished(self) -> bool:
+        """True when nothing will be written any more: the socket may be closed."""
+        return bool(lib.pn_transport_pending(self._transport) < 0)
+
+    def tick(self, now_ms: int) -> int:
+        """Heartbeats and idle time-out; returns the next deadline in ms, 0 for none."""
+        deadline: int = lib.pn_transport_tick(self._transport, now_ms)
+        self.dispatch()
+        self.touch()
+        return deadline
+
+    def touch(self) -> None:
+        """Output may wait: have the owner flush once in this turn of the loop."""
+        if not self.dirty:
+            self.dirty = True
+            self._owner.engine_dirty()
+
+    def pause(self, paused: bool) -> None:
+        """The socket is full, or has room again: then the links go on."""
+        self.paused = paused
+        if paused:
+            self.blocked = True
+        else:
+            self._unblock()
+            self.touch()
+
+    def _unblock(self) -> None:
+        overfull = self._overfull()
+        was, self.blocked = self.blocked, self.paused or overfull
+        if was and not self.blocked:
+            for link in list(self._links.values()):
+                link.flowed()
+
+    def _overfull(self) -> bool:
+        for session in self._sessions:
+            if lib.pn_session_outgoing_bytes(session) > _OVERFULL:
+                return True
+        return False
+
+    # -- connection
+
+    def open(self, offered: Iterable[str] | None = None) -> None:
+        """Send our open with the capabilities of the configuration."""
+        config, connection = self.config, self._connection
+        capabilities = config.offered if offered is None else tuple(offered)
+        pndata.write(lib.pn_connection_offered_capabilities(connection), pndata.capability_array(capabilities))
+        pndata.write(
+            lib.pn_connection_desired_capabilities(connection), pndata.capability_array(config.desired)
+        )
+        if config.properties:
+            pndata.write(
+                lib.pn_connection_properties(connection), pndata.symbol_keys(config.properties)
+            )
+        lib.pn_connection_open(connection)
+        self.touch()
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Close the connection; the peer's answer ends it."""
+        if not self.closed:
+            pndata.write_condition(lib.pn_connection_condition(self._connection), error)
+            lib.pn_connection_close(self._connection)
+            self.touch()
+
+    def lost(self, error: AmqpError | None) -> None:
+        """The socket is gone: every link ends now."""
+        if self.closed:
+            return
+        self.closed = True
+        for link, context in self.unsettled.values():
+            link.orphan(context)
+        self.unsettled.clear()
+        for link in list(self._links.values()):
+            link.ended(error)
+            self._owner.link_ended(link, error)
+        self._links.clear()
+        self._owner.engine_closed(self, error)
+
+    def free(self) -> None:
+        """Give the C structures back; no method may be called after this."""
+        self._links.clear()
+        lib.pn_transport_unbind(self._transport)
+        lib.pn_collector_release(self._collector)
+        lib.pn_connection_release(self._connection)
+        for pointer in (self._transport, self._connection, self._collector):
+            lib.pn_decref(pointer)
+
+    @property
+    def links(self) -> list[Link]:
+        """The links that the peer or we have attached."""
+        return list(self._links.values())
+
+    # -- links of ours
+
+    def attach(self, name: str, *, incoming: bool) -> Link:
+        """A new link of ours (connectors), still to be requested with `Link.request`."""
+        if self._session is None:
+            self._session = lib.pn_session(self._connection)
+            self._begin(self._session)
+        make = lib.pn_receiver if incoming else lib.pn_sender
+        pointer = make(self._session, name.encode())
+        link = self._links[pointer] = Link(self, pointer)
+        return link
+
+    def take_unsettled(self, link: Link) -> list[Any]:
+        """The contexts of one link's deliveries whose outcome will never come."""
+        mine = [(delivery, sent[1]) for delivery, sent in self.unsettled.items() if sent[0] is link]
+        for delivery, _ in mine:
+            del self.unsettled[delivery]
+        return [context for _, context in mine]
+
+    def refused(self, link: Link, error: AmqpError) -> None:
+        """A link of the peer was refused: for the owner's log and counters."""
+        self._owner.link_refused(link, error)
+
+    def next_tag(self) -> Any:
+        """A fresh delivery tag, unique within the connection."""
+        self._tag = tag = self._tag + 1
+        self._tag_value[0] = tag
+        return self._tag_bytes[0]
+
+    # -- events
+
+    def dispatch(self) -> None:
+        """Hand every waiting event to its link or to the connection."""
+        collector, links, unsettled = self._collector, self._links, self.unsettled
+        delivery_of, link_of = lib.pn_event_delivery, lib.pn_delivery_link
+        peek, pop, kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+        while event := peek(collector):
+            kind = kind_of(event)
+            if kind == _DELIVERY:
+                delivery = delivery_of(event)
+                if (sent := unsettled.pop(delivery, None)) is not None:
+                    if not sent[0].updated(delivery, sent[1]):
+                        unsettled[delivery] = sent
+                elif (link := links.get(link_of(delivery))) is not None and link.incoming and link.open:
+                    link.arrived(delivery)
+            elif kind == _FLOW:
+                link = links.get(lib.pn_event_link(event))
+                if link is not None:
+                    link.flowed()
+            elif (handle := self._table.get(kind)) is not None:
+                handle(event)
+            pop(collector)
+
+    def _remote_open(self, event: Any) -> None:
+        connection = self._connection
+        self.remote_container = pndata.text(lib.pn_connection_remote_container(connection)) or ""
+        self.remote_hostname = pndata.text(lib.pn_connection_remote_hostname(connection))
+        self.offered = _capabilities(lib.pn_connection_remote_offered_capabilities(connection))
+        self.desired = _capabilities(lib.pn_connection_remote_desired_capabilities(connection))
+        self.opened = True
+        self._owner.engine_opened(self)
+
+    def _remote_close(self, event: Any) -> None:
+        error = pndata.read_condition(lib.pn_connection_remote_condition(self._connection))
+        lib.pn_connection_close(self._connection)
+        self.touch()
+        self.lost(error)
+
+    def _transport_error(self, event: Any) -> None:
+        error = pndata.read_condition(lib.pn_transport_condition(self._transport))
+        self.faulted = True
+        self.touch()
+        self.lost(error)
+
+    def _session_open(self, event: Any) -> None:
+        session = lib.pn_event_session(event)
+        if session != self._session:
+            self._begin(session)
+
+    def _begin(self, session: Any) -> None:
+        lib.pn_session_open(session)
+        self._sessions.append(session)
+
+    def _session_close(self, event: Any) -> None:
+        session = lib.pn_event_session(event)
+        error = pndata.read_condition(lib.pn_session_remote_condition(session))
+        for pointer, link in list(self._links.items()):
+            if link.session == session:
+                self._forget(pointer, link, error)
+        lib.pn_session_close(session)
+        self._sessions.remove(session)
+        if session == self._session:
+            self._session = None
+        lib.pn_session_free(session)
+
+    def _link_open(self, event: Any) -> None:
+        pointer = lib.pn_event_link(event)
+        if (link := self._links.get(pointer)) is not None:
+            self._answered(link)
+            return
+        link = Link(self, pointer)
+        if len(self._links) >= self.config.max_links:
+            link.refuse(AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {self.config.max_links} links a connection"))
+            return
+        self._links[pointer] = link
+        try:
+            self._owner.link_requested(link)
+        except AmqpError as error:
+            link.refuse(error)
+
+    def _answered(self, link: Link) -> None:
+        """The peer answered an attach of ours; a null terminus announces a refusal (CORE-2)."""
+        link.read_attach()
+        if (link.source if link.incoming else link.target).present:
+            link.open = True
+            link.handler.on_attached(link)
+            link.flowed()
+
+    def _link_close(self, event: Any) -> None:
+        pointer = lib.pn_event_link(event)
+        link = self._links.get(pointer)
+        error = pndata.read_condition(lib.pn_link_remote_condition(pointer))
+        lib.pn_link_close(pointer)
+        if link is not None:
+            self._forget(pointer, link, error)
+        lib.pn_link_free(pointer)
+        self.touch()
+
+    def _forget(self, pointer: Any, link: Link, error: AmqpError | None) -> None:
+        self._links.pop(pointer, None)
+        if link.open or link.handler is None:
+            link.ended(error)
+        else:
+            on_refused = getattr(link.handler, "on_refused", None)
+            if on_refused is not None:
+                on_refused(error or AmqpError(NOT_ALLOWED, "the peer refused the link without a reason"))
+        self.take_unsettled(link)  # proton frees them with the link
+        self._owner.link_ended(link, error)
+
+
+def _capabilities(data: Any) -> frozenset[str]:
+    return frozenset(str(name) for name in pndata.symbols(pndata.read(data)))
+
+
+_output = ffi.new("char[]", _CHUNK)

@@ -1,0 +1,53 @@
+"""What stands between a socket and the engine: the greeting, then SASL, as one machine per role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.amqp.greeting import Greeting, Speaks
+from gateway.amqp.sasl import SaslServer
+
+
+class ServerSecurity:
+    """An accepted connection until it may speak AMQP: `done` with `user` and `rest`, or `failed` with `reason`."""
+
+    def __init__(self, *, plain_amqp: bool, make_sasl: Callable[[], SaslServer]) -> None:
+        self._greeting = Greeting(plain_amqp=plain_amqp)
+        self._make_sasl = make_sasl
+        self._sasl: SaslServer | None = None
+        self._plain = False
+
+    def receive(self, data: bytes) -> None:
+        if self._sasl is not None:
+            self._sasl.receive(data)
+            return
+        self._greeting.receive(data)
+        if self._greeting.speaks is Speaks.SASL:
+            self._sasl = self._make_sasl()
+            if rest := self._greeting.rest:
+                self._sasl.receive(rest)
+        elif self._greeting.speaks is Speaks.AMQP:
+            self._plain = True
+
+    def take(self) -> bytes:
+        return self._greeting.take() + (self._sasl.take() if self._sasl is not None else b"")
+
+    @property
+    def done(self) -> bool:
+        return self._plain or (self._sasl is not None and self._sasl.done)
+
+    @property
+    def failed(self) -> bool:
+        return self._greeting.failed or (self._sasl is not None and self._sasl.failed)
+
+    @property
+    def reason(self) -> str:
+        return self._greeting.reason if self._sasl is None else self._sasl.reason
+
+    @property
+    def user(self) -> str:
+        return self._sasl.user if self._sasl is not None else "anonymous"
+
+    @property
+    def rest(self) -> bytes:
+        return self._greeting.rest if self._sasl is None else self._sasl.rest

@@ -1,0 +1,129 @@
+"""What happens to a message that enters another scope: annotated, rewritten, or refused (RA 2.1 to 2.5).
+
+One decision per pair of links, at the first message: the target that understands annotations announces it
+(ledger A30), the policy says what is wanted, and what is left per message is one pure function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
+from gateway.scope.annotate import Annotator, Restored, restore_response
+from gateway.scope.keys import KeyRing
+from gateway.scope.rewrite import Rewriter
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.nodes.meeting import Crossing
+
+RESPONSE_ADDRESS_SUPPORTED: Final = "response-address-supported"
+_REPLIES: Final = "$replies"
+
+
+class Way(NamedTuple):
+    """Where messages of a link come from or go to, and what the policy wants done with their reply addresses."""
+
+    scope: str
+    replies: str = "auto"
+
+
+def replies_address(scope: str) -> str:
+    """The address in `scope` under which the gateway takes responses."""
+    return f"{_REPLIES}.{scope}"
+
+
+class Crossings:
+    """The crossings between the scopes of one policy; `ring` None: nothing can be signed."""
+
+    def __init__(self, ring: KeyRing | None, ttl_ms: int, scopes: Collection[str], clock: Callable[[], int]) -> None:
+        self._ring: Final = ring
+        self._ttl_ms: Final = ttl_ms
+        self._scopes: Final = scopes
+        self._clock: Final = clock
+        self._annotators: dict[tuple[str, str], Crossing] = {}
+        self._rewriters: dict[tuple[str, str], Rewriter] = {}
+
+    def between(self, origin: Link, target: Link) -> Crossing | None:
+        """How messages from `origin` must change for `target`; None: not at all."""
+        from_way, to_way = origin.way, target.way
+        if from_way.scope == to_way.scope:
+            return None
+        wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
+        if wanted == "none":
+            return None
+        if self._ring is None:
+            return _refuse(AmqpError(NOT_ALLOWED, "no key is configured to route responses", fault=Fault.GATEWAY))
+        capable = RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
+        if capable and wanted in ("auto", "cookie"):
+            return self._annotator(from_way.scope, to_way.scope)
+        if wanted == "cookie":
+            return _refuse(AmqpError(NOT_IMPLEMENTED, "the receiver does not support response annotations"))
+        rewriter, clock = self._rewriter(from_way.scope, to_way.scope), self._clock
+        return lambda data: rewriter.rewrite(data, clock())
+
+    def _annotator(self, origin: str, destination: str) -> Crossing:
+        key = (origin, destination)
+        if key not in self._annotators:
+            assert self._ring is not None
+            annotate = Annotator(self._ring, origin, replies_address(destination), self._ttl_ms).annotate
+            clock = self._clock
+            self._annotators[key] = lambda data: annotate(data, clock())
+        return self._annotators[key]
+
+    def _rewriter(self, origin: str, destination: str) -> Rewriter:
+        key = (origin, destination)
+        if key not in self._rewriters:
+            assert self._ring is not None
+            prefix = replies_address(destination)
+            self._rewriters[key] = Rewriter(
+                self._ring, origin, prefix, self._ttl_ms, destination=destination
+            )
+        return self._rewriters[key]
+
+    # -- responses
+
+    def restore(self, scope: str, data: bytes) -> Restored:
+        """A response with a cookie, that came to the reply address of `scope`."""
+        if self._ring is None:
+            raise AmqpError(NOT_FOUND, "no such response address")
+        others = [name for name in self._scopes if name != scope]
+        return restore_response(
+            self._ring, data, self._clock(), link_target=replies_address(scope), scopes=others
+        )
+
+    def undo(self, scope: str, token: str, data: bytes) -> Restored:
+        """A response to a rewritten request, that came to the address with `token` in `scope`."""
+        rewriter = self._origin(scope, token)
+        return rewriter.undo(token, data, self._clock())
+
+    def check(self, scope: str, token: str) -> None:
+        """Refuse an attach to a rewritten address that is forged or expired (RA-2.5-9)."""
+        self._origin(scope, token).resolve(token, self._clock())
+
+    def _origin(self, scope: str, token: str) -> Rewriter:
+        """The crossing whose token this is; any of them refuses a forged one in the same words."""
+        refusal = AmqpError(NOT_FOUND, "there is no such response address")
+        if self._ring is None:
+            raise refusal
+        for name in self._scopes:
+            if name == scope:
+                continue
+            rewriter = self._rewriter(name, scope)
+            try:
+                rewriter.resolve(token, self._clock())
+            except AmqpError as error:
+                if error.condition != NOT_FOUND:
+                    raise
+                refusal = error
+            else:
+                return rewriter
+        raise refusal
+
+
+def _refuse(error: AmqpError) -> Crossing:
+    def crossing(data: bytes) -> bytes:
+        raise error
+
+    return crossing

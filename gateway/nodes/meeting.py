@@ -1,0 +1,264 @@
+"""The direct node: senders and receivers meet, nothing is stored (DESIGN 3, `direct`).
+
+Credit is the only flow control: what the receivers grant is what the senders get, in equal shares. A message that
+comes while every receiver's credit is used (a share was given twice, or a receiver left) waits here, so that what
+waits is bounded by credit given. Outcomes go back unchanged; nothing is accepted before the receiver accepted it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
+from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.nodes.refusal import refuse
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+Crossing = Callable[[bytes], bytes]
+"""Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""
+CrossingMaker = Callable[["Link", "Link"], Crossing | None]
+"""Decides at first use how messages go from one link to another; None: unchanged."""
+
+
+class Inlet:
+    """A sender at the meeting point: `link` is the incoming link."""
+
+    __slots__ = ("_meeting", "link")
+
+    def __init__(self, meeting: Meeting, link: Link) -> None:
+        self._meeting = meeting
+        self.link = link
+
+    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+        self._meeting.transfer(self.link, delivery, data, settled)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self._meeting.leave_inlet(self)
+
+
+class Outlet:
+    """A receiver at the meeting point, with the crossings from each sender's scope to its own."""
+
+    __slots__ = ("_crossings", "_meeting", "link")
+
+    def __init__(self, meeting: Meeting, link: Link) -> None:
+        self._meeting = meeting
+        self.link = link
+        self._crossings: dict[Any, Crossing | None] = {}
+
+    def crossing(self, origin: Link) -> Crossing | None:
+        """How messages of `origin` must be changed for this receiver; decided once per sender."""
+        try:
+            return self._crossings[origin.way]
+        except KeyError:
+            made = self._crossings[origin.way] = self._meeting.make_crossing(origin, self.link)
+            return made
+
+    def on_credit(self) -> None:
+        self._meeting.credited(self)
+
+    def on_outcome(self, context: Any, outcome: Outcome) -> None:
+        context[0].settle(context[1], outcome)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self._meeting.leave_outlet(self)
+        for link, delivery in self.link.take_unsettled():
+            link.settle(delivery, FAILED)  # sent, and its outcome will never come
+
+
+class Meeting:
+    """A direct node; `unused` is called when the last link has left."""
+
+    def __init__(
+        self,
+        address: str,
+        make_crossing: CrossingMaker,
+        *,
+        unused: Callable[[Meeting], None],
+        node_properties: dict[Any, Any] | None = None,
+    ) -> None:
+        self.address: Final = address
+        self.make_crossing: Final = make_crossing
+        self._unused: Final = unused
+        self._node_properties: Final = node_properties
+        self.inlets: list[Inlet] = []
+        self.outlets: list[Outlet] = []
+        self._waiting: deque[tuple[Link, Any, bytes, bool]] = deque()
+        self._turn = 0
+        self._closing = False
+        self.dropped = 0
+
+    # -- links
+
+    def attach(self, link: Link) -> None:
+        """Take a link of either direction."""
+        end = self.join(Inlet(self, link) if link.incoming else Outlet(self, link))
+        link.accept(
+            end,
+            address=self.address if link.address is None else None,
+            max_message_size=link.engine.config.max_message_size,
+            node_properties=self._node_properties,
+        )
+        self.share_credit()
+
+    def join(self, end: Inlet | Outlet) -> Inlet | Outlet:
+        """Count a sender or receiver in, whoever answers its attach."""
+        if isinstance(end, Inlet):
+            self.inlets.append(end)
+        else:
+            self.outlets.append(end)
+        return end
+
+    def leave_inlet(self, inlet: Inlet) -> None:
+        self.inlets.remove(inlet)
+        self._waiting = deque(item for item in self._waiting if item[0] is not inlet.link)
+        self.share_credit()
+        self._left()
+
+    def leave_outlet(self, outlet: Outlet) -> None:
+        self.outlets.remove(outlet)
+        if not self.outlets:
+            while self._waiting:
+                self._undeliverable(*self._waiting.popleft())
+        self._left()
+
+    def _left(self) -> None:
+        if not self.inlets and not self.outlets and not self._closing:
+            self._closing = True
+            self._unused(self)
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Detach everyone: the node is gone."""
+        reason = error or AmqpError(RESOURCE_DELETED, f"the node {self.address} is gone")
+        self._closing = True
+        for end in [*self.inlets, *self.outlets]:
+            end.link.detach(reason)
+
+    # -- messages
+
+    def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+        """A message came from `link`: pass it on, or let it wait for credit."""
+        if not self._waiting and (outlet := self.pick()) is not None:
+            self.forward(outlet, link, delivery, data, settled)
+        elif self.outlets:
+            self._waiting.append((link, delivery, data, settled))
+        else:
+            self._undeliverable(link, delivery, data, settled)
+
+    def pick(self) -> Outlet | None:
+        """The receiver whose turn it is among those with credit (balanced)."""
+        outlets = self.outlets
+        if len(outlets) == 1:
+            link = outlets[0].link
+            return outlets[0] if link.window > 0 and not link.engine.blocked else None
+        for step in range(count := len(outlets)):
+            outlet = outlets[(self._turn + step) % count]
+            if outlet.link.credit > 0:
+                self._turn = (self._turn + step + 1) % count
+                return outlet
+        return None
+
+    def forward(self, outlet: Outlet, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+        """Send to one receiver; the sender's delivery waits for that receiver's outcome."""
+        target = outlet.link
+        if link.way is not target.way and (crossing := outlet.crossing(link)) is not None:
+            try:
+                data = crossing(data)
+            except AmqpError as error:
+                refuse(link, delivery, error, settled)
+                self.share_credit()
+                return
+        if settled:
+            link.settle(delivery, SETTLED)
+            target.send(data, None, True)
+        else:
+            target.send(data, (link, delivery))
+
+    def _undeliverable(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+        self.dropped += settled
+        link.settle(delivery, RELEASED)
+
+    # -- credit
+
+    def credited(self, outlet: Outlet) -> None:
+        """A receiver granted credit, or asked for a drain: what waits goes first, the rest to the senders."""
+        waiting = self._waiting
+        while waiting and (chosen := self.pick()) is not None:
+            self.forward(chosen, *waiting.popleft())
+        self.share_credit()
+        if outlet.link.draining:
+            self.drain(outlet)
+
+    def drain(self, outlet: Outlet) -> None:
+        """Nothing is stored here, so nothing more can come now."""
+        outlet.link.drained()
+
+    def supply(self) -> int:
+        """Messages that the receivers would take now."""
+        return sum(outlet.link.window for outlet in self.outlets if not outlet.link.engine.blocked)
+
+    def share_credit(self) -> None:
+        """Grant the senders, in equal shares, what the receivers take."""
+        inlets = self.inlets
+        if not inlets or (supply := self.supply() - len(self._waiting)) <= 0:
+            return
+        share = supply // len(inlets) or 1
+        for inlet in inlets:
+            if (missing := share - inlet.link.granted) > 0:
+                inlet.link.grant(missing)
+
+
+class Multicast(Meeting):
+    """A direct node where every receiver gets every message (`direct: multicast`).
+
+    The slowest receiver sets the pace; the sender hears the worst of the receivers' outcomes.
+    """
+
+    def pick(self) -> Outlet | None:
+        ready = self.outlets and all(outlet.link.credit > 0 for outlet in self.outlets)
+        return self.outlets[0] if ready else None
+
+    def supply(self) -> int:
+        return min((outlet.link.credit for outlet in self.outlets), default=0)
+
+    def forward(self, outlet: Outlet, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+        copies = _Copies(link, delivery, len(self.outlets))
+        for each in list(self.outlets):
+            super().forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
+
+
+class _Copies:
+    """Stands for the sender's link while copies are under way: settles once all outcomes are in."""
+
+    def __init__(self, link: Link, delivery: Any, count: int) -> None:
+        self._link, self._delivery, self._left = link, delivery, count
+        self._worst: Outcome | None = None
+        self.way = link.way
+
+    @property
+    def rejects(self) -> bool:
+        return self._link.rejects
+
+    def tag(self, delivery: Any) -> bytes:
+        return self._link.tag(delivery)
+
+    def fail(self, error: AmqpError) -> None:
+        self._link.fail(error)
+
+    def settle(self, delivery: Any, outcome: Outcome) -> None:
+        if self._worst is None or _severity(outcome) > _severity(self._worst):
+            self._worst = outcome
+        self._left -= 1
+        if not self._left:
+            self._link.settle(self._delivery, self._worst)
+
+
+def _severity(outcome: Outcome) -> int:
+    order = (Rejected, Modified)
+    if outcome is RELEASED:
+        return 1
+    return next((3 - index for index, kind in enumerate(order) if isinstance(outcome, kind)), 0)

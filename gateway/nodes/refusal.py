@@ -1,0 +1,26 @@
+"""How a node refuses one message, whatever its sender can hear (AT 2.2.2, RA-2.4-4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gateway.amqp.outcomes import SETTLED, Rejected
+from gateway.errors import AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+
+def refuse(link: Link, delivery: Any, error: AmqpError, settled: bool) -> None:
+    """Reject the delivery; where no rejection can be heard, detach the link that carried it.
+
+    Either way `info` names the delivery by its tag (ledger A24).
+    """
+    told = AmqpError(
+        error.condition, error.description, info={**error.info, "delivery-tag": link.tag(delivery)}, fault=error.fault
+    )
+    if settled or not link.rejects:
+        link.settle(delivery, SETTLED)
+        link.fail(told)
+    else:
+        link.settle(delivery, Rejected(told))

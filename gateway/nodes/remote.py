@@ -1,0 +1,222 @@
+"""The relay whose far half is a link to another container, through a connector (DESIGN 3, `relay`).
+
+Each link of a peer has a link of its own at the far container: credit, outcomes, refusals and detaches pass one to
+one. When the connector's socket is lost the near link stays, without credit; what was under way gets `modified`
+(its outcome is unknown), and when the connector is back the far link is attached anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gateway.amqp.pndata import Granted
+from gateway.errors import DETACH_FORCED, AmqpError, Fault
+from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine import Engine
+    from gateway.amqp.link import Link
+
+
+class Dialer(Protocol):
+    """What a relay needs of its connector."""
+
+    name: str
+    scope: str
+
+    @property
+    def engine(self) -> Engine | None: ...
+    def join(self, relay: Relay) -> None: ...
+    def leave(self, relay: Relay) -> None: ...
+    def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
+    def far_way(self) -> Any: ...
+
+
+ATTACH_PATIENCE: Final = 5.0
+"""Seconds an attach may wait for a connector that is not connected."""
+
+
+class RemoteNode:
+    """An address at the container behind a connector."""
+
+    def __init__(self, dialer: Dialer, address: str, make_crossing: CrossingMaker) -> None:
+        self._dialer, self._address, self._make_crossing = dialer, address, make_crossing
+
+    def attach(self, link: Link) -> None:
+        Relay(self._dialer, self._address, link, self._make_crossing).start()
+
+
+class Relay(Meeting):
+    """A near link and its far half: a meeting point of exactly two."""
+
+    def __init__(self, dialer: Dialer, address: str, near: Link, make_crossing: CrossingMaker) -> None:
+        super().__init__(address, make_crossing, unused=lambda _: None)
+        self._dialer: Final = dialer
+        self.near: Final = near
+        self.far: Link | None = None
+        self._accepted = False
+        self._timer: Any = None
+
+    def start(self) -> None:
+        """Ask the far container; the near attach is answered when it has answered."""
+        self.near.handler = self  # hears of a detach that comes before the answer
+        self._dialer.join(self)
+        if self._dialer.engine is None:
+            self._timer = self._dialer.later(ATTACH_PATIENCE, self._gave_up)
+        else:
+            self.connect(self._dialer.engine)
+
+    def connect(self, engine: Engine) -> None:
+        """Attach the far half; also again, when the connector is back."""
+        self._cancel_timer()
+        near = self.near
+        far = engine.attach(f"{near.name}-{self._address_tag()}", incoming=not near.incoming)
+        end = _FarInlet(self, far) if far.incoming else _FarOutlet(self, far)
+        wish = near.source if far.incoming else near.target
+        far.request(
+            end,
+            Granted(
+                address=self.address,
+                capabilities=wish.capabilities,
+                properties=near.properties,
+                filter=wish.filter,
+                distribution_mode=wish.distribution_mode,
+                max_message_size=engine.config.max_message_size if far.incoming else 0,
+            ),
+        )
+
+    def _address_tag(self) -> str:
+        return f"{id(self):x}"
+
+    # -- the far half answers
+
+    def attached(self, end: Inlet | Outlet, far: Link) -> None:
+        far.way = self._dialer.far_way()
+        self.far = far
+        self.join(end)
+        if not self._accepted:
+            self._accept_near(far)
+        self.share_credit()
+        if isinstance(end, Outlet):
+            self.credited(end)
+
+    def _accept_near(self, far: Link) -> None:
+        """Answer the near attach with what the far container really gave."""
+        self._accepted = True
+        near = self.near
+        given = far.source if far.incoming else far.target
+        near_end = Inlet(self, near) if near.incoming else Outlet(self, near)
+        self.join(near_end)
+        near.accept(
+            near_end,
+            capabilities=tuple(given.capabilities),
+            properties=far.properties,
+            filter=given.filter,
+            distribution_mode=given.distribution_mode,
+            max_message_size=near.engine.config.max_message_size,
+        )
+
+    def refused(self, error: AmqpError) -> None:
+        """The far container refuses the link: so does the near node, in the same words."""
+        self._dialer.leave(self)
+        if self._accepted:
+            self.near.detach(error)
+        else:
+            self._accepted = True
+            self.near.refuse(error)
+
+    def _gave_up(self) -> None:
+        if not self._accepted:
+            text = f"the container behind {self._dialer.name} is not connected; try again"
+            self.refused(AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND))
+
+    # -- either half ends
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        """The near link ended before it was answered."""
+        self._accepted = True
+        self._left()
+
+    def leave_inlet(self, inlet: Inlet) -> None:
+        super().leave_inlet(inlet)
+        self._half_left(inlet.link)
+
+    def leave_outlet(self, outlet: Outlet) -> None:
+        super().leave_outlet(outlet)
+        self._half_left(outlet.link)
+
+    def _half_left(self, link: Link) -> None:
+        if link is self.near:
+            self._dialer.leave(self)
+            if self.far is not None:
+                self.far.detach()
+        else:
+            self.far = None
+
+    def far_ended(self, error: AmqpError | None) -> None:
+        """The far container detached the link (not: the socket was lost)."""
+        self._dialer.leave(self)
+        self.near.detach(error)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _left(self) -> None:
+        if not self.near.open and self._accepted:
+            self._cancel_timer()
+            self._dialer.leave(self)
+
+    def drain(self, outlet: Outlet) -> None:
+        """A near receiver's drain is the far sender's to answer: it may have messages."""
+        if outlet.link is self.near and self.far is not None and self.far.granted > 0:
+            self.far.drain()
+        else:
+            outlet.link.drained()
+
+    def far_drained(self) -> None:
+        if self.near.draining:
+            self.near.drained()
+
+
+class _FarOutlet(Outlet):
+    """Our sending link at the far container."""
+
+    def __init__(self, relay: Relay, link: Link) -> None:
+        super().__init__(relay, link)
+        self._relay = relay
+
+    def on_attached(self, link: Link) -> None:
+        self._relay.attached(self, link)
+
+    def on_refused(self, error: AmqpError) -> None:
+        self._relay.refused(error)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        super().on_detach(error)
+        if self.link.engine.opened and not self.link.engine.closed:
+            self._relay.far_ended(error)
+
+
+class _FarInlet(Inlet):
+    """Our receiving link at the far container."""
+
+    def __init__(self, relay: Relay, link: Link) -> None:
+        super().__init__(relay, link)
+        self._relay = relay
+
+    def on_attached(self, link: Link) -> None:
+        self._relay.attached(self, link)
+
+    def on_refused(self, error: AmqpError) -> None:
+        self._relay.refused(error)
+
+    def on_drained(self) -> None:
+        self._relay.far_drained()
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        super().on_detach(error)
+        if self.link.engine.opened and not self.link.engine.closed:
+            self._relay.far_ended(error)

@@ -1,0 +1,66 @@
+"""Where each message finds its own way: the anonymous terminus and the reply addresses.
+
+- null target: the message goes to its `to` (AT 2.2), with the error a direct link would have got;
+- `$replies.<scope>`: a response that carries a cookie goes home (RA 2.4);
+- `$replies.<scope>/<token>`: a response to a rewritten request goes home (RA 2.5).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.codec import decode_all
+from gateway.amqp.sections import property_field, walk
+from gateway.errors import INVALID_FIELD, NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
+from gateway.nodes.routed import Aim, Router
+from gateway.scope.annotate import Restored
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.nodes.scopes import Scope
+
+_TO: Final = 2
+
+
+def attach_anonymous(scope: Scope, link: Link) -> None:
+    """The anonymous terminus of `scope` (AT 2.3)."""
+
+    def aim(link: Link, data: bytes) -> Aim:
+        raw = property_field(data, walk(data), _TO)
+        if raw is None:
+            raise AmqpError(PRECONDITION_FAILED, "a message on an anonymous link needs a `to`")
+        to = decode_all(raw)
+        if not isinstance(to, str):
+            raise AmqpError(INVALID_FIELD, "`to` is not a string", info={"field": "to"})
+        return Aim((scope.name, to), data, lambda route: scope.attach_to(route, to, link.user))
+
+    Router(link, aim).start()
+
+
+def attach_replies(scope: Scope, link: Any, address: str) -> None:
+    """The addresses under which responses come home through this gateway."""
+    if not link.incoming:
+        raise AmqpError(NOT_ALLOWED, "responses are sent here, not received")
+    Router(link, _homeward(scope, address)).start()
+
+
+def _homeward(scope: Scope, address: str) -> Any:
+    crossings = scope.world.crossings
+    _, _, token = address.partition("/")
+    if token:
+        crossings.check(scope.name, token)
+
+    def aim(link: Link, data: bytes) -> Aim:
+        if token:
+            return _home(scope, crossings.undo(scope.name, token, data))
+        return _home(scope, crossings.restore(scope.name, data))
+
+    return aim
+
+
+def _home(scope: Scope, restored: Restored) -> Aim:
+    """The route home; where a previous gateway gave a link target, to that (RA-2.3-17)."""
+    address = restored.target or restored.address
+    assert address is not None  # a response without a destination was refused before
+    origin = scope.world.scopes[restored.scope]
+    return Aim((restored.scope, address), restored.data, lambda route: origin.attach_to(route, address, None))

@@ -1,0 +1,214 @@
+"""Links inside a link: each message goes to a node of its own (AT 2.2; responses, RA 2.4).
+
+The anonymous terminus and the reply addresses take messages for many nodes on one link. Each destination gets a
+`RoutedLink`, which a node cannot tell from a direct one: the same resolver, the same attach, the same errors, the
+same credit. What a destination does not take yet waits here, up to `HELD`; then it is released, so that a slow
+destination holds up nobody else.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.amqp.outcomes import RELEASED, Outcome
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.nodes.refusal import refuse
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+WINDOW: Final = 1000
+"""Credit of a link whose messages go to many nodes."""
+HELD: Final = 250
+"""Messages that may wait for one destination's credit; a quarter of the window, so three others fit beside it."""
+ROUTES: Final = 256
+"""Destinations one link keeps open; the longest unused idle one makes room."""
+
+
+class Aim(NamedTuple):
+    """Where a message goes: `way` is the scope it comes from, `attach` lets the node take the routed link."""
+
+    key: tuple[str, str]
+    data: bytes
+    attach: Callable[[RoutedLink], None]
+
+
+class RoutedLink:
+    """A link to one destination; see `gateway.amqp.link.Link` for what a node uses of it."""
+
+    incoming: Final = True
+    draining: Final = False
+
+    def __init__(self, router: Router, link: Link, key: tuple[str, str]) -> None:
+        self._router: Final = router
+        self._link: Final = link
+        self.key: Final = key
+        self.engine: Final = link.engine
+        self.name: Final = link.name
+        self.source: Final = link.source
+        self.target: Final = link.target._replace(present=True, address=key[1])
+        self.properties: Final = link.properties
+        self.presettled: Final = link.presettled
+        self.way: Any = link.way
+        self.node: Any = None
+        self.open = False
+        self.handler: Any = None
+        self.granted = 0
+        self.busy = 0
+        self.max_message_size = 0
+        self._waiting: deque[tuple[Any, bytes, bool]] = deque()
+        self.error: AmqpError | None = None
+
+    @property
+    def address(self) -> str | None:
+        return self.key[1]
+
+    @property
+    def scope(self) -> str:
+        return self._link.scope
+
+    @property
+    def user(self) -> str:
+        return self._link.user
+
+    @property
+    def rejects(self) -> bool:
+        return self._link.rejects
+
+    def tag(self, delivery: Any) -> bytes:
+        return self._link.tag(delivery)
+
+    # -- what a node does
+
+    def accept(self, handler: Any, *, max_message_size: int = 0, **_: Any) -> None:
+        self.max_message_size = max_message_size
+        self.handler, self.open = handler, True
+
+    def refuse(self, error: AmqpError) -> None:
+        self.error = error
+        self._end()
+
+    def grant(self, credit: int) -> None:
+        self.granted += credit
+        while self._waiting and self.granted > 0 and self.open:
+            self._give(*self._waiting.popleft())
+
+    def settle(self, delivery: Any, outcome: Outcome) -> None:
+        self.busy -= 1
+        self._link.settle(delivery, outcome)
+        self._router.settled()
+
+    def detach(self, error: AmqpError | None = None) -> None:
+        self.error = error
+        if self.open:
+            self.open = False
+            self.handler.on_detach(error)
+        self._end()
+
+    def fail(self, error: AmqpError) -> None:
+        """A pre-settled message cannot be refused: the link that carried it ends."""
+        self._link.fail(error)
+
+    def _end(self) -> None:
+        self._router.forget(self)
+        for delivery, _, settled in self._waiting:
+            if self.error is None:
+                self.settle(delivery, RELEASED)
+            else:
+                self._router.refuse(delivery, self.error, settled)
+        self._waiting.clear()
+
+    # -- what the router does
+
+    def transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+        self.busy += 1
+        if self.granted > 0 and self.open:
+            self._give(delivery, data, settled)
+        elif len(self._waiting) < HELD:
+            self._waiting.append((delivery, data, settled))
+        else:
+            self.settle(delivery, RELEASED)
+
+    def _give(self, delivery: Any, data: bytes, settled: bool) -> None:
+        self.granted -= 1
+        self.handler.on_transfer(delivery, data, settled)
+
+    def close(self) -> None:
+        """The link around it has ended."""
+        if self.open:
+            self.open = False
+            self.handler.on_detach(None)
+        self._waiting.clear()
+
+    @property
+    def idle(self) -> bool:
+        return not self.busy
+
+
+class Router:
+    """The handler of a link whose messages go to many nodes; `aim` says where, or raises why not."""
+
+    def __init__(self, link: Link, aim: Callable[[Link, bytes], Aim]) -> None:
+        self.link: Final = link
+        self._aim: Final = aim
+        self._routes: OrderedDict[tuple[str, str], RoutedLink] = OrderedDict()
+        self._owed = 0
+
+    def start(self, capabilities: tuple[str, ...] = ()) -> None:
+        """Accept the link."""
+        size = self.link.engine.config.max_message_size
+        self.link.accept(self, max_message_size=size, capabilities=capabilities)
+        self.link.grant(WINDOW)
+
+    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+        try:
+            aim = self._aim(self.link, data)
+            route = self._routes.get(aim.key) or self._open(aim)
+        except AmqpError as error:
+            self.refuse(delivery, error, settled)
+            return
+        route.transfer(delivery, aim.data, settled)
+
+    def _open(self, aim: Aim) -> RoutedLink:
+        self._make_room()
+        route = RoutedLink(self, self.link, aim.key)
+        aim.attach(route)
+        if route.error is not None:
+            raise route.error
+        self._routes[aim.key] = route
+        return route
+
+    def _make_room(self) -> None:
+        if len(self._routes) >= ROUTES:
+            idle = next((route for route in self._routes.values() if route.idle), None)
+            if idle is None:
+                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"one link reaches at most {ROUTES} addresses at a time")
+            del self._routes[idle.key]
+            idle.close()
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Let go of every destination; the next message finds its own again (policy reload)."""
+        routes = list(self._routes.values())
+        self._routes.clear()
+        for route in routes:
+            route.close()
+
+    def forget(self, route: RoutedLink) -> None:
+        if self._routes.get(route.key) is route:
+            del self._routes[route.key]
+
+    def refuse(self, delivery: Any, error: AmqpError, settled: bool) -> None:
+        refuse(self.link, delivery, error, settled)
+        self.settled()
+
+    def settled(self) -> None:
+        """A delivery has its outcome: its credit goes back to the sender, in lots."""
+        self._owed += 1
+        if self._owed >= WINDOW // 4:
+            self.link.grant(self._owed)
+            self._owed = 0

@@ -1,0 +1,197 @@
+"""The resolver: an address and who asks become a node, or the one AMQP error (DESIGN 3).
+
+One `Scope` per address space. Attach, anonymous terminus and responses all come through `Scope.attach` and
+`Scope.attach_internal`, so the error a direct link would have got is the error they get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
+from gateway.nodes.crossings import Crossings, Way, replies_address
+from gateway.nodes.meeting import Meeting, Multicast
+from gateway.nodes.replies import attach_anonymous, attach_replies
+from gateway.nodes.temporary import Temporaries
+from policies.rules import DirectRoute, KafkaRoute, RelayRoute, Route, ScopeRules
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+_INFO: Final = "/$info"
+_TEMPORARY: Final = "$temp/"
+_MAX_HOPS: Final = 8
+
+
+class Node(Protocol):
+    """Whatever can be attached to: accepts or refuses the link now or later, or raises AmqpError."""
+
+    def attach(self, link: Link) -> None: ...
+
+
+class EventStreams(Protocol):
+    """A Kafka cluster as the resolver sees it (bridges/kafka)."""
+
+    def node(self, route: Any) -> Node: ...
+    def info_node(self, route: Any) -> Node: ...
+
+
+class Remotes(Protocol):
+    """A connector as the resolver sees it."""
+
+    def relay(self, address: str, make_crossing: Any) -> Node: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the policy decided for a link: equal decisions keep the link on a reload."""
+
+    action: str
+    address: str
+    routes: tuple[Route, ...]
+
+
+@dataclass(slots=True)
+class World:
+    """All that the scopes of one gateway share."""
+
+    scopes: dict[str, Scope]
+    kafka: Mapping[str, EventStreams]
+    crossings: Crossings
+    new_name: Callable[[], str]
+
+
+class Scope:
+    """One address space and its nodes."""
+
+    def __init__(self, name: str, rules: ScopeRules, world: World, *, anonymous: bool, temporary: bool) -> None:
+        self.name: Final = name
+        self.world: Final = world
+        self.connectors: dict[str, Remotes] = {}
+        self.meetings: dict[tuple[str, str], Meeting] = {}
+        self.temporaries: Final = Temporaries(self)
+        self._replies: Final = replies_address(name)
+        self.configure(rules, anonymous=anonymous, temporary=temporary)
+
+    def configure(self, rules: ScopeRules, *, anonymous: bool, temporary: bool) -> None:
+        """Take the rules of a new policy; links already attached are judged by `still`."""
+        self.rules = rules
+        self.anonymous = anonymous
+        self.temporary = temporary
+
+    # -- attach
+
+    def attach(self, link: Link) -> None:
+        """Take a link of a peer in this scope."""
+        link.way = Way(self.name)
+        terminus = link.target if link.incoming else link.source
+        if terminus.coordinator:
+            raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
+        if terminus.dynamic:
+            self._dynamic(link)
+        elif not terminus.present:
+            raise AmqpError(INVALID_FIELD, "the attach has no " + ("target" if link.incoming else "source"))
+        elif terminus.address is None:
+            self._anonymous(link)
+        else:
+            self.attach_to(link, terminus.address, link.user)
+
+    def attach_to(self, link: Any, address: str, user: str | None) -> None:
+        """Attach to `address` as `user`; None is the gateway itself, which needs no access rule."""
+        if address.startswith(_TEMPORARY):
+            self.temporaries.attach(link, address)
+        elif address == self._replies or address.startswith(self._replies + "/"):
+            attach_replies(self, link, address)
+        else:
+            self._attach_route(link, address, user)
+
+    def _attach_route(self, link: Any, address: str, user: str | None) -> None:
+        action = "send" if link.incoming else "receive"
+        decided = self.decide(action, address, user)
+        link.node = decided
+        first = decided.routes[0]
+        if isinstance(first, RelayRoute):
+            link.way = Way(self.name, first.replies)
+        self._node(decided).attach(link)
+
+    def _dynamic(self, link: Link) -> None:
+        if not self.temporary:
+            raise AmqpError(NOT_ALLOWED, "this scope makes no temporary nodes")
+        self.temporaries.create(link)
+
+    def _anonymous(self, link: Link) -> None:
+        if not link.incoming:
+            raise AmqpError(INVALID_FIELD, "the source has no address and is not dynamic")
+        if not self.anonymous:
+            raise AmqpError(NOT_IMPLEMENTED, "this scope has no anonymous terminus")
+        attach_anonymous(self, link)
+
+    # -- policy
+
+    def decide(self, action: str, address: str, user: str | None) -> Decided:
+        """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
+        info = False
+        if user is not None:
+            decision = self.rules.decide(user, action, address)  # type: ignore[arg-type]
+            if decision.condition is not None:
+                raise AmqpError(decision.condition, f"{address!r}: {decision.reason}")
+            route, info = decision.route, decision.info
+        else:
+            route = self.rules.route(address)
+            if route is None and address.endswith(_INFO):
+                route, info = self.rules.route(address.removesuffix(_INFO)), True
+        if route is None:
+            raise AmqpError(NOT_FOUND, f"{address!r}: no node has this address")
+        return Decided("info" if info else action, address, (route, *self._further(route)))
+
+    def _further(self, route: Route, hops: int = 0) -> tuple[Route, ...]:
+        """The routes in the scopes that a relay leads to."""
+        if not isinstance(route, RelayRoute) or route.scope is None:
+            return ()
+        onward = self.world.scopes[route.scope].rules.route(route.address)
+        if onward is None or hops >= _MAX_HOPS:
+            raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
+        return (onward, *self.world.scopes[route.scope]._further(onward, hops + 1))
+
+    def still(self, link: Link) -> AmqpError | None:
+        """Why `link` may not stay under the present rules; None: it may (reload)."""
+        decided = link.node
+        if not isinstance(decided, Decided):
+            return None
+        try:
+            now = self.decide("send" if link.incoming else "receive", decided.address, link.user)
+        except AmqpError as error:
+            return error
+        return None if now == decided else AmqpError(NOT_FOUND, "the node at this address has changed")
+
+    # -- nodes
+
+    def _node(self, decided: Decided) -> Node:
+        scope, address = self, decided.address
+        for route in decided.routes:
+            if not isinstance(route, RelayRoute):
+                break
+            if route.scope is None:
+                return scope._remote(route)
+            scope, address = self.world.scopes[route.scope], route.address
+        if isinstance(route, KafkaRoute):
+            bridge = self.world.kafka[route.cluster]
+            return bridge.info_node(route) if decided.action == "info" else bridge.node(route)
+        assert isinstance(route, DirectRoute)
+        return scope.meeting(address, route.mode)
+
+    def _remote(self, route: RelayRoute) -> Node:
+        assert route.connector is not None
+        return self.connectors[route.connector].relay(route.address, self.world.crossings.between)
+
+    def meeting(self, address: str, mode: str) -> Meeting:
+        """The direct node at `address`, made when it is first used and gone when it is left."""
+        key = (address, mode)
+        if (meeting := self.meetings.get(key)) is None:
+            kind = Multicast if mode == "multicast" else Meeting
+            meeting = self.meetings[key] = kind(
+                address, self.world.crossings.between, unused=lambda _: self.meetings.pop(key, None) and None
+            )
+        return meeting

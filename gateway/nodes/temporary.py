@@ -1,0 +1,66 @@
+"""Temporary nodes: made for a dynamic source or target, gone with its link (AMQP 1.0 part 3, 3.5.3, 3.5.10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.codec import Described, Symbol, Ulong
+from gateway.errors import NOT_FOUND, RESOURCE_DELETED, AmqpError
+from gateway.nodes.meeting import Meeting
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.nodes.scopes import Scope
+
+_DELETE_ON_CLOSE: Final = 0x2B
+_LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE), [])}
+
+
+class _Temporary(Meeting):
+    """A meeting point that ends when the link that made it ends; `creator` is that link."""
+
+    creator: Link
+
+    def leave_inlet(self, inlet: Any) -> None:
+        super().leave_inlet(inlet)
+        self._end_with(inlet.link)
+
+    def leave_outlet(self, outlet: Any) -> None:
+        super().leave_outlet(outlet)
+        self._end_with(outlet.link)
+
+    def _end_with(self, link: Link) -> None:
+        if link is self.creator:
+            self._unused(self)
+            self.close(AmqpError(RESOURCE_DELETED, "the temporary node went with the link that made it"))
+
+
+class Temporaries:
+    """The temporary nodes of one scope; their addresses cannot be guessed and lie under `$temp/`."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._nodes: dict[str, Meeting] = {}
+
+    def create(self, link: Link) -> None:
+        """Make a node for a dynamic terminus; its lifetime is delete-on-close whatever was wished."""
+        address = f"$temp/{self._scope.world.new_name()}"
+        node = _Temporary(
+            address,
+            self._scope.world.crossings.between,
+            unused=lambda meeting: self._nodes.pop(meeting.address, None) and None,
+            node_properties=_LIFETIME,
+        )
+        node.creator = link
+        self._nodes[address] = node
+        node.attach(link)
+
+    def attach(self, link: Any, address: str) -> None:
+        """Attach to an existing one: knowing its address is the permission."""
+        node = self._nodes.get(address)
+        if node is None:
+            raise AmqpError(NOT_FOUND, f"{address!r}: no node has this address")
+        node.attach(link)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
