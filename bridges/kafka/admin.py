@@ -1,0 +1,94 @@
+"""Questions to a Kafka cluster, asked in worker threads: they block until Kafka answers or time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+
+_MAX_MESSAGE_BYTES: Final = 1_048_588
+"""Kafka's default `max.message.bytes`."""
+
+
+class Topic(NamedTuple):
+    """A topic as last seen; `identity` is None where the cluster has no topic ids."""
+
+    name: str
+    partitions: int
+    identity: str | None = None
+    max_bytes: int = _MAX_MESSAGE_BYTES
+    append_time: bool = False
+
+
+class Bounds(NamedTuple):
+    """What a partition retains for a reader of committed records: [low, high)."""
+
+    low: int
+    high: int
+
+
+class Admin:
+    """Blocking calls, each bounded by `timeout` seconds; errors are `KafkaException`."""
+
+    def __init__(self, settings: Mapping[str, Any], *, timeout: float, plain: bool) -> None:
+        """`plain`: the embedded cluster, which knows no topic ids, topic settings or lookup by time."""
+        self._client: Final = AdminClient({**settings, "allow.auto.create.topics": False})
+        self._timeout: Final = timeout
+        self._plain: Final = plain
+
+    def brokers(self) -> int:
+        """How many brokers answer for the cluster: proof that it is there."""
+        return len(self._client.list_topics(timeout=self._timeout).brokers)
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions; raises for an unknown topic."""
+        found = self._client.list_topics(topic, timeout=self._timeout).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return len(found.partitions)
+
+    def topic(self, name: str) -> Topic:
+        """Everything about a topic that the bridge uses."""
+        partitions = self.partitions(name)
+        if self._plain:
+            return Topic(name, partitions)
+        described = self._client.describe_topics(TopicCollection([name]), request_timeout=self._timeout)
+        identity = str(described[name].result(self._timeout + 1).topic_id)
+        return Topic(name, partitions, identity, *self._settings(name))
+
+    def _settings(self, topic: str) -> tuple[int, bool]:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            answer = self._client.describe_configs([resource], request_timeout=self._timeout)
+            found = answer[resource].result(self._timeout + 1)
+        except KafkaException:  # asking for settings takes a permission of its own; the defaults serve
+            return _MAX_MESSAGE_BYTES, False
+        append = found["message.timestamp.type"].value == "LogAppendTime"
+        return int(found["max.message.bytes"].value), append
+
+    def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, Bounds]:
+        """Log start and last stable offset of each partition (KM-7)."""
+        wanted = tuple(partitions)
+        low = self._offsets(topic, wanted, OffsetSpec.earliest)
+        high = self._offsets(topic, wanted, OffsetSpec.latest)
+        return {partition: Bounds(low[partition], high[partition]) for partition in wanted}
+
+    def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
+        """The first offset with a timestamp of at least `time_ms`; -1 where there is none."""
+        return self._offsets(topic, partitions, lambda: OffsetSpec.for_timestamp(time_ms))
+
+    def _offsets(
+        self, topic: str, partitions: Iterable[int], spec: Callable[[], OffsetSpec]
+    ) -> dict[int, int]:
+        asked = {TopicPartition(topic, partition): spec() for partition in partitions}
+        answers = self._client.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+        )
+        return {asked.partition: answer.result(self._timeout + 1).offset for asked, answer in answers.items()}

@@ -1,0 +1,85 @@
+"""The face of the Kafka bridge: clusters of a policy, and nodes on their topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bridges.kafka.cluster import Cluster, ClusterConfig
+from bridges.kafka.counters import Counters
+from bridges.kafka.info import InfoNode
+from bridges.kafka.node import KafkaNode
+from bridges.kafka.producer import ClusterProducer
+from gateway.tasks import Supervisor
+
+_FLUSH: Final = 10.0
+
+
+class ClusterBridge:
+    """One cluster: its nodes, its producer, its counters."""
+
+    def __init__(
+        self, name: str, config: ClusterConfig, loop: asyncio.AbstractEventLoop, supervisor: Supervisor
+    ) -> None:
+        self.cluster: Final = Cluster(name, config, loop, supervisor)
+        self.counters: Final = Counters()
+        self._producer: Final = ClusterProducer(self.cluster)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where ordinary Kafka clients find the cluster, the embedded one too."""
+        return self.cluster.bootstrap
+
+    @property
+    def in_flight(self) -> int:
+        """Records whose delivery report is still to come."""
+        return len(self._producer)
+
+    def node(self, route: Any) -> KafkaNode:
+        """The event-stream node of a route."""
+        return KafkaNode(self.cluster, self._producer, self.counters, route)
+
+    def info_node(self, route: Any) -> InfoNode:
+        """The `$info` of a route's node."""
+        return InfoNode(self.cluster, route.topic)
+
+    def ready(self) -> tuple[bool, str]:
+        """For `/readyz`."""
+        return self.cluster.ready()
+
+    async def close(self, limit: float = _FLUSH) -> None:
+        """Wait up to `limit` seconds for what is in flight, then let go of the cluster."""
+        await self._producer.close(limit)
+        await self.cluster.close()
+
+
+class KafkaBridge:
+    """All clusters of a policy by name; a resolver reads it as a mapping of event streams."""
+
+    def __init__(
+        self,
+        configs: Mapping[str, ClusterConfig],
+        loop: asyncio.AbstractEventLoop,
+        supervisor: Supervisor,
+    ) -> None:
+        self.clusters: Final = {
+            name: ClusterBridge(name, config, loop, supervisor) for name, config in configs.items()
+        }
+
+    def node(self, route: Any) -> KafkaNode:
+        """The event-stream node of a policy's `KafkaRoute`."""
+        return self.clusters[route.cluster].node(route)
+
+    def info_node(self, route: Any) -> InfoNode:
+        """The `$info` of a policy's `KafkaRoute`."""
+        return self.clusters[route.cluster].info_node(route)
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether every cluster answers, and what to say about each."""
+        answers = [bridge.ready() for bridge in self.clusters.values()]
+        return all(up for up, _ in answers), "; ".join(text for _, text in answers)
+
+    async def close(self, limit: float = _FLUSH) -> None:
+        """Close every cluster, all at once."""
+        await asyncio.gather(*(bridge.close(limit) for bridge in self.clusters.values()))

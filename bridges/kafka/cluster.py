@@ -1,0 +1,258 @@
+"""A Kafka cluster as the gateway knows it: reachable or not, its topics, and who wants to hear of changes.
+
+Nothing here blocks the event loop: questions go to a small pool of threads (`admin`), a bounded number at a
+time. Metadata is asked again every `refresh` seconds and when something goes wrong (KM-9). Kafka being away
+is a normal state: `up` says so, and producers get `released` at once instead of waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+
+import structlog
+from confluent_kafka import KafkaException
+
+from bridges.kafka import faults
+from bridges.kafka.admin import Admin, Bounds, Topic
+from bridges.kafka.embedded import EmbeddedKafka
+from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.tasks import Supervisor
+
+EMBEDDED: Final = "embedded"
+_THREADS: Final = 4
+_READER_END: Final = 2.0
+_MAX_QUESTIONS: Final = 1000
+_MAX_EMBEDDED_TOPICS: Final = 64
+_EMBEDDED_PARTITIONS: Final = 4
+_LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+T = TypeVar("T")
+log = structlog.get_logger("kafka")
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """How to reach a cluster; `client` holds librdkafka settings, such as security, secrets looked up.
+
+    `topics` exist on an embedded cluster from the start; where it is empty, topics come into being when used.
+    """
+
+    bootstrap: str = EMBEDDED
+    client: Mapping[str, str] = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
+    refresh: float = 10.0
+    retry: float = 1.0
+    timeout: float = 3.0
+    max_readers: int = 256
+
+
+class Reader(Protocol):
+    """A thread that reads for a link; in `Cluster.readers` until it has ended."""
+
+    def stop(self) -> None: ...
+    def join(self, timeout: float) -> None: ...
+
+
+class TopicWatcher(Protocol):
+    """A link or node that lives on a topic."""
+
+    def topic_grew(self, topic: Topic) -> None: ...
+    def topic_gone(self) -> None: ...
+
+
+class Cluster:
+    """One cluster of the policy; used from the event loop only."""
+
+    def __init__(
+        self, name: str, config: ClusterConfig, loop: asyncio.AbstractEventLoop, supervisor: Supervisor
+    ) -> None:
+        self.name: Final = name
+        self.config: Final = config
+        self.loop: Final = loop
+        self.supervisor: Final = supervisor
+        self.up = False
+        self.readers: set[Reader] = set()
+        self._reason = "not asked yet"
+        self._embedded = _start_embedded(config)
+        self.bootstrap: Final = self._embedded.bootstrap if self._embedded else config.bootstrap
+        self._threads: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"kafka-{name}")
+        self._questions = 0
+        self._admin: Final = Admin(self.settings(), timeout=config.timeout, plain=self.embedded)
+        self._topics: dict[str, Topic] = {}
+        self._invented: set[str] = set()
+        self._watchers: dict[str, set[TopicWatcher]] = {}
+        self._trouble = asyncio.Event()
+        self.probed: Final = asyncio.Event()
+        self._refresher = supervisor.start(self._keep_fresh(), f"kafka-{name}")
+
+    @property
+    def embedded(self) -> bool:
+        """Whether this is the mock cluster inside the process."""
+        return self._embedded is not None
+
+    def settings(self) -> dict[str, Any]:
+        """What every client of this cluster is configured with."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "scopegate",
+            "log_level": 0,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            **self.config.client,
+        }
+
+    def ready(self) -> tuple[bool, str]:
+        """For `/readyz`."""
+        return self.up, f"kafka {self.name}: {'up' if self.up else self._reason}"
+
+    # -- asking Kafka
+
+    async def topic(self, name: str) -> Topic:
+        """A topic that exists; NOT_FOUND otherwise, INTERNAL_ERROR while nobody answers."""
+        if (known := self._topics.get(name)) is not None:
+            return known
+        if not name or len(name) > 249 or name in (".", "..") or not _LEGAL.issuperset(name):
+            raise AmqpError(NOT_FOUND, "no event log can have this name")
+        await self.probed.wait()
+        if self._embedded is not None:
+            self._invent(self._embedded, name)
+        topic = await self._ask(name, lambda: self._admin.topic(name))
+        self._topics[name] = topic
+        return topic
+
+    def known_topic(self, name: str) -> Topic | None:
+        """What was last seen of a topic, without asking."""
+        return self._topics.get(name)
+
+    async def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, Bounds]:
+        """Log start and last stable offset of each partition."""
+        return await self._ask(topic, lambda: self._admin.bounds(topic, partitions))
+
+    async def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
+        """The first offset per partition at or after a time; only where the cluster can tell."""
+        return await self._ask(topic, lambda: self._admin.first_since(topic, partitions, time_ms))
+
+    async def _ask(self, topic: str, question: Callable[[], T]) -> T:
+        try:
+            return await self._in_thread(question)
+        except KafkaException as error:
+            cause = error.args[0]
+            self.trouble()
+            raise faults.link_error(cause, self.name, topic) from error
+        except TimeoutError as error:
+            self.trouble()
+            raise faults.unreachable(self.name) from error
+
+    async def _in_thread(self, question: Callable[[], T]) -> T:
+        if self._questions >= _MAX_QUESTIONS:
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links are waiting for Kafka")
+        self._questions += 1
+        try:
+            return await self.loop.run_in_executor(self._threads, question)
+        finally:
+            self._questions -= 1
+
+    def _invent(self, embedded: EmbeddedKafka, name: str) -> None:
+        """Nobody creates topics for the embedded cluster, so using one does; within bounds."""
+        if self.config.topics:
+            return
+        if len(self._invented | {name}) > _MAX_EMBEDDED_TOPICS:
+            raise AmqpError(
+                RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka holds {_MAX_EMBEDDED_TOPICS} topics"
+            )
+        self._invented.add(name)
+        embedded.create_topic(name, _EMBEDDED_PARTITIONS)
+
+    # -- staying informed
+
+    def watch(self, topic: str, watcher: TopicWatcher) -> None:
+        """Tell `watcher` when the topic grows or goes."""
+        self._watchers.setdefault(topic, set()).add(watcher)
+
+    def unwatch(self, topic: str, watcher: TopicWatcher) -> None:
+        """The watcher's link is gone."""
+        watchers = self._watchers.get(topic, set())
+        watchers.discard(watcher)
+        if not watchers:
+            self._watchers.pop(topic, None)
+
+    def trouble(self) -> None:
+        """Something went wrong in a client: find out now whether Kafka is there."""
+        self._trouble.set()
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            self._trouble.clear()
+            await self._probe()
+            if self.up:
+                await self._refresh_topics()
+            pause = self.config.refresh if self.up else self.config.retry
+            try:
+                await asyncio.wait_for(self._trouble.wait(), pause)
+            except TimeoutError:
+                continue
+            await asyncio.sleep(min(0.1, pause))  # errors come in crowds: one question answers them all
+
+    async def _probe(self) -> None:
+        try:
+            await self.loop.run_in_executor(self._threads, self._admin.brokers)
+            up, reason = True, ""
+        except KafkaException as error:
+            up, reason = False, f"not reachable ({error.args[0].str()})"
+        if up != self.up or not self.probed.is_set():
+            log.log(20 if up else 40, "kafka up" if up else "kafka down", cluster=self.name, reason=reason)
+        self.up, self._reason = up, reason
+        self.probed.set()
+
+    async def _refresh_topics(self) -> None:
+        for name, old in list(self._topics.items()):
+            if name not in self._watchers:  # asked again when somebody attaches
+                del self._topics[name]
+                continue
+            try:
+                new = await self._in_thread(lambda name=name: self._admin.topic(name))  # type: ignore[misc]
+            except (KafkaException, TimeoutError) as error:
+                if isinstance(error, KafkaException) and error.args[0].code() in faults.UNKNOWN_TOPIC:
+                    self._gone(name)
+                continue
+            if new.identity != old.identity or new.partitions < old.partitions:
+                self._gone(name)
+            else:
+                self._topics[name] = new
+                if new.partitions > old.partitions:
+                    self._grew(new)
+
+    def _grew(self, topic: Topic) -> None:
+        log.info("topic grew", cluster=self.name, topic=topic.name, partitions=topic.partitions)
+        for watcher in list(self._watchers.get(topic.name, ())):
+            watcher.topic_grew(topic)
+
+    def _gone(self, name: str) -> None:
+        """KM-18: deleted, or deleted and created again; either way its offsets mean nothing any more."""
+        log.warning("topic gone", cluster=self.name, topic=name)
+        self._topics.pop(name, None)
+        for watcher in list(self._watchers.get(name, ())):
+            watcher.topic_gone()
+
+    async def close(self) -> None:
+        """Stop asking; the embedded cluster ends with it."""
+        self._refresher.cancel()
+        readers = list(self.readers)
+        for reader in readers:
+            reader.stop()
+        await self.loop.run_in_executor(None, lambda: [reader.join(_READER_END) for reader in readers])
+        await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
+        if self._embedded is not None:
+            self._embedded.close()
+
+
+def _start_embedded(config: ClusterConfig) -> EmbeddedKafka | None:
+    if config.bootstrap != EMBEDDED:
+        return None
+    embedded = EmbeddedKafka()
+    for name, partitions in config.topics.items():
+        embedded.create_topic(name, partitions)
+    return embedded

@@ -1,0 +1,28 @@
+"""What the bridge counts per cluster; read when metrics are scraped, so that a message costs one addition."""
+
+from __future__ import annotations
+
+
+class Counters:
+    """Totals since start."""
+
+    __slots__ = (
+        "accepted", "delivered", "dropped", "gaps", "modified", "presettled_failed", "redelivered",
+        "rejected", "released",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        """Transfers that Kafka has acknowledged, pre-settled ones included."""
+        self.rejected = 0
+        self.released = 0
+        self.modified = 0
+        """Transfers whose fate is unknown."""
+        self.presettled_failed = 0
+        """Pre-settled transfers that are not in Kafka, or perhaps not."""
+        self.delivered = 0
+        self.redelivered = 0
+        self.dropped = 0
+        """Events given up for a link after too many redeliveries."""
+        self.gaps = 0
+        """Positions that retention overtook (KM-8)."""

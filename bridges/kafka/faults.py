@@ -1,0 +1,67 @@
+"""What a Kafka error means to an AMQP peer: outcomes of a produce (KM-15) and errors of a link (0.3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from gateway.amqp.outcomes import FAILED, RELEASED, Outcome, Rejected
+from gateway.errors import (
+    INTERNAL_ERROR,
+    INVALID_FIELD,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_FOUND,
+    UNAUTHORIZED_ACCESS,
+    AmqpError,
+    Fault,
+)
+
+UNKNOWN_TOPIC: Final = frozenset(
+    {KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION}
+)
+UNAUTHORIZED: Final = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+)
+
+# Definitive refusals only: for everything else, a time-out above all, nobody knows whether it was written.
+_REFUSALS: Final[dict[int, tuple[str, str]]] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: (MESSAGE_SIZE_EXCEEDED, "Kafka does not take a record of this size"),
+    KafkaError.RECORD_LIST_TOO_LARGE: (MESSAGE_SIZE_EXCEEDED, "Kafka does not take a record of this size"),
+    KafkaError.INVALID_RECORD: (INVALID_FIELD, "the topic refuses the record, for example for want of a key"),
+    KafkaError.INVALID_TIMESTAMP: (INVALID_FIELD, "the topic refuses the record's timestamp"),
+    KafkaError._UNKNOWN_PARTITION: (NOT_FOUND, "the partition does not exist"),
+    **dict.fromkeys(UNKNOWN_TOPIC, (NOT_FOUND, "the topic does not exist")),
+    **dict.fromkeys(UNAUTHORIZED, (UNAUTHORIZED_ACCESS, "Kafka does not let the gateway write here")),
+}
+
+
+def refused(error: KafkaError) -> Outcome:
+    """The outcome of a record that `produce` itself would not take: nothing left this process."""
+    if (known := _REFUSALS.get(error.code())) is not None:
+        return Rejected(AmqpError(*known))
+    if error.code() == KafkaError._INVALID_ARG:
+        return Rejected(AmqpError(INVALID_FIELD, "the record is not valid for Kafka"))
+    return RELEASED
+
+
+def failed(error: KafkaError) -> Outcome:
+    """The outcome that a delivery report's error stands for."""
+    known = _REFUSALS.get(error.code())
+    return FAILED if known is None else Rejected(AmqpError(*known))
+
+
+def link_error(error: KafkaError, cluster: str, topic: str) -> AmqpError:
+    """The error that refuses or ends a link on `topic`."""
+    if error.code() in UNKNOWN_TOPIC:
+        return AmqpError(NOT_FOUND, f"there is no event log {topic!r}")
+    if error.code() in UNAUTHORIZED:
+        return AmqpError(UNAUTHORIZED_ACCESS, f"the gateway may not use the event log {topic!r}")
+    return unreachable(cluster)
+
+
+def unreachable(cluster: str) -> AmqpError:
+    """Kafka does not answer: the peer may try again."""
+    return AmqpError(
+        INTERNAL_ERROR, f"the Kafka cluster {cluster!r} does not answer; try again", fault=Fault.BACKEND
+    )

@@ -1,0 +1,220 @@
+"""The thread that reads partitions for one receive link (KM-16): Kafka batches in, encoded events out.
+
+One `assign()`-mode consumer, no group, nothing committed. Mapping and encoding happen here, so that the
+loop only sends; a batch crosses into the loop in one call. At most two batches wait there: then this thread
+stops asking, librdkafka's bounded queue fills, and Kafka is no longer asked. Credit is the only flow control.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from bridges.kafka import faults
+from bridges.kafka.records import RecordReader
+from bridges.kafka.redelivery import Event, after_gap
+from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.filters.event_stream import Position
+
+_BATCH: Final = 500
+_WAITING: Final = 2
+_PATIENCE: Final = 0.2
+"""Seconds after which an idle thread looks whether it is still wanted."""
+_SETTINGS: Final[dict[str, Any]] = {
+    "group.id": "scopegate-reader",  # required by the client and never used: no subscription, no commit
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,  # the only exact sign of the end: control records have offsets, too
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "fetch.queue.backoff.ms": 1,  # at its default of 1000 both sides idle once the queue is full
+    "fetch.wait.max.ms": 500,
+    "queued.max.messages.kbytes": 8192,
+    "allow.auto.create.topics": False,
+}
+_POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+log = structlog.get_logger("kafka")
+
+
+class Batch(NamedTuple):
+    """Events in log order per partition, and how far the log is read once they are sent."""
+
+    events: list[Event]
+    positions: dict[int, int]
+
+
+class Owner(NamedTuple):
+    """Whom the thread tells: on the loop, except that `ended` is called by the thread itself."""
+
+    deliver: Callable[[Batch], None]
+    failed: Callable[[AmqpError], None]
+    trouble: Callable[[], None]
+    gap: Callable[[], None]
+    ended: Callable[[Any], None]
+
+
+class Fetcher:
+    """Reads from `starts` on; `resume` after each batch that the owner has used up."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        topic: str,
+        starts: Mapping[int, int],
+        position: Position,
+        reader: RecordReader,
+        loop: asyncio.AbstractEventLoop,
+        owner: Owner,
+    ) -> None:
+        self._settings: Final = {**settings, **_SETTINGS}
+        self._topic: Final = topic
+        self._position: Final = position
+        self._everything: Final = position.first_offset == 0 and position.after_ms is None
+        self._reader: Final = reader
+        self._loop: Final = loop
+        self._owner: Final = owner
+        self._room: Final = threading.Semaphore(_WAITING)
+        self._lock: Final = threading.Lock()
+        self._added: dict[int, int] = dict(starts)
+        self._gaps: set[int] = set()
+        self._stopped = False
+        self._thread: Final = threading.Thread(target=self._run, name=f"kafka-reader-{topic}", daemon=True)
+
+    # -- for the loop
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def resume(self) -> None:
+        """A batch has been used up: one more may come."""
+        self._room.release()
+
+    def add(self, partitions: Iterable[int]) -> None:
+        """Read these partitions, too, from their beginning (KM-9)."""
+        with self._lock:
+            self._added.update(dict.fromkeys(partitions, OFFSET_BEGINNING))
+
+    def stop(self) -> None:
+        """Ask the thread to end; nothing is delivered after this returns to the loop."""
+        self._stopped = True
+        self._room.release()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end of the thread (blocking)."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    # -- in the thread
+
+    def _run(self) -> None:
+        try:
+            consumer = Consumer(self._settings)
+            try:
+                self._read(consumer)
+            finally:
+                consumer.close()
+        except KafkaException as error:
+            log.error("kafka reader failed", topic=self._topic, reason=error.args[0].str())
+            self._tell(self._owner.failed, faults.link_error(error.args[0], "", self._topic))
+        finally:
+            self._owner.ended(self)
+
+    def _read(self, consumer: Consumer) -> None:
+        while True:
+            self._room.acquire()
+            batch = self._next_batch(consumer)
+            if batch is None:
+                return
+            self._tell(self._owner.deliver, batch)
+
+    def _tell(self, call: Callable[..., None], *arguments: object) -> None:
+        if self._stopped:
+            return
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # the loop is closed: nobody is left to tell
+            self._stopped = True
+
+    def _next_batch(self, consumer: Consumer) -> Batch | None:
+        while not self._stopped:
+            if self._added:
+                self._assign_added(consumer)
+            messages = consumer.consume(1, _PATIENCE)
+            if messages:  # one call for the rest: asking for a full batch would wait until it is full
+                messages += consumer.consume(_BATCH - 1, 0)
+                batch = self._convert(consumer, messages)
+                if batch.positions:
+                    return batch
+        return None
+
+    def _assign_added(self, consumer: Consumer) -> None:
+        with self._lock:
+            added, self._added = self._added, {}
+        consumer.incremental_assign(
+            [TopicPartition(self._topic, partition, offset) for partition, offset in added.items()]
+        )
+
+    def _convert(self, consumer: Consumer, messages: list[Message]) -> Batch:
+        events: list[Event] = []
+        positions: dict[int, int] = {}
+        encode, everything, wanted, new = (
+            self._reader.encode,
+            self._everything,
+            self._position.matches,
+            tuple.__new__,
+        )
+        for message in messages:
+            if (error := message.error()) is not None:
+                self._failure(consumer, message, error, positions)
+                continue
+            partition, offset = message.partition(), message.offset()
+            positions[partition] = offset + 1  # type: ignore[index,operator]
+            kind, time = message.timestamp()
+            if everything or wanted(offset, time):  # type: ignore[arg-type]
+                data = encode(
+                    message.key(), message.value(), message.headers(), partition, offset, kind, time
+                )  # type: ignore[arg-type]
+                if self._gaps and partition in self._gaps:
+                    self._gaps.discard(partition)
+                    data = after_gap(data)
+                events.append(new(Event, (data, partition, offset, 0, 0)))
+        return Batch(events, positions)
+
+    def _failure(
+        self, consumer: Consumer, message: Message, error: KafkaError, positions: dict[int, int]
+    ) -> None:
+        code, partition, offset = error.code(), message.partition(), message.offset()
+        if code == KafkaError._PARTITION_EOF and partition is not None and offset is not None:
+            positions[partition] = offset
+        elif code in _POSITION_LOST and partition is not None and offset is not None:
+            self._position_lost(consumer, partition, offset)
+        elif code in faults.UNAUTHORIZED:
+            self._tell(self._owner.failed, faults.link_error(error, "", self._topic))
+        else:  # librdkafka goes on trying; a topic that is gone is found by the metadata watch
+            self._tell(self._owner.trouble)
+
+    def _position_lost(self, consumer: Consumer, partition: int, offset: int) -> None:
+        """KM-8: retention overtook us: go on at the oldest event and say so.
+
+        A log that begins before our position and does not hold it has been replaced.
+        """
+        where = TopicPartition(self._topic, partition)
+        low, _ = consumer.get_watermark_offsets(where, timeout=5)
+        if low < offset:
+            gone = AmqpError(RESOURCE_DELETED, f"the event log {self._topic!r} was replaced")
+            self._tell(self._owner.failed, gone)
+            return
+        log.warning(
+            "events lost to retention", topic=self._topic, partition=partition, wanted=offset, oldest=low
+        )
+        self._gaps.add(partition)
+        self._tell(self._owner.gap)
+        consumer.incremental_unassign([where])
+        with self._lock:
+            self._added[partition] = low

@@ -1,0 +1,166 @@
+"""`<node>/$info`: what an event log holds, as one message per credit (ES 6).
+
+The first message goes out at once; the next when something has changed, or after five seconds, and never
+within a second of the last (ES-6-5). While Kafka is away the last known offsets are told, or nulls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from bridges.kafka.admin import Bounds, Topic
+from bridges.kafka.cluster import Cluster
+from bridges.kafka.links import wanted
+from bridges.kafka.partitions import refuse_group
+from gateway.amqp import sections
+from gateway.amqp.outcomes import Outcome
+from gateway.amqp.types import Symbol, Uint
+from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, AmqpError
+from gateway.filters.event_stream import offset_symbol
+
+INTERVAL: Final = 5.0
+MIN_INTERVAL: Final = 1.0
+SUFFIX: Final = "/$info"
+
+
+class InfoNode:
+    """The subordinate source of one event-stream node."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, *, interval: float = INTERVAL, minimum: float = MIN_INTERVAL
+    ) -> None:
+        self._cluster: Final = cluster
+        self._name: Final = topic
+        self.interval: Final = interval
+        self.minimum: Final = minimum
+        self._topic: Topic | None = None
+        self._bounds: dict[int, Bounds] = {}
+
+    def attach(self, link: Any) -> None:
+        """Accept a receive link once the topic is known to exist (or Kafka known to be away)."""
+        if link.incoming:
+            raise AmqpError(NOT_ALLOWED, "$info can only be read")
+        refuse_group(link.properties)
+        self._cluster.supervisor.start(self._attach(link), f"kafka-info-{self._name}")
+
+    async def _attach(self, link: Any) -> None:
+        try:
+            await self._refresh()
+        except AmqpError as error:
+            if wanted(link):
+                link.refuse(error)
+            return
+        if wanted(link):
+            source = InfoSource(link, self, self._cluster)
+            link.accept(source, distribution_mode="copy")
+            source.begin()
+
+    async def _refresh(self) -> None:
+        """Ask Kafka; being away is no error here, not existing is."""
+        try:
+            self._topic = await self._cluster.topic(self._name)
+            self._bounds = await self._cluster.bounds(self._name, range(self._topic.partitions))
+        except AmqpError as error:
+            if error.condition != INTERNAL_ERROR:
+                raise
+
+    async def message(self, address: str) -> bytes:
+        """The present state as an encoded message."""
+        await self._refresh()
+        return sections.section(sections.AMQP_VALUE, describe(address, self._topic, self._bounds))
+
+
+def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> dict[str, Any]:
+    """The map of ES 6; a log that nobody has seen yet still has its main partition (ES-6-8)."""
+    count = 1 if topic is None else topic.partitions
+    entries = [_entry(partition, bounds.get(partition)) for partition in range(count)]
+    about: dict[str, Any] = {"address": address, "partition-count": Uint(count), "partitions": entries}
+    if topic is not None:
+        about["timestamp-type"] = "append" if topic.append_time else "create"
+    return about
+
+
+def _entry(partition: int, bounds: Bounds | None) -> dict[str, Any]:
+    earliest = latest = None
+    if bounds is not None and bounds.low < bounds.high:
+        earliest, latest = Symbol(offset_symbol(bounds.low)), Symbol(offset_symbol(bounds.high - 1))
+    return {"partition": Symbol(str(partition)), "earliest-offset": earliest, "latest-offset": latest}
+
+
+class InfoSource:
+    """Handler of one link to `$info`."""
+
+    def __init__(self, link: Any, node: InfoNode, cluster: Cluster) -> None:
+        self._link: Final = link
+        self._node: Final = node
+        self._cluster: Final = cluster
+        self._address: Final = (link.source.address or "").removesuffix(SUFFIX)
+        self._called: Final = asyncio.Event()
+        self._last: bytes | None = None
+        self._last_time = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """The attach is answered."""
+        if self._link.open:
+            self._task = self._cluster.supervisor.start(self._serve(), f"kafka-info-{self._address}")
+
+    def on_credit(self) -> None:
+        """Somebody wants a message, or the credit back."""
+        self._called.set()
+
+    def on_outcome(self, context: object, outcome: Outcome) -> None:
+        """Information is not an event: nothing to keep, nothing to send again."""
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        """Stop serving."""
+        self._link.take_unsettled()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _serve(self) -> None:
+        try:
+            await self._serve_credit()
+        except AmqpError as error:  # the topic is gone
+            self._link.detach(error)
+
+    async def _serve_credit(self) -> None:
+        link = self._link
+        while link.open:
+            if link.credit <= 0:
+                self._called.clear()
+                await self._called.wait()
+                continue
+            if self._last is None or not link.draining:
+                await self._send_when_due()
+            if link.open and link.draining:
+                link.drained()
+
+    async def _send_when_due(self) -> None:
+        """One message: at once, on a change, or when the interval is over."""
+        while self._last is not None and (pause := self._last_time + self._node.minimum - self._now()) > 0:
+            if await self._called_within(pause):
+                return
+        while True:
+            message = await self._node.message(self._address)
+            due = self._last is None or self._now() - self._last_time >= self._node.interval
+            if due or message != self._last:
+                break
+            if await self._called_within(self._node.minimum):
+                return
+        if self._link.credit > 0:
+            self._last, self._last_time = message, self._now()
+            self._link.send(message, message)
+
+    async def _called_within(self, seconds: float) -> bool:
+        """Wait; True when the peer asked for its credit back meanwhile."""
+        self._called.clear()
+        try:
+            await asyncio.wait_for(self._called.wait(), seconds)
+        except TimeoutError:
+            return False
+        return bool(self._link.draining)
+
+    def _now(self) -> float:
+        return self._cluster.loop.time()

@@ -1,0 +1,37 @@
+"""Partition names on links and transfers (ES 4.6.1, 4.6.6; KM-1: the decimal Kafka index)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gateway.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, AmqpError
+
+PARTITION: Final = "event-streams-partition"
+GROUP: Final = "event-streams-consumer-group"
+TARGET: Final = "event-streams-target-partition"
+
+
+def number(value: object, partitions: int, field: str) -> int:
+    """The partition that `value` names; a string serves too, many clients cannot send symbols."""
+    if not isinstance(value, str):
+        raise AmqpError(INVALID_FIELD, f"{field} is a symbol", info={"field": field})
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and str(int(value)) == value):
+        raise AmqpError(NOT_FOUND, f"there is no partition {value[:40]!r}")
+    if (index := int(value)) >= partitions:
+        raise AmqpError(NOT_FOUND, f"there is no partition {value!r}, only 0 to {partitions - 1}")
+    return index
+
+
+def bound(properties: dict[Any, Any], partitions: int) -> int | None:
+    """The partition that a link asks to be bound to, None for an agnostic link."""
+    if (wanted := properties.get(PARTITION)) is None:
+        return None
+    return number(wanted, partitions, PARTITION)
+
+
+def refuse_group(properties: dict[Any, Any]) -> None:
+    """Consumer groups are not served yet: an honest refusal, since ignoring one would duplicate events."""
+    if properties.get(GROUP) is not None:
+        raise AmqpError(
+            NOT_IMPLEMENTED, "consumer groups are not available on this node", info={"field": GROUP}
+        )

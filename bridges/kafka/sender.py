@@ -1,0 +1,209 @@
+"""A send link on an event log: transfers become records, delivery reports become outcomes (KM-15).
+
+The credit given out is bound to what is in flight: at most `window` messages are neither reported nor
+refused, so that a stall in Kafka becomes back-pressure at the peer. While Kafka is known to be away a transfer
+is released at once; its credit comes back a little later, lest peer and gateway spin.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from bridges.kafka import faults, partitions
+from bridges.kafka.admin import Topic
+from bridges.kafka.cluster import Cluster
+from bridges.kafka.counters import Counters
+from bridges.kafka.producer import ClusterProducer
+from bridges.kafka.records import RecordWriter
+from gateway.amqp import sections
+from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
+from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
+from gateway.nodes.refusal import refuse
+
+_ANY: Final = -1
+_BREATH: Final = 0.1
+log = structlog.get_logger("kafka")
+
+
+class Sender:
+    """Handler of one incoming link; everything here runs on the loop."""
+
+    def __init__(
+        self,
+        link: Any,
+        cluster: Cluster,
+        producer: ClusterProducer,
+        topic: Topic | str,
+        writer: RecordWriter,
+        counters: Counters,
+        *,
+        bound: int | None,
+        window: int,
+    ) -> None:
+        """`topic` is a name only where Kafka could not be asked: transfers are released until it could."""
+        self._link: Final = link
+        self._cluster: Final = cluster
+        self._producer: Final = producer
+        self._name: Final = topic if isinstance(topic, str) else topic.name
+        self._topic = None if isinstance(topic, str) else topic
+        self._writer: Final = writer
+        self._counters: Final = counters
+        self._bound: Final = bound
+        self._window: Final = window
+        self._step: Final = max(1, window // 10)
+        self._free = 0
+        self._breathing = False
+        self._asking = False
+
+    def begin(self) -> None:
+        """The attach is answered: let the peer send."""
+        self._cluster.watch(self._name, self)
+        self._link.grant(self._window)
+
+    # -- from the cluster
+
+    def topic_grew(self, topic: Topic) -> None:
+        """KM-9: more partitions may be named."""
+        self._topic = topic
+
+    def topic_gone(self) -> None:
+        """KM-18."""
+        self._link.detach(AmqpError(RESOURCE_DELETED, f"the event log {self._name!r} was deleted"))
+
+    # -- from the link
+
+    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+        """One message: hand it to Kafka, or say at once why not."""
+        topic = self._topic
+        if topic is None or not self._cluster.up:
+            self._put_off(delivery, settled)
+            return
+        try:
+            layout = sections.walk(data)
+            partition = _ANY if self._bound is None else self._bound
+            if layout.da != layout.ma:
+                partition = self._target(sections.delivery_annotations(data, layout), partition, topic)
+            key, value, headers = self._writer.record(data, layout)
+            report = self._reported_settled if settled else partial(self._reported, delivery)
+            self._producer.produce(self._name, partition, key, value, headers, report)
+        except AmqpError as error:
+            self._reject(delivery, settled, error)
+            return
+        except BufferError:
+            self._put_off(delivery, settled)
+            return
+        except KafkaException as error:
+            self._finish(delivery, settled, faults.refused(error.args[0]))
+            return
+        if settled:
+            self._link.settle(delivery, SETTLED)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        """What is in flight goes on to Kafka; its outcomes have nowhere to go."""
+        self._cluster.unwatch(self._name, self)
+
+    def _target(self, annotations: dict[Any, Any], partition: int, topic: Topic) -> int:
+        """ES 4.6.6: the partition a transfer asks for; the annotation itself is not stored."""
+        if (wanted := annotations.get(partitions.TARGET)) is None:
+            return partition
+        target = partitions.number(wanted, topic.partitions, partitions.TARGET)
+        if partition not in (_ANY, target):
+            raise AmqpError(PRECONDITION_FAILED, f"this link is bound to partition {partition}")
+        return target
+
+    # -- outcomes
+
+    def _reported(self, delivery: Any, error: KafkaError | None, message: Message) -> None:
+        """A delivery report; called from `poll` for every record."""
+        if error is None:
+            self._counters.accepted += 1
+            self._link.settle(delivery, ACCEPTED)
+            self._free += 1
+            if self._free >= self._step:
+                self._grant()
+        else:
+            self._finish(delivery, False, faults.failed(error))
+
+    def _reported_settled(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._counters.accepted += 1
+        else:
+            self._lost(faults.failed(error))
+        self._returned()
+
+    def _finish(self, delivery: Any, settled: bool, outcome: Outcome) -> None:
+        if settled:
+            self._lost(outcome)
+            self._link.settle(delivery, SETTLED)
+        else:
+            self._count(outcome)
+            if isinstance(outcome, Rejected) and outcome.error is not None:
+                refuse(self._link, delivery, outcome.error, settled=False)
+            else:
+                self._link.settle(delivery, outcome)
+        self._returned()
+
+    def _reject(self, delivery: Any, settled: bool, error: AmqpError) -> None:
+        """A message that cannot be taken; where no outcome can be heard, the link ends (row ES-4.2-2)."""
+        if settled:
+            self._lost(Rejected(error))
+        else:
+            self._counters.rejected += 1
+        refuse(self._link, delivery, error, settled)
+        self._returned()
+
+    def _put_off(self, delivery: Any, settled: bool) -> None:
+        """Kafka is away or its queue is full: certainly not written."""
+        if settled:
+            self._lost(RELEASED)
+        else:
+            self._counters.released += 1
+        self._link.settle(delivery, SETTLED if settled else RELEASED)
+        self._free += 1
+        if not self._breathing:
+            self._breathing = True
+            self._cluster.loop.call_later(_BREATH, self._breathed)
+
+    def _breathed(self) -> None:
+        self._breathing = False
+        self._grant()
+        if self._topic is None and self._cluster.up and not self._asking and self._link.open:
+            self._asking = True
+            self._cluster.supervisor.start(self._find_topic(), f"kafka-topic-{self._name}")
+
+    async def _find_topic(self) -> None:
+        try:
+            topic = await self._cluster.topic(self._name)
+            if self._bound is not None and self._bound >= topic.partitions:
+                raise AmqpError(NOT_FOUND, f"there is no partition {self._bound}")
+            self._topic = topic
+        except AmqpError as error:
+            if self._cluster.up:
+                self._link.detach(error)
+        finally:
+            self._asking = False
+
+    def _count(self, outcome: Outcome) -> None:
+        if outcome is RELEASED:
+            self._counters.released += 1
+        elif outcome is FAILED:
+            self._counters.modified += 1
+        else:
+            self._counters.rejected += 1
+
+    def _lost(self, outcome: Outcome) -> None:
+        self._counters.presettled_failed += 1
+        log.warning("pre-settled message not in Kafka", topic=self._name, outcome=outcome.name)
+
+    def _returned(self) -> None:
+        self._free += 1
+        if self._free >= self._step and not self._breathing:
+            self._grant()
+
+    def _grant(self) -> None:
+        free, self._free = self._free, 0
+        self._link.grant(free)
