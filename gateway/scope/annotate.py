@@ -1,0 +1,106 @@
+"""Requests that carry a cookie to targets that announced `response-address-supported` (RA 2.3).
+
+One `Annotator` serves one crossing, from scope `origin`; responses come back to `link_target`. The bare
+message passes byte-equal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.amqp.codec import Symbol, Timestamp, encode, encode_binary
+from gateway.amqp.sections import DELIVERY_ANNOTATIONS, Layout, edit_map, splice, walk
+from gateway.scope.annotations import (
+    REQUEST_COOKIE,
+    REQUEST_EXPIRY,
+    REQUEST_TARGET,
+    previous_annotations,
+)
+from gateway.scope.cookie import Cookie, expiry_of, payload, template
+from gateway.scope.fields import address_text, reply_to_field
+from gateway.scope.keys import COOKIE, KeyRing
+from gateway.scope.recent import Recent
+from gateway.scope.restore import LinkTarget, Restored, restore_response
+
+__all__ = ["Annotator", "LinkTarget", "Restored", "restore_response"]
+
+_MAP8_MAX: Final = 254
+_COOKIE_KEY: Final = encode(Symbol(REQUEST_COOKIE))
+_EXPIRY_KEY: Final = encode(Symbol(REQUEST_EXPIRY))
+
+
+class Annotator:
+    """Annotates requests from one scope and takes their responses."""
+
+    __slots__ = (
+        "_origin",
+        "_recent",
+        "_responses",
+        "_ring",
+        "_shared",
+        "_signer",
+        "_target",
+        "_target_entry",
+        "_ttl_ms",
+    )
+
+    def __init__(self, ring: KeyRing, origin: str, link_target: str, ttl_ms: int) -> None:
+        self._ring, self._origin, self._target, self._ttl_ms = ring, origin, link_target, ttl_ms
+        self._signer = ring.signer(COOKIE)
+        self._shared = template(ring, origin, link_target)
+        self._target_entry = encode(Symbol(REQUEST_TARGET)) + encode(link_target)
+        self._responses = LinkTarget(ring, link_target, (origin,))
+        self._recent: Recent[bytes, bytes] = Recent()
+
+    def annotate(self, data: bytes, now_ms: int) -> bytes:
+        """The request with the three annotations of RA 2.3."""
+        layout = walk(data)
+        reply_to = reply_to_field(data, layout)
+        if layout.da != layout.ma:
+            return self._annotate_further(data, layout, reply_to, now_ms)
+        recent = self._recent.at(now_ms)
+        section = recent.get(reply_to)
+        if section is None:
+            section = recent[reply_to] = self._section(reply_to, now_ms)
+        return b"".join((data[: layout.da], section, data[layout.da :]))
+
+    def restore(self, data: bytes, now_ms: int, *, scope: str | None = None) -> Restored:
+        """A response that came to the link target: verified, and as it goes on in its own scope.
+
+        `scope` is whose cookies count, by default this crossing's origin; a link target that several
+        origins share is a `LinkTarget`.
+        """
+        if scope is None or scope == self._origin:
+            return self._responses.restore(data, now_ms)
+        return restore_response(self._ring, data, now_ms, link_target=self._target, scopes=(scope,))
+
+    def _annotate_further(self, data: bytes, layout: Layout, reply_to: bytes, now_ms: int) -> bytes:
+        """The message has delivery annotations: a previous gateway's travel inside our cookie (A31)."""
+        section = data[layout.da : layout.ma]
+        cookie, target, until = previous_annotations(section)
+        expiry = expiry_of(now_ms + self._ttl_ms, until)
+        entries = {
+            REQUEST_COOKIE: encode_binary(self._cookie(reply_to, expiry, cookie, target)),
+            REQUEST_TARGET: encode(self._target),
+            REQUEST_EXPIRY: encode(Timestamp(expiry)),
+        }
+        return splice(data, layout, da=edit_map(section, put=entries))
+
+    def _cookie(
+        self, reply_to: bytes, expiry_ms: int, inner_cookie: bytes | None, inner_target: str | None
+    ) -> bytes:
+        address = address_text(reply_to, "reply-to")
+        cookie = Cookie(self._origin, self._target, address, expiry_ms, inner_cookie, inner_target)
+        data = payload(self._shared, cookie)
+        return data + self._signer.mac(data)
+
+    def _section(self, reply_to: bytes, now_ms: int) -> bytes:
+        """The whole delivery annotations section of a request that has none yet."""
+        expiry = expiry_of(now_ms + self._ttl_ms, None)
+        cookie = encode_binary(self._cookie(reply_to, expiry, None, None))
+        when = expiry.to_bytes(8, "big")
+        entries = b"%b%b%b%b\x83%b" % (_COOKIE_KEY, cookie, self._target_entry, _EXPIRY_KEY, when)
+        if len(entries) <= _MAP8_MAX:
+            return b"\x00\x53%c\xc1%c\x06%b" % (DELIVERY_ANNOTATIONS, len(entries) + 1, entries)
+        size = (len(entries) + 4).to_bytes(4, "big")
+        return b"\x00\x53%c\xd1%b\x00\x00\x00\x06%b" % (DELIVERY_ANNOTATIONS, size, entries)

@@ -1,0 +1,55 @@
+"""The delivery annotations of response routing: their names, and reading what a peer sent (RA 2.3, 2.4).
+
+The specification prints most names with U+2011; on the wire they are ASCII (A32).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from gateway.amqp.codec import Symbol, Timestamp, decode_all
+from gateway.amqp.sections import map_entry
+from gateway.errors import INVALID_FIELD, AmqpError
+
+REQUEST_COOKIE: Final = "response-address-cookie"
+REQUEST_TARGET: Final = "response-link-target-address"
+REQUEST_EXPIRY: Final = "response-address-cookie-expiry"
+REQUEST_ANNOTATIONS: Final = (REQUEST_COOKIE, REQUEST_TARGET, REQUEST_EXPIRY)
+RESPONSE_COOKIE: Final = "address-cookie"
+
+
+class Previous(NamedTuple):
+    """What a gateway before this one put on a request; each part may be missing (RA-2.3-10, -11)."""
+
+    cookie: bytes | None = None
+    target: str | None = None
+    expiry_ms: int | None = None
+
+
+NO_PREVIOUS: Final = Previous()
+
+
+def previous_annotations(section: bytes) -> Previous:
+    """Reads an encoded delivery annotations section (or b""); a wrong type is INVALID_FIELD."""
+    if b"response-" not in section:
+        return NO_PREVIOUS
+    return Previous(
+        typed_entry(section, REQUEST_COOKIE, bytes),
+        typed_entry(section, REQUEST_TARGET, str),
+        typed_entry(section, REQUEST_EXPIRY, Timestamp),
+    )
+
+
+def typed_entry(section: bytes, name: str, kind: type) -> Any:
+    """One annotation's value, None where it is absent; null is a wrong type like any other."""
+    encoded = map_entry(section, name)
+    if encoded is None:
+        return None
+    value = decode_all(encoded)
+    if type(value) is not kind:
+        raise AmqpError(
+            INVALID_FIELD,
+            f"delivery annotation {name} has a wrong type",
+            info={"field": Symbol(name)},
+        )
+    return value

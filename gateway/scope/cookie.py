@@ -1,0 +1,199 @@
+"""The response-address cookie as bytes: what it says, sealed and opened (KM-23, A31).
+
+One format serves the cookie of an annotated request and the token in a rewritten reply-to; they
+differ by the purpose in the key. Field by field, with test vectors: docs/cookies.md.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64, b2a_base64
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
+from gateway.scope.keys import COOKIE, MAC_BYTES, BadToken, KeyRing, Purpose
+
+VERSION: Final = 1
+MAX_TOKEN: Final = 4096
+_ADDRESS: Final = 0x01
+_INNER_COOKIE: Final = 0x02
+_INNER_TARGET: Final = 0x04
+_KNOWN_FLAGS: Final = _ADDRESS | _INNER_COOKIE | _INNER_TARGET
+_EXPIRY_BYTES: Final = 6
+_MAX_EXPIRY: Final = 253_402_300_799_999  # the end of year 9999, the last a calendar can show
+# version, flags, empty key id, two empty fields, expiry, MAC
+_MIN_TOKEN: Final = 3 + 4 + _EXPIRY_BYTES + MAC_BYTES
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+_FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
+
+
+class Expired(BadToken):
+    """Genuine, but past its time: the one reason the peer is told (conformance 0.3)."""
+
+    def __init__(self) -> None:
+        super().__init__("expired")
+
+
+class Cookie(NamedTuple):
+    """What a cookie stands for.
+
+    `scope` is where the request came from, `link_target` the address it may be used at (T, or the
+    prefix of a rewritten reply-to), `address` the reply-to; `inner_*` is what a previous gateway had
+    put on the request.
+    """
+
+    scope: str
+    link_target: str
+    address: str | None
+    expiry_ms: int
+    inner_cookie: bytes | None = None
+    inner_target: str | None = None
+
+
+def template(ring: KeyRing, scope: str, link_target: str) -> bytes:
+    """What all cookies of one crossing share after their version and flags."""
+    key_id = ring.active.encode()
+    return bytes([len(key_id)]) + key_id + _field(scope.encode()) + _field(link_target.encode())
+
+
+def payload(shared: bytes, cookie: Cookie) -> bytes:
+    """Everything the MAC covers; `shared` is the `template` for the cookie's scope and target."""
+    flags = 0
+    rest = expiry_of(cookie.expiry_ms, None).to_bytes(_EXPIRY_BYTES, "big")
+    if cookie.address is not None:
+        flags = _ADDRESS
+        rest += _field(cookie.address.encode())
+    if cookie.inner_cookie is not None:
+        flags |= _INNER_COOKIE
+        rest += _field(cookie.inner_cookie)
+    if cookie.inner_target is not None:
+        flags |= _INNER_TARGET
+        rest += _field(cookie.inner_target.encode())
+    if len(shared) + len(rest) + 2 + MAC_BYTES > MAX_TOKEN:
+        raise too_long()
+    return b"\x01%c%b%b" % (flags, shared, rest)
+
+
+def seal(ring: KeyRing, cookie: Cookie, purpose: Purpose = COOKIE) -> bytes:
+    data = payload(template(ring, cookie.scope, cookie.link_target), cookie)
+    return data + ring.signer(purpose).mac(data)
+
+
+def open_cookie(ring: KeyRing, data: bytes, now_ms: int) -> Cookie:
+    """The cookie, verified. What is refused raises the condition of conformance 0.3; the reason is
+    on `__cause__`. Scope and link target are for the caller to compare (`Annotator.restore`)."""
+    try:
+        cookie = open_token(ring, data, now_ms, COOKIE)
+        check_expiry(cookie, now_ms)
+    except BadToken as fault:
+        raise refusal(fault) from fault
+    return cookie
+
+
+def refusal(fault: BadToken) -> AmqpError:
+    """What the peer is told: expiry, or one and the same sentence for everything else (RA-2.4-4)."""
+    if isinstance(fault, Expired):
+        return AmqpError(PRECONDITION_FAILED, "the response address cookie has expired")
+    return AmqpError(UNAUTHORIZED_ACCESS, "the response address cookie is not valid here")
+
+
+def open_token(ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose) -> Cookie:
+    """Verifies the MAC before reading any field, but leaves the expiry to the caller, who first
+    compares the scope; raises `BadToken`."""
+    if not _MIN_TOKEN <= len(data) <= MAX_TOKEN:
+        raise BadToken("wrong length")
+    if data[0] != VERSION:
+        raise BadToken("unknown version")
+    start = 3 + data[2]
+    end = len(data) - MAC_BYTES
+    ring.verify(purpose, data[3:start], data[:end], data[end:], now_ms)
+    try:
+        return _fields(data, start, end)
+    except UnicodeDecodeError:
+        raise BadToken("text is not UTF-8") from None
+
+
+def check_expiry(cookie: Cookie, now_ms: int) -> None:
+    """The expiry is the last moment in which the cookie is valid (RA 2.3)."""
+    if now_ms > cookie.expiry_ms:
+        raise Expired
+
+
+def _fields(data: bytes, start: int, end: int) -> Cookie:
+    flags = data[1]
+    if flags & ~_KNOWN_FLAGS:
+        raise BadToken("unknown flags")
+    scope, at = _read(data, start, end)
+    target, at = _read(data, at, end)
+    expiry = int.from_bytes(data[at : at + _EXPIRY_BYTES], "big")
+    at += _EXPIRY_BYTES
+    address, at = _read(data, at, end) if flags & _ADDRESS else (None, at)
+    inner_cookie, at = _read(data, at, end) if flags & _INNER_COOKIE else (None, at)
+    inner_target, at = _read(data, at, end) if flags & _INNER_TARGET else (None, at)
+    if at != end:
+        raise BadToken("wrong field lengths")
+    return Cookie(
+        scope.decode(),
+        target.decode(),
+        None if address is None else address.decode(),
+        expiry,
+        inner_cookie,
+        None if inner_target is None else inner_target.decode(),
+    )
+
+
+def _read(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+    start = at + 2
+    stop = start + (data[at] << 8 | data[at + 1])
+    if stop > end:
+        raise BadToken("wrong field lengths")
+    return data[start:stop], stop
+
+
+def _field(value: bytes) -> bytes:
+    if len(value) > MAX_TOKEN:
+        raise too_long()
+    return len(value).to_bytes(2, "big") + value
+
+
+def too_long() -> AmqpError:
+    return AmqpError(
+        RESOURCE_LIMIT_EXCEEDED,
+        "reply-to, message-id or a previous gateway's response address is too long to bring a response home",
+    )
+
+
+def expiry_of(own_ms: int, previous_ms: int | None) -> int:
+    """The earlier of our expiry and that of a previous gateway, as a cookie can hold it (RA-2.3-17)."""
+    earlier = own_ms if previous_ms is None else min(own_ms, previous_ms)
+    return min(max(earlier, 0), _MAX_EXPIRY)
+
+
+def to_url(token: bytes) -> bytes:
+    """base64url without padding, for addresses and string ids."""
+    return b2a_base64(token, newline=False).translate(_TO_URL, b"=")
+
+
+def from_url(text: bytes) -> bytes:
+    """The one accepted spelling only: other padding, alphabet or spare bits are a different text."""
+    try:
+        token = a2b_base64(text.translate(_FROM_URL) + b"==")  # more padding than needed does no harm
+    except ValueError:
+        raise BadToken("not base64url") from None
+    if to_url(token) != text:
+        raise BadToken("not base64url")
+    return token
+
+
+def describe(cookie: Cookie) -> dict[str, str]:
+    """A cookie for people; an inner cookie is another gateway's secret and shown by its size."""
+    inner = cookie.inner_cookie
+    return {
+        "scope": cookie.scope,
+        "link target": cookie.link_target,
+        "reply address": "none" if cookie.address is None else cookie.address,
+        "expires": (_EPOCH + timedelta(milliseconds=cookie.expiry_ms)).isoformat(timespec="milliseconds"),
+        "inner cookie": "none" if inner is None else f"{len(inner)} bytes",
+        "inner target": cookie.inner_target or "none",
+    }

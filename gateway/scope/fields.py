@@ -1,0 +1,107 @@
+"""The properties that mean something only within a scope, read and replaced in one pass over the bytes.
+
+message-id, to, reply-to and correlation-id are among the first six fields (AMQP 1.0 part 3, 3.2.4); the
+others are copied as one piece. `replace_properties` is the general form; this one takes half of its
+time, and the boundary runs it for every message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.amqp.codec import Symbol, malformed, skip
+from gateway.amqp.layout import opened
+from gateway.amqp.sections import PROPERTIES, Layout
+from gateway.errors import INVALID_FIELD, AmqpError
+
+MESSAGE_ID: Final = 0
+TO: Final = 2
+REPLY_TO: Final = 4
+CORRELATION_ID: Final = 5
+NULL: Final = b"\x40"
+LEADING: Final = 6
+# null, ulong (three forms), uuid, binary and string (two each): part 3, 3.2.11 to 3.2.14
+_ID_CONSTRUCTORS: Final = frozenset(b"\x40\x80\x53\x44\x98\xa0\xb0\xa1\xb1")
+_STR8, _STR32 = 0xA1, 0xB1
+# How most fields are skipped: null; binary, string and symbol up to 255 bytes; 0: ask `skip`.
+_ONE, _SIZED = 1, 2
+_KNOWN: Final = {0x40: _ONE, 0xA0: _SIZED, 0xA1: _SIZED, 0xA3: _SIZED}
+_FORMS: Final = bytes(_KNOWN.get(code, 0) for code in range(256))
+
+Fields = tuple[list[bytes], bytes, int]
+"""The first six fields as encoded (`NULL` where absent), the rest as it was, and how many there were."""
+
+
+def leading_fields(data: bytes, layout: Layout, wanted: int = LEADING) -> Fields:
+    """The fields up to `wanted`; raises DECODE_ERROR where they do not fit the section."""
+    if layout.properties == layout.app:
+        return [NULL] * wanted, b"", 0
+    position, end, count = opened(data, layout.properties)
+    leading: list[bytes] = []
+    try:
+        for _ in range(min(count, wanted)):
+            start = position
+            form = _FORMS[data[position]]
+            if form == _SIZED:
+                position += 2 + data[position + 1]
+            else:
+                position = position + 1 if form else skip(data, position)
+            leading.append(data[start:position])
+    except IndexError:
+        raise malformed("properties cut off") from None
+    if position > end or (position < end and count <= wanted):
+        raise malformed("fields do not fill the properties section")
+    if count < wanted:
+        leading += [NULL] * (wanted - count)
+    return leading, data[position:end], count
+
+
+def reply_to_field(data: bytes, layout: Layout) -> bytes:
+    """The encoded reply-to: the one field a cookie is made of."""
+    return leading_fields(data, layout, REPLY_TO + 1)[0][REPLY_TO]
+
+
+def properties_section(fields: Fields) -> bytes:
+    """The section of six leading fields and the rest, with no more nulls at its end than there were."""
+    leading, rest, count = fields
+    if count < LEADING:
+        count = max(count, *(i + 1 for i, value in enumerate(leading) if value != NULL), 0)
+        leading = leading[:count]
+    payload = b"".join(leading) + rest
+    if len(payload) < 255:
+        return b"\x00\x53%c\xc0%c%c%b" % (PROPERTIES, len(payload) + 1, count, payload)
+    size = (len(payload) + 4).to_bytes(4, "big")
+    return b"\x00\x53%c\xd0%b%b%b" % (PROPERTIES, size, count.to_bytes(4, "big"), payload)
+
+
+def assemble(data: bytes, layout: Layout, annotations: bytes, fields: Fields) -> bytes:
+    """The message with these delivery annotations (b"": none) and these properties."""
+    properties = properties_section(fields)
+    before = data[layout.ma : layout.properties]
+    return b"".join((data[: layout.da], annotations, before, properties, data[layout.app :]))
+
+
+def address_text(field: bytes, name: str) -> str | None:
+    """An encoded address field as text; None for null."""
+    code = field[0]
+    if code == 0x40:
+        return None
+    try:
+        if code == _STR8:
+            return field[2:].decode()
+        if code == _STR32:
+            return field[5:].decode()
+    except UnicodeDecodeError:
+        raise malformed("text is not valid utf-8") from None
+    raise wrong_type(name)
+
+
+def check_id(field: bytes, name: str) -> bytes:
+    """An encoded message-id or correlation-id, as it was; the four types and null are allowed."""
+    if field[0] not in _ID_CONSTRUCTORS:
+        raise wrong_type(name)
+    return field
+
+
+def wrong_type(name: str) -> AmqpError:
+    return AmqpError(INVALID_FIELD, f"property {name} has a wrong type", info={"field": Symbol(name)})

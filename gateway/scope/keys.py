@@ -1,0 +1,139 @@
+"""Keys that sign what ScopeGate hands to another scope: the ring, its rotation, the MAC.
+
+HMAC-SHA-256 cut to 16 bytes. Each use of a secret has its own derived key, so that a token made for
+one use never verifies for another: K(use) = HMAC-SHA-256(secret, "scopegate/" + use). The active key
+signs; any key on the ring verifies until its date. Byte layouts are in docs/cookies.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Final, Literal, NamedTuple
+
+MAC_BYTES: Final = 16
+MIN_SECRET_BYTES: Final = 32
+MAX_KEY_ID: Final = 64
+_BLOCK: Final = 64  # the block size of SHA-256
+_KEY_ID: Final = re.compile(r"[!-~]+", re.ASCII)
+
+
+Purpose = Literal["cookie", "rewrite", "message-id"]
+"""What a token is for; part of the key derivation. (Strings: an Enum member hashes ten times slower.)"""
+
+COOKIE: Final = "cookie"
+REPLY_TO: Final = "rewrite"
+MESSAGE_ID: Final = "message-id"
+_PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID)
+
+
+class BadToken(Exception):
+    """Why a token was refused. For the log and the counter only: the peer is never told."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason: Final = reason
+
+
+class Key(NamedTuple):
+    """A secret, and until when (ms since the epoch, inclusive) it verifies; None: no end."""
+
+    secret: bytes
+    until_ms: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Key(secret=<{len(self.secret)} bytes>, until_ms={self.until_ms})"
+
+
+class Signer:
+    """One secret for one purpose, with the two HMAC pads ready.
+
+    Two calls of the one-shot hash over pad + data take half the time of `hmac.digest` (1.1 against
+    2.3 microseconds for 70 bytes), which sets the pads up anew for every message.
+    """
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, secret: bytes, purpose: Purpose) -> None:
+        key = _hmac(secret, b"scopegate/" + purpose.encode())
+        self._inner, self._outer = _pads(key)
+
+    def mac(self, data: bytes) -> bytes:
+        return sha256(self._outer + sha256(self._inner + data).digest()).digest()[:MAC_BYTES]
+
+
+class KeyRing:
+    """The keys by id. `active` signs; all verify until their date. A new policy makes a new ring."""
+
+    __slots__ = ("_signers", "_until", "active")
+
+    def __init__(self, active: str, keys: Mapping[str, Key]) -> None:
+        if active not in keys:
+            raise ValueError(f"the active key {active!r} is not on the ring")
+        for name, key in keys.items():
+            _check_key(name, key)
+        self.active: Final = active
+        self._until = {name.encode(): key.until_ms for name, key in keys.items()}
+        self._signers = {
+            purpose: {name.encode(): Signer(key.secret, purpose) for name, key in keys.items()}
+            for purpose in _PURPOSES
+        }
+
+    def signer(self, purpose: Purpose) -> Signer:
+        """The active key, for whoever prepares templates."""
+        return self._signers[purpose][self.active.encode()]
+
+    def verify(self, purpose: Purpose, key_id: bytes, data: bytes, mac: bytes, now_ms: int) -> None:
+        """Raises `BadToken` unless `mac` is over `data` by a key of the ring that is still valid."""
+        signer = self._signers[purpose].get(key_id)
+        if signer is None:
+            raise BadToken("unknown key")
+        if not compare_digest(signer.mac(data), mac):
+            raise BadToken("wrong MAC")
+        until = self._until[key_id]
+        if until is not None and now_ms > until:
+            raise BadToken("retired key")
+
+
+def parse_secret(text: str) -> bytes:
+    """Key material as a file or the environment holds it: base64url, with or without padding.
+
+    Raises ValueError with words for the operator, never with the material.
+    """
+    compact = "".join(text.split()).rstrip("=")
+    try:
+        secret = base64.b64decode(compact + "=" * (-len(compact) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64url; make a key with `scopegate keys new`") from None
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ValueError(
+            f"{len(secret)} bytes where at least {MIN_SECRET_BYTES} are needed; "
+            "make a key with `scopegate keys new`"
+        )
+    return secret
+
+
+def new_secret(token_bytes: Callable[[int], bytes]) -> str:
+    """A new secret as text; `token_bytes` is the source of randomness (`secrets.token_bytes`)."""
+    return base64.urlsafe_b64encode(token_bytes(MIN_SECRET_BYTES)).rstrip(b"=").decode()
+
+
+def _check_key(name: str, key: Key) -> None:
+    if len(name) > MAX_KEY_ID or not _KEY_ID.fullmatch(name):
+        raise ValueError(f"key id {name!r}: 1 to {MAX_KEY_ID} printable ASCII characters are allowed")
+    if len(key.secret) < MIN_SECRET_BYTES:
+        raise ValueError(f"key {name!r}: the secret has fewer than {MIN_SECRET_BYTES} bytes")
+
+
+def _pads(key: bytes) -> tuple[bytes, bytes]:
+    block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
+    return bytes(b ^ 0x36 for b in block), bytes(b ^ 0x5C for b in block)
+
+
+def _hmac(key: bytes, data: bytes) -> bytes:
+    inner, outer = _pads(key)
+    return sha256(outer + sha256(inner + data).digest()).digest()

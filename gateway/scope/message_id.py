@@ -1,0 +1,106 @@
+"""Message-ids that say what they stand for, so that a reference to one can be undone anywhere (RA 2.5).
+
+A rewritten message needs a distinct id, and whoever quotes it later, in whatever message and direction,
+means the original. The new id therefore carries the original and its scope under a MAC: no table, any
+process with the keys can translate it, after any restart. Layout: docs/cookies.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hmac import compare_digest
+from itertools import count
+from typing import Final, NamedTuple
+
+from gateway.scope.cookie import MAX_TOKEN, from_url, to_url, too_long
+from gateway.scope.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
+
+VERSION: Final = 1
+MARK: Final = b"ID:sg-"  # JMS clients expect message-ids to begin with "ID:"
+UNIQUE_BYTES: Final = 8
+_STR8: Final = 0xA1
+_STR32: Final = 0xB1
+
+
+class Origin(NamedTuple):
+    """What a rewritten id stands for: the original as it was encoded (an encoded null: there was none)."""
+
+    scope: str
+    encoded: bytes
+
+
+class ScopeIds:
+    """Ids that stand for those of one scope: made, all different, and translated back.
+
+    Different by a counter with a random start. An id has no expiry: it gives no access, and a dialogue
+    may quote it late.
+    """
+
+    __slots__ = ("_prefix", "_ring", "_scope", "_signer", "_unique")
+
+    def __init__(self, ring: KeyRing, scope: str, token_bytes: Callable[[int], bytes]) -> None:
+        self._ring, self._scope = ring, scope
+        self._prefix = _prefix(ring, scope)
+        self._signer = ring.signer(MESSAGE_ID)
+        # Below 2**63, so that the counter cannot leave its eight bytes.
+        self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
+
+    def mint(self, original: bytes) -> bytes:
+        """An encoded string id for an encoded id."""
+        payload = b"%b%b%b" % (self._prefix, next(self._unique).to_bytes(UNIQUE_BYTES, "big"), original)
+        if len(payload) > MAX_TOKEN - MAC_BYTES:
+            raise too_long()
+        text = MARK + to_url(payload + self._signer.mac(payload))
+        if len(text) < 256:
+            return b"\xa1%c%b" % (len(text), text)
+        return b"\xb1" + len(text).to_bytes(4, "big") + text
+
+    def original(self, field: bytes, now_ms: int) -> bytes | None:
+        """What an encoded id stands for; None unless it is one of ours for this scope.
+
+        A forged one is somebody's own id as far as anybody can tell, and passes like any other.
+        """
+        if MARK not in field:
+            return None
+        try:
+            token, mac = _token(field), self._signer.mac
+            if token.startswith(self._prefix) and compare_digest(mac(token[:-MAC_BYTES]), token[-MAC_BYTES:]):
+                return token[len(self._prefix) + UNIQUE_BYTES : -MAC_BYTES]
+            origin = open_id(self._ring, token, now_ms)
+        except BadToken:
+            return None
+        return origin.encoded if origin.scope == self._scope else None
+
+
+def seal_id(ring: KeyRing, scope: str, original: bytes, unique: bytes) -> bytes:
+    """The bytes below the text of an id, for one id alone."""
+    payload = _prefix(ring, scope) + unique + original
+    return payload + ring.signer(MESSAGE_ID).mac(payload)
+
+
+def open_id(ring: KeyRing, data: bytes, now_ms: int) -> Origin:
+    """Verifies the MAC before anything else is believed; raises `BadToken`."""
+    if not MAC_BYTES + UNIQUE_BYTES + 5 <= len(data) <= MAX_TOKEN:
+        raise BadToken("wrong length")
+    if data[0] != VERSION:
+        raise BadToken("unknown version")
+    start = 2 + data[1]
+    end = len(data) - MAC_BYTES
+    ring.verify(MESSAGE_ID, data[2:start], data[:end], data[end:], now_ms)
+    stop = start + 1 + data[start]
+    return Origin(data[start + 1 : stop].decode(), data[stop + UNIQUE_BYTES : end])
+
+
+def _token(field: bytes) -> bytes:
+    """The bytes below the text of an encoded id."""
+    start = 2 if field[0] == _STR8 else 5
+    if field[0] not in (_STR8, _STR32) or not field.startswith(MARK, start):
+        raise BadToken("not one of ours")
+    return from_url(field[start + len(MARK) :])
+
+
+def _prefix(ring: KeyRing, scope: str) -> bytes:
+    key_id, name = ring.active.encode(), scope.encode()
+    if len(name) > 255:
+        raise ValueError("the name of a scope is longer than 255 bytes")
+    return bytes([VERSION, len(key_id)]) + key_id + bytes([len(name)]) + name

@@ -1,0 +1,106 @@
+"""Responses that bring a cookie home (RA 2.4): verified, taken off, and sent on in their own scope."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from gateway.amqp.codec import encode_binary
+from gateway.amqp.sections import edit_map, walk
+from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
+from gateway.scope.annotations import RESPONSE_COOKIE, typed_entry
+from gateway.scope.cookie import Cookie, check_expiry, open_token, refusal
+from gateway.scope.keys import COOKIE, BadToken, KeyRing
+from gateway.scope.recent import Recent
+
+_MAP8: Final = b"\x00\x53\x71\xc1"
+_MAP32: Final = b"\x00\x53\x71\xd1"
+_KEY: Final = b"\xa3\x0eaddress-cookie\xa0"  # symbol, then a binary of up to 255 bytes
+
+
+class Restored(NamedTuple):
+    """A response on its way home.
+
+    It goes to `address` in `scope`; where the request had come through a previous gateway that gave a
+    link target, to `target` instead (`data` then carries that gateway's cookie).
+    """
+
+    scope: str
+    address: str | None
+    data: bytes
+    target: str | None = None
+
+
+class LinkTarget:
+    """An address T that takes responses to requests from `scopes`."""
+
+    __slots__ = ("_address", "_recent", "_ring", "_scopes")
+
+    def __init__(self, ring: KeyRing, address: str, scopes: Collection[str]) -> None:
+        self._ring, self._address, self._scopes = ring, address, frozenset(scopes)
+        self._recent: Recent[bytes, Cookie] = Recent()
+
+    def restore(self, data: bytes, now_ms: int) -> Restored:
+        """Where the response goes and what it says there; raises the refusals of conformance 0.3."""
+        layout = walk(data)
+        section = data[layout.da : layout.ma]
+        token = _sole_cookie(section)
+        alone = token is not None
+        if token is None:
+            token = _find_cookie(section)
+        recent = self._recent.at(now_ms)
+        cookie = recent.get(token)
+        if cookie is None:
+            cookie = recent[token] = self._verified(token, now_ms)
+        annotations = restored_annotations(b"" if alone else section, cookie)
+        home = b"".join((data[: layout.da], annotations, data[layout.ma :]))
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target)
+
+    def _verified(self, token: bytes, now_ms: int) -> Cookie:
+        try:
+            cookie = open_token(self._ring, token, now_ms, COOKIE)
+            if cookie.scope not in self._scopes:
+                raise BadToken("wrong scope")
+            if cookie.link_target != self._address:
+                raise BadToken("wrong link target")
+            check_expiry(cookie, now_ms)
+        except BadToken as fault:
+            raise refusal(fault) from fault
+        if cookie.address is None and cookie.inner_target is None:
+            # Annotated all the same (A28), but nothing can answer it.
+            raise AmqpError(NOT_FOUND, "the request had no response address")
+        return cookie
+
+
+def restore_response(
+    ring: KeyRing, data: bytes, now_ms: int, *, link_target: str, scopes: Collection[str]
+) -> Restored:
+    """One response alone; who has many at one address keeps a `LinkTarget`."""
+    return LinkTarget(ring, link_target, scopes).restore(data, now_ms)
+
+
+def restored_annotations(section: bytes, cookie: Cookie) -> bytes:
+    """The annotations of a response without our cookie, with the previous gateway's where there was one."""
+    if cookie.inner_cookie is not None:
+        return edit_map(section, put={RESPONSE_COOKIE: encode_binary(cookie.inner_cookie)}) or b""
+    return edit_map(section, drop=(RESPONSE_COOKIE,)) or b"" if section else b""
+
+
+def _sole_cookie(section: bytes) -> bytes | None:
+    """The cookie where it is the only annotation, as in nearly every response; else None."""
+    at = section.find(_KEY)
+    if not (at == 6 and section[5] == 2 and section.startswith(_MAP8)) and not (
+        at == 12 and section[8:12] == b"\x00\x00\x00\x02" and section.startswith(_MAP32)
+    ):
+        return None
+    start = at + len(_KEY) + 1
+    return section[start:] if len(section) == start + section[start - 1] else None
+
+
+def _find_cookie(section: bytes) -> bytes:
+    token: bytes | None = typed_entry(section, RESPONSE_COOKIE, bytes)
+    if token is None:
+        raise AmqpError(
+            UNAUTHORIZED_ACCESS, f"a response to this address needs the delivery annotation {RESPONSE_COOKIE}"
+        ) from BadToken("no cookie")
+    return token

@@ -1,0 +1,172 @@
+"""Requests to targets that do not understand annotations, as new messages (RA 2.5), without a table.
+
+The reply-to becomes `<prefix>/<token>`, where the token is what a cookie would have been; the message-id
+becomes one that carries the original (`message_id`). Whoever has the keys can undo both: any process,
+after any restart. What has no meaning of its own in a scope stays byte-equal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from gateway.amqp.codec import encode
+from gateway.amqp.sections import edit_map, splice, walk
+from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
+from gateway.scope import keys
+from gateway.scope.annotations import NO_PREVIOUS, REQUEST_ANNOTATIONS, Previous, previous_annotations
+from gateway.scope.cookie import (
+    Cookie,
+    Expired,
+    check_expiry,
+    expiry_of,
+    from_url,
+    open_token,
+    payload,
+    template,
+    to_url,
+)
+from gateway.scope.fields import (
+    CORRELATION_ID,
+    MESSAGE_ID,
+    NULL,
+    REPLY_TO,
+    TO,
+    address_text,
+    assemble,
+    check_id,
+    leading_fields,
+)
+from gateway.scope.keys import BadToken, KeyRing
+from gateway.scope.message_id import ScopeIds
+from gateway.scope.recent import Recent
+from gateway.scope.restore import Restored, restored_annotations
+
+
+class Rewriter:
+    """Rewrites requests from scope `origin` and undoes it on their responses (one per crossing).
+
+    `prefix` is the address in the destination scope under which this gateway takes responses.
+    `destination` names that scope: with it, responses get ids that can be translated back (RA-2.5-8) and
+    requests that quote one say the original; without it, ids of responses stay as they are.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        origin: str,
+        prefix: str,
+        ttl_ms: int,
+        *,
+        destination: str | None = None,
+        token_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._ring, self._origin, self._prefix, self._ttl_ms = ring, origin, prefix, ttl_ms
+        self._signer = ring.signer(keys.REPLY_TO)
+        self._shared = template(ring, origin, prefix)
+        self._ids = ScopeIds(ring, origin, token_bytes)
+        self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
+        self._recent_addresses: Recent[tuple[bytes, Previous], bytes] = Recent()
+        self._recent_tokens: Recent[str, Cookie] = Recent()
+
+    def rewrite(self, data: bytes, now_ms: int) -> bytes:
+        """The request as a new message; without a reply-to as it is, less the RA annotations.
+
+        An id that stands for one of the destination scope is translated back where it is quoted: that
+        alone makes a new message too.
+        """
+        layout = walk(data)
+        annotations, previous = data[layout.da : layout.ma], NO_PREVIOUS
+        if annotations:
+            previous = previous_annotations(annotations)
+            annotations = _without_previous(annotations, previous)
+        fields = leading_fields(data, layout)
+        leading = fields[0]
+        quoted = self._quoted(leading[CORRELATION_ID], now_ms)
+        if leading[REPLY_TO] != NULL:
+            leading[REPLY_TO] = self._reply_to(leading[REPLY_TO], previous, now_ms)
+        elif quoted is None:
+            return data if previous is NO_PREVIOUS else splice(data, layout, da=annotations or None)
+        if quoted is not None:
+            leading[CORRELATION_ID] = quoted
+        leading[MESSAGE_ID] = self._new_id(leading[MESSAGE_ID], now_ms)
+        return assemble(data, layout, annotations, fields)
+
+    def resolve(self, token: str, now_ms: int) -> Cookie:
+        """What a rewritten address stands for, or the refusal of RA-2.5-9: for an attach to it."""
+        recent = self._recent_tokens.at(now_ms)
+        cookie = recent.get(token)
+        if cookie is None:
+            cookie = recent[token] = self._verified(token, now_ms)
+        return cookie
+
+    def undo(self, token: str, data: bytes, now_ms: int) -> Restored:
+        """A response that came to `<prefix>/<token>`, as it goes on in its own scope.
+
+        Its own reply-to is still one of the destination scope: the caller takes the result through the
+        crossing of the other direction.
+        """
+        cookie = self.resolve(token, now_ms)
+        layout = walk(data)
+        annotations = restored_annotations(data[layout.da : layout.ma], cookie)
+        fields = leading_fields(data, layout)
+        leading = fields[0]
+        leading[TO] = encode(cookie.address)
+        correlation = check_id(leading[CORRELATION_ID], "correlation-id")
+        leading[CORRELATION_ID] = self._ids.original(correlation, now_ms) or correlation
+        leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID], now_ms)
+        home = assemble(data, layout, annotations, fields)
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target)
+
+    def _verified(self, token: str, now_ms: int) -> Cookie:
+        try:
+            cookie = open_token(self._ring, from_url(token.encode()), now_ms, keys.REPLY_TO)
+            if (cookie.scope, cookie.link_target) != (self._origin, self._prefix):
+                raise BadToken("wrong scope or prefix")
+            check_expiry(cookie, now_ms)
+        except Expired as fault:
+            raise AmqpError(PRECONDITION_FAILED, "the response address has expired") from fault
+        except BadToken as fault:
+            raise AmqpError(NOT_FOUND, "there is no such response address") from fault
+        return cookie
+
+    def _reply_to(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
+        """The encoded address that stands for the encoded reply-to `field`."""
+        recent = self._recent_addresses.at(now_ms)
+        address = recent.get((field, previous))
+        if address is None:
+            address = recent[field, previous] = self._sealed_address(field, previous, now_ms)
+        return address
+
+    def _sealed_address(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
+        inner_cookie, inner_target, until = previous
+        reply_to = address_text(field, "reply-to")
+        expiry = expiry_of(now_ms + self._ttl_ms, until)
+        cookie = Cookie(self._origin, self._prefix, reply_to, expiry, inner_cookie, inner_target)
+        data = payload(self._shared, cookie)
+        return encode(f"{self._prefix}/{to_url(data + self._signer.mac(data)).decode()}")
+
+    def _new_id(self, field: bytes, now_ms: int) -> bytes:
+        """An id of our own, but not twice: a response that goes on as a request has had its new one."""
+        if self._ids.original(field, now_ms) is not None:
+            return field
+        return self._ids.mint(check_id(field, "message-id"))
+
+    def _response_id(self, field: bytes, now_ms: int) -> bytes:
+        """A response is a new message (RA-2.5-8), unless it is the request sent back under its own id."""
+        check_id(field, "message-id")
+        home = self._ids.original(field, now_ms)
+        if home is not None or self._far_ids is None or field == NULL:
+            return home or field
+        return self._far_ids.mint(field)
+
+    def _quoted(self, field: bytes, now_ms: int) -> bytes | None:
+        """The id that the destination scope knows for `field`, if we made `field` from it."""
+        check_id(field, "correlation-id")
+        return None if self._far_ids is None else self._far_ids.original(field, now_ms)
+
+
+def _without_previous(annotations: bytes, previous: Previous) -> bytes:
+    if previous is NO_PREVIOUS:
+        return annotations
+    return edit_map(annotations, drop=REQUEST_ANNOTATIONS) or b""

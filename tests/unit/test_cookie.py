@@ -1,0 +1,198 @@
+"""Keys, and cookies as bytes: the format of docs/cookies.md and every reason to refuse one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
+from gateway.scope.cookie import (
+    MAX_TOKEN,
+    Cookie,
+    describe,
+    from_url,
+    open_cookie,
+    open_token,
+    seal,
+    template,
+    to_url,
+)
+from gateway.scope.keys import COOKIE, REPLY_TO, BadToken, Key, KeyRing, new_secret, parse_secret
+from gateway.scope.message_id import open_id, seal_id
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "cookies.md"
+NOW = 1_700_000_000_000
+SECRET = bytes(range(32))
+OTHER = bytes(range(32, 64))
+RING = KeyRing("2026-11", {"2026-11": Key(SECRET)})
+FULL = Cookie("edge", "$responses", "replies/1", NOW, b"\x00inner\xff", "previous/T")
+COOKIES = [
+    FULL,
+    FULL._replace(address=None),
+    FULL._replace(inner_cookie=None),
+    FULL._replace(inner_target=None),
+    FULL._replace(inner_cookie=None, inner_target=None),
+    FULL._replace(address="", inner_cookie=b"", inner_target=""),
+    Cookie("ä", "", "ö" * 300, 0),
+]
+
+
+def refused(ring: KeyRing, data: bytes, now_ms: int = NOW) -> tuple[str, str, str]:
+    """Condition and words for the peer, and the reason for the log."""
+    with pytest.raises(AmqpError) as caught:
+        open_cookie(ring, data, now_ms)
+    cause = caught.value.__cause__
+    assert isinstance(cause, BadToken)
+    return caught.value.condition, caught.value.description, cause.reason
+
+
+@pytest.mark.parametrize("cookie", COOKIES)
+def test_what_is_sealed_is_opened(cookie: Cookie) -> None:
+    assert open_cookie(RING, seal(RING, cookie), min(NOW, cookie.expiry_ms)) == cookie
+
+
+def test_the_last_valid_millisecond_is_the_expiry() -> None:
+    data = seal(RING, FULL)
+    assert open_cookie(RING, data, NOW) == FULL
+    condition, _, reason = refused(RING, data, NOW + 1)
+    assert (condition, reason) == (PRECONDITION_FAILED, "expired")
+
+
+def test_a_forged_cookie_is_unauthorized_even_when_it_says_it_has_expired() -> None:
+    data = seal(RING, FULL)
+    assert refused(RING, data[:-1] + bytes([data[-1] ^ 1]), NOW + 1)[0] == UNAUTHORIZED_ACCESS
+
+
+def sealed_by_hand(payload: bytes) -> bytes:
+    return payload + RING.signer(COOKIE).mac(payload)
+
+
+HEAD = template(RING, "edge", "T")
+EXPIRY = NOW.to_bytes(6, "big")
+WRONG = {
+    "wrong length": [b"", seal(RING, FULL)[:20], bytes(MAX_TOKEN + 1)],
+    "unknown version": [b"\x02" + seal(RING, FULL)[1:]],
+    "unknown key": [seal(KeyRing("other", {"other": Key(SECRET)}), FULL)],
+    "wrong MAC": [
+        seal(KeyRing("2026-11", {"2026-11": Key(OTHER)}), FULL),
+        seal(RING, FULL, REPLY_TO),
+        seal(RING, FULL)[:-1],
+        seal(RING, FULL) + b"\0",
+    ],
+    "unknown flags": [sealed_by_hand(b"\x01\x08" + HEAD + EXPIRY)],
+    "wrong field lengths": [
+        sealed_by_hand(b"\x01\x00" + HEAD + EXPIRY + b"\0"),
+        sealed_by_hand(b"\x01\x01" + HEAD + EXPIRY + b"\x00\x09short"),
+        sealed_by_hand(b"\x01\x00" + HEAD),
+    ],
+    "text is not UTF-8": [sealed_by_hand(b"\x01\x01" + HEAD + EXPIRY + b"\x00\x01\xff")],
+}
+
+
+@pytest.mark.parametrize(("reason", "data"), [(r, d) for r, all_ in WRONG.items() for d in all_])
+def test_the_log_learns_the_reason_and_the_peer_the_same_words_for_all(reason: str, data: bytes) -> None:
+    condition, words, logged = refused(RING, data)
+    assert condition == UNAUTHORIZED_ACCESS
+    assert words == "the response address cookie is not valid here"
+    assert logged == reason
+
+
+def test_rotation_old_keys_verify_until_their_date_and_never_sign() -> None:
+    old = KeyRing("a", {"a": Key(SECRET)})
+    new = KeyRing("b", {"a": Key(SECRET, until_ms=NOW), "b": Key(OTHER)})
+    cookie = FULL._replace(expiry_ms=NOW + 10)
+    assert open_cookie(new, seal(old, cookie), NOW) == cookie
+    assert refused(new, seal(old, cookie), NOW + 1)[2] == "retired key"
+    assert seal(new, cookie)[2:4] == b"\x01b"
+    assert refused(old, seal(new, cookie))[2] == "unknown key"
+
+
+def test_a_cookie_that_cannot_fit_is_refused_when_it_is_made() -> None:
+    for long in (FULL._replace(address="a" * 70_000), FULL._replace(inner_cookie=bytes(MAX_TOKEN - 60))):
+        with pytest.raises(AmqpError) as caught:
+            seal(RING, long)
+        assert caught.value.condition == RESOURCE_LIMIT_EXCEEDED
+
+
+def test_expiry_is_kept_within_six_bytes() -> None:
+    assert open_cookie(RING, seal(RING, FULL._replace(expiry_ms=-5)), 0).expiry_ms == 0
+    late = open_cookie(RING, seal(RING, FULL._replace(expiry_ms=2**62)), NOW)
+    assert describe(late)["expires"] == "9999-12-31T23:59:59.999+00:00"
+
+
+def test_described_for_people_without_the_inner_cookie() -> None:
+    assert describe(FULL) == {
+        "scope": "edge",
+        "link target": "$responses",
+        "reply address": "replies/1",
+        "expires": "2023-11-14T22:13:20.000+00:00",
+        "inner cookie": "7 bytes",
+        "inner target": "previous/T",
+    }
+    assert describe(COOKIES[1])["reply address"] == "none"
+
+
+@pytest.mark.parametrize("text", ["AQ=", "A", "A+", "AB", "AQ ", "AQ\n", "ÄQ", "AQ==", "AR"])
+def test_only_one_spelling_of_base64url_is_accepted(text: str) -> None:
+    with pytest.raises(BadToken):
+        from_url(text.encode())
+    assert from_url(to_url(b"\x01")) == b"\x01"
+
+
+def test_secrets_are_made_and_read() -> None:
+    text = new_secret(lambda n: b"\xff" * n)
+    assert parse_secret(f" {text}\n") == b"\xff" * 32
+    assert parse_secret(text + "=") == b"\xff" * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", "0 bytes"), ("AAAA", "3 bytes"), ("!" * 50, "base64url"), ("A" * 45, "base64url")],
+)
+def test_bad_key_material_is_explained_and_not_shown(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as caught:
+        parse_secret(text)
+    assert not text or text not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("active", "keys"),
+    [
+        ("a", {}),
+        ("a", {"a": Key(b"short")}),
+        ("", {"": Key(SECRET)}),
+        ("a b", {"a b": Key(SECRET)}),
+        ("ä", {"ä": Key(SECRET)}),
+        ("a" * 65, {"a" * 65: Key(SECRET)}),
+    ],
+)
+def test_a_ring_that_cannot_work_is_refused(active: str, keys: dict[str, Key]) -> None:
+    with pytest.raises(ValueError, match="key"):
+        KeyRing(active, keys)
+
+
+def test_a_key_does_not_show_its_secret() -> None:
+    assert SECRET.hex() not in repr(Key(SECRET))
+    assert str(SECRET) not in repr(Key(SECRET))
+
+
+def vectors() -> dict[str, str]:
+    """`name: hex` lines of the document's vectors."""
+    return dict(re.findall(r"^(vector-\w+): ([0-9a-f]+)$", DOCUMENT.read_text(), re.MULTILINE))
+
+
+def test_the_documented_vectors_are_what_the_code_makes() -> None:
+    plain = Cookie("edge", "$responses", "replies/1", NOW)
+    made = {
+        "vector-1": seal(RING, plain),
+        "vector-2": seal(RING, Cookie("core", "T2", None, NOW, bytes.fromhex("c0ffee"), "T1")),
+        "vector-3": seal(RING, Cookie("edge", "r", "replies/1", NOW), REPLY_TO),
+        "vector-4": seal_id(RING, "edge", b"\x53\x2a", bytes(8)),
+    }
+    assert vectors() == {name: value.hex() for name, value in made.items()}
+    for name, mark in (("vector-3", "r/"), ("vector-4", "ID:sg-")):
+        assert f"`{mark}{to_url(made[name]).decode()}`" in DOCUMENT.read_text()
+    assert open_token(RING, made["vector-3"], NOW, REPLY_TO).address == "replies/1"
+    assert open_id(RING, made["vector-4"], NOW) == ("edge", b"\x53\x2a")
