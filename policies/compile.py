@@ -24,7 +24,7 @@ from policies.rules import (
 from policies.tree import Tree
 
 Build = Callable[[str, dict[str, str]], Route | None]
-_MAX_HOPS: Final = 16
+_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
 
 def compile_scopes(policy: Policy, tree: Tree) -> dict[str, ScopeRules]:

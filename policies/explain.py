@@ -6,11 +6,12 @@ The answer comes from `ScopeRules.decide`, the function attach itself asks, so t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from policies.model_rules import Action
 from policies.rules import (
+    NOT_FOUND,
     CompiledPolicy,
     Decision,
     DirectRoute,
@@ -20,7 +21,7 @@ from policies.rules import (
     ScopeRules,
 )
 
-_MAX_HOPS: Final = 16
+_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class Explanation:
 def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action: Action) -> Explanation:
     """What happens when `user` in `scope` attaches at `address`; KeyError when there is no such scope."""
     rules = policy.scopes[scope]
-    decision = rules.decide(user, action, address)
+    hops = _onward(policy, rules.decide(user, action, address).route)
+    decision = _through(rules.decide(user, action, address), hops)
     # An address nobody may attach to still has a rule worth showing: the one that leads nowhere.
     rule = rules.rule(address)
     where = decision.route.where if decision.route else rule.where if rule else None
@@ -65,8 +67,27 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
         route=describe(decision.route) if decision.route else None,
         route_where=str(where) if where else None,
         access_where=str(decision.grant.where) if decision.grant.where else None,
-        lines=tuple(_lines(policy, rules, decision, user, address, action)),
+        lines=tuple(
+            _lines(rules, decision, hops, f"{shown(user)} asks to {action} at {shown(address)}", address)
+        ),
     )
+
+
+def _onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:
+    """The scopes a relay leads through and the route in each; access was decided at the door."""
+    hops: list[tuple[str, Route | None]] = []
+    while isinstance(route, RelayRoute) and route.scope is not None and len(hops) < _MAX_HOPS:
+        scope = route.scope
+        route = policy.scopes[scope].route(route.address)
+        hops.append((scope, route))
+    return hops
+
+
+def _through(decision: Decision, hops: list[tuple[str, Route | None]]) -> Decision:
+    """A relay is worth what stands at its end."""
+    if decision.condition is None and hops and (hops[-1][1] is None or len(hops) == _MAX_HOPS):
+        return replace(decision, condition=NOT_FOUND, reason="the node behind this address does not exist")
+    return decision
 
 
 def _kind(decision: Decision) -> str:
@@ -95,22 +116,19 @@ def shown(text: str) -> str:
 
 
 def _lines(
-    policy: CompiledPolicy, rules: ScopeRules, decision: Decision, user: str, address: str, action: Action
+    rules: ScopeRules, decision: Decision, hops: list[tuple[str, Route | None]], asks: str, address: str
 ) -> Iterator[str]:
-    yield f"{shown(user)} asks to {action} at {shown(address)} in scope {rules.name}"
+    yield f"{asks} in scope {rules.name}"
     yield f"  address  {_address(rules, decision, address)}"
     if decision.info:
         yield "           $info: the service that describes the partitions of this node"
-    for hop, route, where in _onward(policy, decision.route):
-        yield f"           then in scope {hop}: {route}  ({where})"
+    for scope, route in hops:
+        there = f"{describe(route)}  ({route.where})" if route else "no node has this address"
+        yield f"           then in scope {scope}: {there}"
     if decision.route is not None:
-        grant = decision.grant
-        granted = (
-            f"granted  ({grant.where})"
-            if grant.where
-            else f"no entry of scopes.{rules.name}.access grants it"
-        )
-        yield f"  access   {granted}"
+        where = decision.grant.where
+        denied = f"no entry of scopes.{rules.name}.access grants it"
+        yield f"  access   {f'granted  ({where})' if where else denied}"
     refused = f"{decision.condition}: {decision.reason}"
     yield f"  result   {'allowed' if decision.condition is None else refused}"
 
@@ -122,17 +140,3 @@ def _address(rules: ScopeRules, decision: Decision, address: str) -> str:
     if rule is not None:
         return f"matches {rule.match.text}, but there can be no such node  ({rule.where})"
     return f"no entry of scopes.{rules.name}.addresses matches"
-
-
-def _onward(policy: CompiledPolicy, route: Route | None) -> Iterator[tuple[str, str, str]]:
-    """Where a relay to another scope leads there; access was decided at the door."""
-    for _ in range(_MAX_HOPS):
-        if not isinstance(route, RelayRoute) or route.scope is None:
-            return
-        scope, rules = route.scope, policy.scopes[route.scope]
-        route = rules.route(route.address)
-        yield (
-            scope,
-            describe(route) if route else "no node has this address",
-            str(route.where) if route else "-",
-        )
