@@ -1,0 +1,109 @@
+"""Kafka records to AMQP messages (KM-3 to KM-6, KM-13): exact where the gateway wrote them, else readable.
+
+Nothing in a record is trusted to be what it says: sections from it are walked before they are sent on, and
+what does not hold is shown as the plain record it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bridges.kafka.bare import Exact, Header, data_prefix, is_body, other_headers, rebuild
+from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
+from bridges.kafka.readable import BODY, HEADERS_ANNOTATION, as_property, content_type, shown
+from gateway.amqp.codec import Symbol, encode, encode_list
+from gateway.amqp.sections import (
+    AMQP_VALUE,
+    APPLICATION_PROPERTIES,
+    MESSAGE_ANNOTATIONS,
+    annotations_section,
+    edit_map,
+    section,
+    walk,
+)
+from gateway.errors import AmqpError
+
+TIMESTAMP_TYPE: Final = "x-opt-kafka-timestamp-type"
+TOMBSTONE: Final = "x-opt-kafka-tombstone"
+NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = 0, 1, 2
+"""Timestamp types as the Kafka client numbers them."""
+
+_TYPES: Final = {
+    NO_TIMESTAMP: encode(Symbol("none")),
+    CREATE_TIME: encode(Symbol("create")),
+    LOG_APPEND_TIME: encode(Symbol("append")),
+}
+# Our own plain data has neither key nor headers, like many a foreign record. Where Kafka itself stamped the
+# record there is nothing to warn of (KM-3), and our message comes back as it was sent.
+_PLAIN: Final = {
+    kind: b"" if kind == LOG_APPEND_TIME else annotations_section(MESSAGE_ANNOTATIONS, {TIMESTAMP_TYPE: text})
+    for kind, text in _TYPES.items()
+}
+_NULL_BODY: Final = section(AMQP_VALUE, None)
+
+
+def from_record(
+    key: bytes | None, value: bytes | None, headers: list[Header] | None, timestamp_type: int
+) -> Exact:
+    """The message without delivery annotations: those go between `header` and `rest`."""
+    if key is None and not headers and value is not None:
+        return Exact(b"", _PLAIN[timestamp_type] + data_prefix(len(value)) + value)
+    others, bares = other_headers(headers or ())
+    if len(bares) == 1 and bares[0] is not None:
+        exact = rebuild(bares[0], key, value, others)
+        if exact is not None:
+            return exact if value is not None else _flagged(exact)
+    if value is not None and (BODY, MESSAGE) in others:
+        message = _message(value)
+        if message is not None:
+            return message
+    return Exact(b"", _readable(key, value, others, timestamp_type))
+
+
+def _flagged(exact: Exact) -> Exact:
+    """A tombstone says so, whoever wrote it."""
+    layout = walk(exact.rest)
+    annotations = exact.rest[: layout.bare]
+    flagged = edit_map(annotations, put={TOMBSTONE: b"\x41"}, code=MESSAGE_ANNOTATIONS)
+    return Exact(exact.header, (flagged or b"") + exact.rest[layout.bare :])
+
+
+def _message(value: bytes) -> Exact | None:
+    """The message of mode `amqp`."""
+    try:
+        layout = walk(value)
+    except AmqpError:
+        return None
+    return Exact(value[: layout.da], value[layout.ma :])
+
+
+def _readable(key: bytes | None, value: bytes | None, headers: list[Header], timestamp_type: int) -> bytes:
+    visible = shown(headers)
+    parts = [_annotations(key, value, visible, timestamp_type)]
+    if visible:
+        if (media := content_type(visible)) is not None:
+            parts.append(b"\x00\x53\x73" + encode_list([b"\x40"] * 6 + [encode(media)]))
+        parts.append(section(APPLICATION_PROPERTIES, {name: as_property(item) for name, item in visible}))
+    if value is None:
+        parts.append(_NULL_BODY)
+    elif (BODY, SECTIONS) in headers and is_body(value):
+        parts.append(value)
+    else:
+        parts += data_prefix(len(value)), value
+    return b"".join(parts)
+
+
+def _annotations(key: bytes | None, value: bytes | None, headers: list[Header], timestamp_type: int) -> bytes:
+    entries: dict[str, bytes] = {}
+    if key is not None:
+        text = as_property(key)
+        if isinstance(text, str):
+            entries[GROUP_KEY] = encode(text)
+        entries[KAFKA_KEY] = encode(key)
+    if value is None:
+        entries[TOMBSTONE] = b"\x41"
+    if len(dict(headers)) < len(headers):
+        listed: list[Any] = [[name, content] for name, content in headers]
+        entries[HEADERS_ANNOTATION] = encode(listed)
+    entries[TIMESTAMP_TYPE] = _TYPES[timestamp_type]
+    return annotations_section(MESSAGE_ANNOTATIONS, entries)

@@ -1,0 +1,151 @@
+"""AMQP messages to Kafka records (KM-1, KM-4 to KM-6, KM-13).
+
+In mode `auto` the value is what Kafka's users expect: the bytes of the one data section, or the encoded body
+sections where the body is anything else. Everything else of the message is in the headers, readable and,
+in `amqp.bare`, exact. A message that is nothing but one data section needs no headers at all. `amqp` puts
+the whole message into the value, `data` drops all but body and key. Delivery annotations are never stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, data_prefix, seal
+from bridges.kafka.readable import BODY, readable_headers
+from gateway.amqp.codec import Symbol, decode_all
+from gateway.amqp.sections import DATA, Layout, body_kind, body_values, map_entry
+from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, Fault
+
+GROUP_KEY: Final = "event-streams-group-key"
+KAFKA_KEY: Final = "x-opt-kafka-key"
+TARGET_PARTITION: Final = "event-streams-target-partition"
+SECTIONS: Final = b"sections"
+MESSAGE: Final = b"message"
+MODES: Final = ("auto", "amqp", "data")
+
+
+class Record(NamedTuple):
+    """What to produce; `partition` is the one the sender asked for, as it wrote it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+    partition: str | None
+
+
+def to_record(
+    data: bytes, layout: Layout, *, mode: str = "auto", tombstones: bool = False, compacted: bool = False
+) -> Record:
+    """The record for a message; raises `AmqpError` where it cannot be one."""
+    if (
+        layout.ma == layout.body
+        and not compacted
+        and mode != "amqp"
+        and layout.da == 0
+        and layout.footer == layout.end
+    ):
+        value = _only_data(data, layout.body, layout.end)
+        if value is not None:
+            return Record(None, value, [], target_partition(data, layout) if layout.body else None)
+    partition = target_partition(data, layout) if layout.da < layout.ma else None
+    key = record_key(data, layout)
+    if compacted and key is None:
+        raise AmqpError(
+            INVALID_FIELD, "a compacted event log takes only messages with a key", info=_field(GROUP_KEY)
+        )
+    tombstone = tombstones and key is not None and _is_null(data, layout)
+    if mode == "auto":
+        return Record(key, *_auto(data, layout, key, tombstone), partition)
+    if mode == "amqp":
+        return Record(key, *_whole(data, layout, tombstone), partition)
+    if mode == "data":
+        return Record(key, None if tombstone else _joined_data(data, layout), [], partition)
+    raise AmqpError(NOT_IMPLEMENTED, f"there is no record mode {mode!r}", fault=Fault.GATEWAY)
+
+
+def _only_data(data: bytes, start: int, end: int) -> bytes | None:
+    """The content of the one data section in its shortest encoding from `start` to `end`."""
+    if data[start : start + 4] == b"\x00\x53\x75\xa0" and start + 5 + data[start + 4] == end:
+        return data[start + 5 :]
+    size = end - start - 9
+    if size > 255 and data[start : start + 8] == b"\x00\x53\x75\xb0" + size.to_bytes(4, "big"):
+        return data[start + 9 :]
+    return None
+
+
+def target_partition(data: bytes, layout: Layout) -> str | None:
+    """Which partition the sender asked for (Event Stream Extensions 4.6.6)."""
+    value = _annotation(data[layout.da : layout.ma], TARGET_PARTITION)
+    if value is None or type(value) in (str, Symbol):
+        return value  # type: ignore[no-any-return]
+    raise _wrong_type(TARGET_PARTITION, "symbol")
+
+
+def record_key(data: bytes, layout: Layout) -> bytes | None:
+    """The record key: the group key's text (4.6.7) or else the key as Kafka has it."""
+    if layout.ma == layout.bare:
+        return None
+    annotations = data[layout.ma : layout.bare]
+    group = _annotation(annotations, GROUP_KEY)
+    if group is not None:
+        if type(group) is not str:
+            raise _wrong_type(GROUP_KEY, "string")
+        return group.encode()
+    key = _annotation(annotations, KAFKA_KEY)
+    if key is not None and type(key) is not bytes:
+        raise _wrong_type(KAFKA_KEY, "binary")
+    return key
+
+
+def _annotation(annotations: bytes, name: str) -> Any:
+    encoded = map_entry(annotations, name)
+    return None if encoded is None else decode_all(encoded)
+
+
+def _wrong_type(name: str, expected: str) -> AmqpError:
+    return AmqpError(INVALID_FIELD, f"annotation {name} is not a {expected}", info=_field(name))
+
+
+def _field(name: str) -> dict[str, object]:
+    return {"field": Symbol(name)}
+
+
+def _is_null(data: bytes, layout: Layout) -> bool:
+    return layout.footer - layout.body < 64 and body_values(data, layout) == [None]
+
+
+def _auto(
+    data: bytes, layout: Layout, key: bytes | None, tombstone: bool
+) -> tuple[bytes | None, list[Header]]:
+    kind, prefix, value = _stored_body(data, layout, tombstone)
+    headers = readable_headers(data, layout)
+    if kind == SECTIONS_VALUE:
+        headers.append((BODY, SECTIONS))
+    rest = data[: layout.da] + data[layout.ma : layout.body] + data[layout.footer :]
+    headers.append((BARE, seal(kind, prefix, rest, key, value, headers)))
+    return value, headers
+
+
+def _stored_body(data: bytes, layout: Layout, tombstone: bool) -> tuple[int, bytes, bytes | None]:
+    """How the body is stored: kind, what of it the value does not hold, value."""
+    start, end = layout.body, layout.footer
+    body = data[start:end]
+    if tombstone:
+        return DATA_VALUE, body, None
+    if body_kind(data, layout) == DATA:
+        value = body_values(data, layout)
+        if len(value) == 1:
+            prefix = body[: len(body) - len(value[0])]
+            return DATA_VALUE, b"" if prefix == data_prefix(len(value[0])) else prefix, value[0]
+    return SECTIONS_VALUE, b"", body
+
+
+def _whole(data: bytes, layout: Layout, tombstone: bool) -> tuple[bytes | None, list[Header]]:
+    message = data[: layout.da] + data[layout.ma :]
+    return (None, []) if tombstone else (message, [(BODY, MESSAGE)])
+
+
+def _joined_data(data: bytes, layout: Layout) -> bytes:
+    if body_kind(data, layout) != DATA:
+        raise AmqpError(INVALID_FIELD, "this event log takes only messages with a data body")
+    return b"".join(body_values(data, layout))

@@ -1,0 +1,71 @@
+"""How AMQP messages and Kafka records map onto each other (docs/conformance.md, KM-1 to KM-7 and KM-13).
+
+Pure: no Kafka client, no clock. `to_record` and `from_record` do one message; `RecordWriter` and
+`RecordReader` are the same for a link, with what does not change from message to message prepared.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridges.kafka.annotations import AnnotationTemplate, offset_text
+from bridges.kafka.bare import Exact, Header
+from bridges.kafka.incoming import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, from_record
+from bridges.kafka.outgoing import MODES, Record, to_record
+from gateway.amqp.sections import Layout
+
+__all__ = [
+    "CREATE_TIME",
+    "LOG_APPEND_TIME",
+    "MODES",
+    "NO_TIMESTAMP",
+    "AnnotationTemplate",
+    "Exact",
+    "Header",
+    "Record",
+    "RecordReader",
+    "RecordWriter",
+    "from_record",
+    "offset_text",
+    "to_record",
+]
+
+
+class RecordWriter:
+    """Makes records for one topic."""
+
+    def __init__(self, mode: str = "auto", *, tombstones: bool = False, compacted: bool = False) -> None:
+        self._mode: Final = mode
+        self._tombstones: Final = tombstones
+        self._compacted: Final = compacted
+
+    def record(self, data: bytes, layout: Layout) -> tuple[bytes | None, bytes | None, list[Header]]:
+        """Key, value and headers of the record for a message."""
+        key, value, headers, _ = to_record(
+            data, layout, mode=self._mode, tombstones=self._tombstones, compacted=self._compacted
+        )
+        return key, value, headers
+
+
+class RecordReader:
+    """Makes messages of the records of one topic."""
+
+    def __init__(self) -> None:
+        self._templates: Final[dict[int, AnnotationTemplate]] = {}
+
+    def encode(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        partition: int,
+        offset: int,
+        timestamp_type: int,
+        ts_ms: int,
+    ) -> bytes:
+        """The whole message, delivery annotations included."""
+        template = self._templates.get(partition)
+        if template is None:
+            template = self._templates[partition] = AnnotationTemplate(partition)
+        header, rest = from_record(key, value, headers, timestamp_type)
+        return header + template.encode(offset, ts_ms) + rest
