@@ -67,9 +67,9 @@ def _only_data(data: bytes, start: int, end: int) -> bytes | None:
     """The content of the one data section in its shortest encoding from `start` to `end`."""
     if data[start : start + 4] == b"\x00\x53\x75\xa0" and start + 5 + data[start + 4] == end:
         return data[start + 5 :]
-    size = end - start - 9
+    size = end - start - 8
     if size > 255 and data[start : start + 8] == b"\x00\x53\x75\xb0" + size.to_bytes(4, "big"):
-        return data[start + 9 :]
+        return data[start + 8 :]
     return None
 
 
