@@ -109,10 +109,7 @@ class Connection(asyncio.Protocol):
             self._secure(self._security, data)
 
     def eof_received(self) -> bool:
-        if self.engine is not None:
-            self.engine.end_of_input()
-            self.flush()
-        return False
+        return False  # without a close first: connection_lost tells the engine
 
     def pause_writing(self) -> None:
         if self.engine is not None:

@@ -74,6 +74,7 @@ class Engine:
         self.opened = False
         self.closed = False
         self.faulted = False
+        self.granting = True
         self.remote_container = ""
         self.remote_hostname: str | None = None
         self.offered: frozenset[str] = frozenset()
@@ -119,24 +120,26 @@ class Engine:
 
     def receive(self, data: bytes) -> None:
         """Feed what the peer sent; handlers are called before this returns."""
-        view, transport = memoryview(data), self._transport
-        while view:
-            room = lib.pn_transport_capacity(transport)
-            if room <= 0:
-                break
-            taken = lib.pn_transport_push(transport, ffi.from_buffer(view[:room]), min(room, len(view)))
-            self.dispatch()
+        transport, rest = self._transport, data
+        while rest:
+            size, room = len(rest), lib.pn_transport_capacity(transport)
+            taken = lib.pn_transport_push(transport, rest, min(room, size)) if room > 0 else 0
+            self._dispatch_safely()
             if taken <= 0:
                 break
-            view = view[taken:]
-        self.touch()
+            rest = rest[taken:] if taken < size else b""
+        if not self.dirty:
+            self.touch()
 
-    def end_of_input(self) -> None:
-        """The peer closed its half of the socket."""
-        if lib.pn_transport_capacity(self._transport) >= 0:
-            lib.pn_transport_close_tail(self._transport)
-        self.dispatch()
-        self.touch()
+    def _dispatch_safely(self) -> None:
+        """What cannot be decoded in a control frame is the peer's fault: the connection ends with that error."""
+        try:
+            self.dispatch()
+        except AmqpError as error:
+            lib.pn_collector_pop(self._collector)
+            self.faulted = True
+            self.close(error)
+            self.lost(error)
 
     def take(self) -> bytes:
         """The bytes to write now; empty while `paused` (the socket is full)."""
@@ -199,14 +202,14 @@ class Engine:
         """Send our open with the capabilities of the configuration."""
         config, connection = self.config, self._connection
         capabilities = config.offered if offered is None else tuple(offered)
-        pndata.write(lib.pn_connection_offered_capabilities(connection), pndata.capability_array(capabilities))
+        pndata.write(
+            lib.pn_connection_offered_capabilities(connection), pndata.capability_array(capabilities)
+        )
         pndata.write(
             lib.pn_connection_desired_capabilities(connection), pndata.capability_array(config.desired)
         )
         if config.properties:
-            pndata.write(
-                lib.pn_connection_properties(connection), pndata.symbol_keys(config.properties)
-            )
+            pndata.write(lib.pn_connection_properties(connection), pndata.symbol_keys(config.properties))
         lib.pn_connection_open(connection)
         self.touch()
 
@@ -246,6 +249,10 @@ class Engine:
         return list(self._links.values())
 
     # -- links of ours
+
+    def stop_granting(self) -> None:
+        """Give peers no more credit: what comes now is what they may still send (drain)."""
+        self.granting = False
 
     def attach(self, name: str, *, incoming: bool) -> Link:
         """A new link of ours (connectors), still to be requested with `Link.request`."""
@@ -347,7 +354,9 @@ class Engine:
             return
         link = Link(self, pointer)
         if len(self._links) >= self.config.max_links:
-            link.refuse(AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {self.config.max_links} links a connection"))
+            link.refuse(
+                AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {self.config.max_links} links a connection")
+            )
             return
         self._links[pointer] = link
         try:

@@ -135,7 +135,9 @@ class Link:
         lib.pn_terminus_copy(lib.pn_link_target(pointer), lib.pn_link_remote_target(pointer))
         mine = lib.pn_link_target(pointer) if self.incoming else lib.pn_link_source(pointer)
         pndata.answer_terminus(mine, granted, source=not self.incoming)
-        pndata.write(lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None)
+        pndata.write(
+            lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None
+        )
         lib.pn_link_set_snd_settle_mode(pointer, lib.pn_link_remote_snd_settle_mode(pointer))
         lib.pn_link_set_rcv_settle_mode(pointer, lib.pn_link_remote_rcv_settle_mode(pointer))
         self._limit(granted.max_message_size)
@@ -151,7 +153,9 @@ class Link:
         lib.pn_terminus_set_type(lib.pn_link_source(pointer), lib.PN_SOURCE)
         lib.pn_terminus_set_type(lib.pn_link_target(pointer), lib.PN_TARGET)
         pndata.answer_terminus(remote, granted, source=self.incoming)
-        pndata.write(lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None)
+        pndata.write(
+            lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None
+        )
         self._limit(granted.max_message_size)
         self.handler = handler
         lib.pn_link_open(pointer)
@@ -200,7 +204,7 @@ class Link:
 
     def grant(self, credit: int) -> None:
         """Let the peer send `credit` more messages."""
-        if self.open and credit > 0:
+        if self.open and credit > 0 and self.engine.granting:
             self._granted += credit
             lib.pn_link_flow(self.ptr, credit)
             self.engine.touch()
@@ -250,7 +254,9 @@ class Link:
             self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
             return
         self.transfers += 1
-        self.handler.on_transfer(delivery, data, not self._never_settled and lib.pn_delivery_settled(delivery))
+        self.handler.on_transfer(
+            delivery, data, not self._never_settled and lib.pn_delivery_settled(delivery)
+        )
 
     def tag(self, delivery: Any) -> bytes:
         """The delivery's tag as it came: any bytes, not only text."""

@@ -47,7 +47,9 @@ class Modified(Outcome):
     __slots__ = ("annotations", "failed", "undeliverable")
     name = "modified"
 
-    def __init__(self, failed: bool = False, undeliverable: bool = False, annotations: bytes | None = None) -> None:
+    def __init__(
+        self, failed: bool = False, undeliverable: bool = False, annotations: bytes | None = None
+    ) -> None:
         self.failed: Final = failed
         self.undeliverable: Final = undeliverable
         self.annotations: Final = annotations

@@ -82,7 +82,9 @@ def symbols(value: object) -> list[Symbol]:
     if isinstance(value, str):
         return [Symbol(value)]
     items = value.items if isinstance(value, Array) else value
-    return [Symbol(item) for item in items if isinstance(item, str)] if isinstance(items, list | tuple) else []
+    return (
+        [Symbol(item) for item in items if isinstance(item, str)] if isinstance(items, list | tuple) else []
+    )
 
 
 class Terminus(NamedTuple):

@@ -37,7 +37,9 @@ def replies_address(scope: str) -> str:
 class Crossings:
     """The crossings between the scopes of one policy; `ring` None: nothing can be signed."""
 
-    def __init__(self, ring: KeyRing | None, ttl_ms: int, scopes: Collection[str], clock: Callable[[], int]) -> None:
+    def __init__(
+        self, ring: KeyRing | None, ttl_ms: int, scopes: Collection[str], clock: Callable[[], int]
+    ) -> None:
         self._ring: Final = ring
         self._ttl_ms: Final = ttl_ms
         self._scopes: Final = scopes
@@ -54,7 +56,9 @@ class Crossings:
         if wanted == "none":
             return None
         if self._ring is None:
-            return _refuse(AmqpError(NOT_ALLOWED, "no key is configured to route responses", fault=Fault.GATEWAY))
+            return _refuse(
+                AmqpError(NOT_ALLOWED, "no key is configured to route responses", fault=Fault.GATEWAY)
+            )
         capable = RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
         if capable and wanted in ("auto", "cookie"):
             return self._annotator(from_way.scope, to_way.scope)
@@ -77,9 +81,7 @@ class Crossings:
         if key not in self._rewriters:
             assert self._ring is not None
             prefix = replies_address(destination)
-            self._rewriters[key] = Rewriter(
-                self._ring, origin, prefix, self._ttl_ms, destination=destination
-            )
+            self._rewriters[key] = Rewriter(self._ring, origin, prefix, self._ttl_ms, destination=destination)
         return self._rewriters[key]
 
     # -- responses

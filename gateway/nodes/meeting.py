@@ -58,6 +58,10 @@ class Outlet:
             made = self._crossings[origin.way] = self._meeting.make_crossing(origin, self.link)
             return made
 
+    def policy_changed(self) -> None:
+        """A reload may have changed keys or rules: decide anew at the next message."""
+        self._crossings.clear()
+
     def on_credit(self) -> None:
         self._meeting.credited(self)
 

@@ -17,7 +17,10 @@ def refuse(link: Link, delivery: Any, error: AmqpError, settled: bool) -> None:
     Either way `info` names the delivery by its tag (ledger A24).
     """
     told = AmqpError(
-        error.condition, error.description, info={**error.info, "delivery-tag": link.tag(delivery)}, fault=error.fault
+        error.condition,
+        error.description,
+        info={**error.info, "delivery-tag": link.tag(delivery)},
+        fault=error.fault,
     )
     if settled or not link.rejects:
         link.settle(delivery, SETTLED)

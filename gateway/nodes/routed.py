@@ -184,11 +184,16 @@ class Router:
         if len(self._routes) >= ROUTES:
             idle = next((route for route in self._routes.values() if route.idle), None)
             if idle is None:
-                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"one link reaches at most {ROUTES} addresses at a time")
+                raise AmqpError(
+                    RESOURCE_LIMIT_EXCEEDED, f"one link reaches at most {ROUTES} addresses at a time"
+                )
             del self._routes[idle.key]
             idle.close()
 
     def on_detach(self, error: AmqpError | None) -> None:
+        self.reset()
+
+    def policy_changed(self) -> None:
         self.reset()
 
     def reset(self) -> None:

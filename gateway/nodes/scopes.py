@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
 from gateway.nodes.crossings import Crossings, Way, replies_address
-from gateway.nodes.meeting import Meeting, Multicast
+from gateway.nodes.meeting import Crossing, Meeting, Multicast
 from gateway.nodes.replies import attach_anonymous, attach_replies
 from gateway.nodes.temporary import Temporaries
 from policies.rules import DirectRoute, KafkaRoute, RelayRoute, Route, ScopeRules
@@ -62,11 +62,17 @@ class World:
     crossings: Crossings
     new_name: Callable[[], str]
 
+    def between(self, origin: Link, target: Link) -> Crossing | None:
+        """How messages cross from one link to another, by the present policy."""
+        return self.crossings.between(origin, target)
+
 
 class Scope:
     """One address space and its nodes."""
 
-    def __init__(self, name: str, rules: ScopeRules, world: World, *, anonymous: bool, temporary: bool) -> None:
+    def __init__(
+        self, name: str, rules: ScopeRules, world: World, *, anonymous: bool, temporary: bool
+    ) -> None:
         self.name: Final = name
         self.world: Final = world
         self.connectors: dict[str, Remotes] = {}
@@ -184,7 +190,7 @@ class Scope:
 
     def _remote(self, route: RelayRoute) -> Node:
         assert route.connector is not None
-        return self.connectors[route.connector].relay(route.address, self.world.crossings.between)
+        return self.connectors[route.connector].relay(route.address, self.world.between)
 
     def meeting(self, address: str, mode: str) -> Meeting:
         """The direct node at `address`, made when it is first used and gone when it is left."""
@@ -192,6 +198,6 @@ class Scope:
         if (meeting := self.meetings.get(key)) is None:
             kind = Multicast if mode == "multicast" else Meeting
             meeting = self.meetings[key] = kind(
-                address, self.world.crossings.between, unused=lambda _: self.meetings.pop(key, None) and None
+                address, self.world.between, unused=lambda _: self.meetings.pop(key, None) and None
             )
         return meeting

@@ -47,7 +47,7 @@ class Temporaries:
         address = f"$temp/{self._scope.world.new_name()}"
         node = _Temporary(
             address,
-            self._scope.world.crossings.between,
+            self._scope.world.between,
             unused=lambda meeting: self._nodes.pop(meeting.address, None) and None,
             node_properties=_LIFETIME,
         )

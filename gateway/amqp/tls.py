@@ -1,0 +1,138 @@
+"""TLS contexts (stdlib `ssl`): one per listener or connector, made once, certificates replaced in place.
+
+`ssl` alone decides who is trusted; this module says which files it reads, and turns a client certificate
+into a user name.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any, Final
+
+_NAME_TYPES: Final = ("URI", "email", "DNS")
+
+
+class TlsError(Exception):
+    """Certificate files that cannot be used; the text names the file and what is wrong."""
+
+
+class ServerTls:
+    """A listener's TLS: at least 1.2, and client certificates when `client_ca` is given.
+
+    The same `context` stays in use for the listener's life; `reload` changes what new connections see.
+    """
+
+    def __init__(
+        self, cert: Path, key: Path, *, client_ca: Path | None = None, require_client_cert: bool = False
+    ) -> None:
+        self._cert = cert
+        self._key = key
+        self._client_ca = client_ca
+        self.context: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        _load_chain(self.context, cert, key)
+        if client_ca is not None:
+            _load_authorities(self.context, client_ca)
+            self.context.verify_mode = ssl.CERT_REQUIRED if require_client_cert else ssl.CERT_OPTIONAL
+        elif require_client_cert:
+            raise TlsError("client certificates are required, but no client_ca says which are trusted")
+
+    def reload(self) -> None:
+        """Read the files again; raises `TlsError` and changes nothing when they do not fit together.
+
+        OpenSSL cannot take an authority out of a context in use: one removed from `client_ca` is trusted
+        until the listener is made anew.
+        """
+        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _load_chain(trial, self._cert, self._key)
+        if self._client_ca is not None:
+            _load_authorities(trial, self._client_ca)
+            _load_authorities(self.context, self._client_ca)
+        _load_chain(self.context, self._cert, self._key)
+
+
+def client_context(
+    *, ca: Path | None = None, cert: Path | None = None, key: Path | None = None, verify: bool = True
+) -> ssl.SSLContext:
+    """A connector's TLS: the server's certificate and host name are checked unless `verify` is off.
+
+    SNI is sent by asyncio from `server_hostname`, which also is the name that is checked.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif ca is not None:
+        _load_authorities(context, ca)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if cert is not None:
+        _load_chain(context, cert, key)
+    return context
+
+
+def peer_subject(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> str | None:
+    """The user a verified client certificate stands for: its common name, else its first alternative name.
+
+    None when there is no verified certificate, or none of its names is one clear name.
+    """
+    certificate = ssl_object.getpeercert() if ssl_object is not None else None
+    if not certificate:
+        return None
+    common = [value for key, value in _subject(certificate) if key == "commonName"]
+    other = [value for kind in _NAME_TYPES for key, value in _alternatives(certificate) if key == kind]
+    if len(common) > 1:
+        return None
+    name = (common or other or [""])[0]
+    return name if name and name.isprintable() else None
+
+
+def _subject(certificate: Any) -> list[tuple[str, str]]:
+    return [pair for relative in certificate.get("subject", ()) for pair in relative]
+
+
+def _alternatives(certificate: Any) -> list[tuple[str, str]]:
+    return list(certificate.get("subjectAltName", ()))
+
+
+def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
+    for path in (cert, key):
+        if path is not None:
+            _readable(path)
+    try:
+        # The empty password keeps OpenSSL from asking for one on the terminal.
+        context.load_cert_chain(cert, key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        files = str(cert) if key is None else f"{cert}, {key}"
+        raise TlsError(f"{files}: {_why(error)}") from None
+
+
+def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
+    _readable(path)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise TlsError(f"{path}: {_why(error)}") from None
+
+
+def _readable(path: Path) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise TlsError(f"{path}: {error.strerror}") from None
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    known = {
+        "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
+        "NO_CERTIFICATE_OR_CRL_FOUND": "holds no certificate in PEM",
+        "NO_START_LINE": "not in PEM",
+        "BAD_DECRYPT": "the key is encrypted; give one without a passphrase",
+        "BAD_PASSWORD_READ": "the key is encrypted; give one without a passphrase",
+    }
+    return known.get(
+        str(reason), "not a certificate chain and its key in PEM" if reason is None else str(reason)
+    )

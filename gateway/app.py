@@ -1,0 +1,122 @@
+"""The process: loads the policy, serves it, reloads on SIGHUP or a changed file, drains on SIGTERM (DESIGN 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.logs import configure_logs
+from gateway.policy_file import load
+from gateway.service import Service
+from policies.problems import PolicyErrors
+from policies.rules import CompiledPolicy
+
+_WATCH: Final = 1.0
+"""Seconds between looks at the policy file."""
+
+
+def run(path: Path) -> int:
+    """`scopegate run`: serve until SIGTERM or SIGINT; 0 after an orderly end, 1 when the policy is wrong."""
+    try:
+        policy = load(path)
+    except PolicyErrors as errors:
+        sys.stderr.write(f"{errors}\n")
+        return 1
+    configure_logs(policy.model.gateway.log)
+    return run_loop(lambda: _serve(policy))
+
+
+def run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run a coroutine as this process, on uvloop where it is installed."""
+    prepare_process()
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main())
+
+
+def prepare_process() -> None:
+    """Allow as many sockets as the system does, and keep what was imported out of garbage collection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+async def _serve(policy: CompiledPolicy) -> int:
+    service = Service(policy)
+    try:
+        await service.start()
+    except OSError as error:
+        service.report.log.error("cannot start", error=str(error))
+        await service.stop(0)
+        return 1
+    process = Process(service, policy.file)
+    service.supervisor.start(process.watch(), "policy-watch")
+    await process.ended()
+    await service.stop(service.policy.model.gateway.drain.seconds)
+    return 0
+
+
+class Process:
+    """Signals and the policy file of a running service."""
+
+    def __init__(self, service: Service, path: Path) -> None:
+        self._service = service
+        self._path = path
+        self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._seen = _stamp(path)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._on_stop)
+
+    def _on_stop(self) -> None:
+        if self._stop.is_set():  # a second signal does not wait for anybody
+            os._exit(1)
+        self._stop.set()
+
+    async def ended(self) -> None:
+        """Wait for the first signal to stop."""
+        await self._stop.wait()
+
+    async def watch(self) -> None:
+        """Reload on SIGHUP, or when the policy file has another content or date."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._reload.wait(), _WATCH)
+            stamp = _stamp(self._path)
+            if self._reload.is_set() or (stamp != self._seen and stamp is not None):
+                self._reload.clear()
+                self._seen = stamp
+                await self._apply()
+
+    async def _apply(self) -> None:
+        try:
+            policy = load(self._path)
+        except PolicyErrors as errors:
+            self._service.reload_failed(errors)
+            return
+        await self._service.apply(policy)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -1,0 +1,193 @@
+"""A place where AMQP clients connect: limits, TLS, SASL, capabilities, and the scope their links go to."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway import __version__
+from gateway.amqp.connection import Connection, Hub
+from gateway.amqp.engine import EngineConfig
+from gateway.amqp.sasl import SaslServer
+from gateway.amqp.security import ServerSecurity
+from gateway.amqp.tls import peer_subject
+from gateway.amqp.users import UserStore
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.report import Report
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.nodes.scopes import Scope
+    from policies.model_scope import Listener as ListenerModel
+
+PRODUCT: Final = {"product": "ScopeGate", "version": __version__}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one listener was told; equal settings keep it through a reload."""
+
+    scope: str
+    model: ListenerModel
+    container_id: str
+    offered: tuple[str, ...]
+
+
+class Listener:
+    """One bound port; the host of its connections."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        scope: Scope,
+        hub: Hub,
+        report: Report,
+        *,
+        users: UserStore,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.settings: Final = settings
+        self._scope: Final = scope
+        self._hub: Final = hub
+        self._report: Final = report
+        self._tls: Final = tls
+        self.users = users
+        self.connections: set[Connection] = set()
+        self._by_user: Counter[str] = Counter()
+        self._recent: deque[float] = deque()
+        self._server: asyncio.Server | None = None
+        self._serial = 0
+        limits = settings.model.limits
+        self._engine_config: Final = EngineConfig(
+            container_id=settings.container_id,
+            offered=settings.offered,
+            properties=PRODUCT,
+            max_frame_size=limits.max_frame_size,
+            channel_max=limits.sessions - 1,
+            idle_timeout=limits.idle_timeout,
+            max_links=limits.links,
+            max_message_size=limits.max_message_size,
+        )
+
+    async def start(self) -> None:
+        """Bind and accept; raises OSError when the port is taken."""
+        bind, handshake = self.settings.model.bind, self.settings.model.limits.handshake.seconds
+        extra: dict[str, Any] = {"ssl_handshake_timeout": handshake} if self._tls else {}
+        self._server = await self._hub.loop.create_server(
+            self._accept, bind.host, bind.port, ssl=self._tls, backlog=1024, **extra
+        )
+        self._report.log.info(
+            "listening", scope=self.settings.scope, bind=self.bound, tls=self._tls is not None
+        )
+
+    @property
+    def bound(self) -> str:
+        """The address really bound, port 0 resolved."""
+        if self._server is None or not self._server.sockets:
+            return str(self.settings.model.bind)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    @property
+    def listening(self) -> bool:
+        return self._server is not None and self._server.is_serving()
+
+    def stop(self) -> None:
+        """Accept no more; connections stay."""
+        if self._server is not None:
+            self._server.close()
+
+    def close(self, error: AmqpError) -> None:
+        """Close every connection with `error`."""
+        for connection in list(self.connections):
+            connection.close(error)
+
+    def _accept(self) -> Connection:
+        self._serial += 1
+        name = f"{self.settings.scope}/{self.bound}/{self._serial}"
+        handshake = self.settings.model.limits.handshake.seconds
+        return Connection(self._hub, self, server=True, handshake=handshake, name=name)
+
+    # -- host of connections
+
+    def established(self, connection: Connection) -> None:
+        """A socket: within the limits, or gone at once."""
+        connection.peer.scope = self.settings.scope
+        self.connections.add(connection)
+        self._report.bump("connections_accepted", self.settings.scope)
+        limits, now = self.settings.model.limits, self._hub.loop.time()
+        while self._recent and self._recent[0] < now - 1:
+            self._recent.popleft()
+        if len(self.connections) > limits.connections:
+            self.refused(connection, "too-many-connections")
+        elif len(self._recent) >= limits.opens_per_second:
+            self.refused(connection, "too-many-opens")
+        else:
+            self._recent.append(now)
+            return
+        connection.abort()
+
+    def secure(self, connection: Connection) -> ServerSecurity:
+        model, tls = self.settings.model, connection.ssl_object
+
+        def make_sasl() -> SaslServer:
+            return SaslServer(
+                model.sasl,
+                self.users,
+                tls=tls is not None,
+                client_subject=peer_subject(tls) if tls is not None else None,
+                allow_plain_without_tls=model.allow_plain_without_tls,
+            )
+
+        return ServerSecurity(plain_amqp="ANONYMOUS" in model.sasl, make_sasl=make_sasl)
+
+    def engine_config(self, connection: Connection) -> EngineConfig:
+        return self._engine_config
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        """Bad input before the engine: one line, one counter, nobody else notices."""
+        self._report.bad_input(reason, connection=connection.name, peer=connection.peer.address)
+
+    def opened(self, connection: Connection) -> None:
+        engine, limits = connection.engine, self.settings.model.limits
+        assert engine is not None
+        user = connection.peer.user
+        self._by_user[user] += 1
+        engine.open()
+        self._report.log.info(
+            "connection open",
+            connection=connection.name,
+            peer=connection.peer.address,
+            user=user,
+            container=engine.remote_container,
+        )
+        if limits.users is not None and self._by_user[user] > limits.users:
+            self.refused(connection, "too-many-connections-of-user")
+            engine.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {limits.users} connections a user"))
+
+    def requested(self, connection: Connection, link: Link) -> None:
+        self._scope.attach(link)
+        self._report.link_attached(link)
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        self._report.link_refused(link, error)
+
+    def link_ended(self, link: Link, error: AmqpError | None) -> None:
+        self._report.link_ended(link, error)
+
+    def closed(self, connection: Connection, error: AmqpError | None) -> None:
+        engine = connection.engine
+        self.connections.discard(connection)
+        self._report.bump("connections_closed", self.settings.scope)
+        if engine is not None and engine.opened:
+            self._by_user[connection.peer.user] -= 1
+            if not self._by_user[connection.peer.user]:
+                del self._by_user[connection.peer.user]
+            self._report.log.info("connection closed", connection=connection.name, error=error and str(error))
+        if engine is not None and engine.faulted:
+            self._report.bad_input(
+                error.condition if error else "unknown", connection=connection.name, error=str(error)
+            )

@@ -1,0 +1,91 @@
+"""What an operator sees of connections and links: one log line and one counter for each event.
+
+Nothing here runs per message. Log lines carry the connection's and link's names, so that one can be followed
+through; never a body, a secret or a cookie. Metric labels are few words of ours, never what a peer sent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.errors import AmqpError, Fault
+from gateway.http.metrics import Metrics
+from gateway.logs import get_logger
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+
+_TOKEN: Final = re.compile(r"(\$replies\.[^/\s]+/)[^\s'\"]+")
+
+
+class Report:
+    """Log and counters of one gateway."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics: Final = metrics
+        self.log: Final = get_logger("gateway")
+
+    def bump(self, name: str, *labels: str) -> None:
+        """Count one rare event."""
+        self.metrics.bump(name, *labels)
+
+    def bad_input(self, reason: str, **ids: Any) -> None:
+        """Something a peer did that AMQP or our limits forbid."""
+        self.bump("bad_input", reason)
+        self.log.warning("bad input", reason=reason, **ids)
+
+    def link_attached(self, link: Link) -> None:
+        """A link was asked for and not refused at once."""
+        self.bump("links_attached", link.scope, _direction(link))
+        self.log.info("link attached", **_ids(link))
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        """A link was refused; `__cause__` holds a reason that is not for the peer."""
+        self.bump("links_refused", link.scope, error.condition)
+        level = self.log.error if error.fault is Fault.GATEWAY else self.log.warning
+        level("link refused", **_ids(link), **_why(error))
+
+    def link_ended(self, link: Link, error: AmqpError | None) -> None:
+        """A link was detached, by whichever side."""
+        self.bump("links_ended", link.scope, error.condition if error else "none")
+        self.log.info("link ended", **_ids(link), transfers=link.transfers, **(_why(error) if error else {}))
+
+    def refused_message(self, link: Link, error: AmqpError) -> None:
+        """One message was refused: counted by condition and, for cookies, by the reason behind it."""
+        cause = getattr(error.__cause__, "reason", None)
+        self.bump("messages_refused", link.scope, error.condition)
+        if cause is not None:
+            self.bump("cookie_failures", str(cause))
+        self.log.warning("message refused", **_ids(link), **_why(error))
+
+    def task_failed(self, name: str, error: BaseException) -> None:
+        """A background task ended with an error: a bug of ours, or something it did not expect."""
+        self.bump("task_failures", name.partition(":")[0])
+        self.log.error("task failed", task=name, exc_info=error)
+
+
+def shown(text: str | None) -> str | None:
+    """An address or link name without the token of a rewritten reply address: that is as good as a cookie."""
+    return text if text is None else _TOKEN.sub(r"\1…", text)
+
+
+def _direction(link: Link) -> str:
+    return "in" if link.incoming else "out"
+
+
+def _ids(link: Link) -> dict[str, Any]:
+    return {
+        "connection": link.engine.peer.connection,
+        "link": shown(link.name),
+        "direction": _direction(link),
+        "address": shown(link.address),
+        "user": link.engine.peer.user,
+    }
+
+
+def _why(error: AmqpError) -> dict[str, Any]:
+    reason = getattr(error.__cause__, "reason", None)
+    why = {"condition": error.condition, "description": shown(error.description)}
+    return why | ({"reason": str(reason)} if reason is not None else {})

@@ -1,0 +1,316 @@
+"""A gateway that serves one policy: its listeners, connectors, clusters and scopes, and how they change.
+
+Part of the composition root with `app`: the one place that knows every room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.connection import Connection, Hub
+from gateway.amqp.tls import ServerTls, client_context
+from gateway.amqp.users import UserStore, load_users
+from gateway.connectors import Connector
+from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, AmqpError
+from gateway.http.metrics import Metrics
+from gateway.http.readiness import Readiness
+from gateway.listeners import Listener, Settings
+from gateway.nodes.crossings import Crossings
+from gateway.nodes.scopes import Decided, Scope, World
+from gateway.report import Report
+from gateway.scope.keys import Key, KeyRing
+from gateway.state import open_state
+from gateway.tasks import Supervisor
+from policies.rules import KafkaRoute
+
+if TYPE_CHECKING:
+    from bridges.kafka.bridge import ClusterBridge
+    from gateway.amqp.link import Link
+    from policies.model import KafkaCluster
+    from policies.problems import PolicyErrors
+    from policies.rules import CompiledPolicy
+
+_CLOSING: Final = 2.0
+"""Seconds for peers to answer our close at the end."""
+_NAME_BYTES: Final = 16
+
+
+def now_ms() -> int:
+    """The wall clock, for cookies."""
+    return time.time_ns() // 1_000_000
+
+
+class Service:
+    """The running gateway."""
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        loop = asyncio.get_running_loop()
+        self.policy = policy
+        self.report: Final = Report(Metrics())
+        self.readiness: Final = Readiness()
+        self.supervisor: Final = Supervisor(self.report.task_failed)
+        self.hub: Final = Hub(loop)
+        self.clusters: dict[str, ClusterBridge] = {}
+        self.listeners: dict[Settings, Listener] = {}
+        self.retired: list[Listener] = []
+        self.connectors: dict[tuple[str, str], Connector] = {}
+        self._tls: dict[Settings, ServerTls] = {}
+        self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._crossings = self._make_crossings(policy)
+        self.world: Final = World({}, self.clusters, self._crossings, self._new_name)
+        self._state = open_state(policy.model.gateway.state)
+        self._observe()
+
+    @staticmethod
+    def _new_name() -> str:
+        return secrets.token_urlsafe(_NAME_BYTES)
+
+    def _make_crossings(self, policy: CompiledPolicy) -> Crossings:
+        signing = policy.signing
+        names = tuple(policy.model.scopes)
+        if signing is None:
+            return Crossings(None, 0, names, now_ms)
+        keys = {name: Key(key.secret, key.until_ms) for name, key in signing.keys.items()}
+        return Crossings(KeyRing(signing.active, keys), signing.expiry, names, now_ms)
+
+    # -- start
+
+    async def start(self) -> None:
+        """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
+        self.readiness.add("state", self._state.ready)
+        await self._install(self.policy)
+        bind = self.policy.model.gateway.http
+        if bind is not None:
+            from gateway.http.server import make_app, serve_http
+
+            app = make_app(self.report.metrics, self.readiness)
+            started = asyncio.Event()
+            self.supervisor.start(serve_http(bind.host, bind.port, app, started), "http")
+            await started.wait()
+        self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
+
+    async def apply(self, policy: CompiledPolicy) -> None:
+        """Take a new policy: links it still allows stay, others are told why they go."""
+        before = self.policy
+        self.policy = policy
+        self.world.crossings = self._make_crossings(policy)
+        changed = {name for name in self.clusters if before.model.kafka[name] != policy.model.kafka.get(name)}
+        try:
+            await self._install(policy)
+        except OSError as error:
+            self.report.log.error("reload incomplete", error=str(error))
+        closed = self._judge(changed)
+        self.report.bump("reloads", "ok")
+        self.report.log.info("policy reloaded", policy=str(policy.file), links_closed=closed)
+
+    def reload_failed(self, errors: PolicyErrors) -> None:
+        """The new file is wrong: the old policy goes on."""
+        self.report.bump("reloads", "failed")
+        self.report.log.error("reload refused, the old policy stays", problems=str(errors).splitlines())
+
+    def _judge(self, changed: set[str]) -> int:
+        """Look at every link under the new rules; returns how many had to go."""
+        closed = 0
+        for link in self.links():
+            if (told := getattr(link.handler, "policy_changed", None)) is not None:
+                told()
+            scope = self.world.scopes.get(link.scope)
+            error = scope.still(link) if scope is not None else AmqpError(CONNECTION_FORCED, "the scope is gone")
+            if error is None and _uses(link, changed):
+                error = AmqpError(DETACH_FORCED, "the cluster behind this address has changed")
+            if error is not None and link.open:
+                link.detach(error)
+                closed += 1
+        return closed
+
+    async def _install(self, policy: CompiledPolicy) -> None:
+        await self._install_clusters(policy)
+        self._install_scopes(policy)
+        await self._install_connectors(policy)
+        await self._install_listeners(policy)
+
+    # -- rooms
+
+    async def _install_clusters(self, policy: CompiledPolicy) -> None:
+        wanted = policy.model.kafka
+        for name, bridge in list(self.clusters.items()):
+            if name not in wanted or bridge.model != wanted[name]:
+                del self.clusters[name]
+                self.readiness.remove(f"kafka/{name}")
+                self.supervisor.start(bridge.close(), f"kafka-close:{name}")
+        for name, cluster in wanted.items():
+            if name not in self.clusters:
+                bridge = self.clusters[name] = self._make_cluster(name, cluster, policy)
+                self.readiness.add(f"kafka/{name}", bridge.ready)
+
+    def _make_cluster(self, name: str, model: KafkaCluster, policy: CompiledPolicy) -> ClusterBridge:
+        from bridges.kafka.bridge import ClusterBridge
+        from bridges.kafka.cluster import ClusterConfig
+
+        config = ClusterConfig(model.bootstrap, policy.client_settings(model), dict(model.topics))
+        bridge = ClusterBridge(name, config, self.hub.loop, self.supervisor)
+        bridge.model = model
+        return bridge
+
+    def _install_scopes(self, policy: CompiledPolicy) -> None:
+        for name, model in policy.model.scopes.items():
+            rules, scopes = policy.scopes[name], self.world.scopes
+            options = {"anonymous": model.anonymous_relay, "temporary": model.temporary}
+            if name in scopes:
+                scopes[name].configure(rules, **options)
+            else:
+                scopes[name] = Scope(name, rules, self.world, **options)
+        for name in set(self.world.scopes) - set(policy.model.scopes):
+            del self.world.scopes[name]
+
+    async def _install_connectors(self, policy: CompiledPolicy) -> None:
+        wanted = {
+            (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
+        }
+        for key, connector in list(self.connectors.items()):
+            if wanted.get(key) != connector.model:
+                self._connector_tasks.pop(key).cancel()
+                self.readiness.remove(f"connector/{key[1]}")
+                self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
+        for key, model in wanted.items():
+            if key not in self.connectors:
+                self._add_connector(key, model, policy)
+        for name, scope in self.world.scopes.items():
+            scope.connectors = {key[1]: made for key, made in self.connectors.items() if key[0] == name}
+
+    def _add_connector(self, key: tuple[str, str], model: Any, policy: CompiledPolicy) -> None:
+        tls, password = None, model.sasl.password
+        if any(endpoint.tls for endpoint in model.to):
+            paths = {name: policy.path(path) if (path := getattr(model.tls, name)) else None for name in ("ca", "cert", "key")}
+            tls = client_context(**paths, verify=model.tls.verify)
+        connector = self.connectors[key] = Connector(
+            key[0],
+            model,
+            container_id=policy.model.gateway.id,
+            password=policy.secret(password).decode() if password is not None else None,
+            tls=tls,
+            hub=self.hub,
+            report=self.report,
+        )
+        self.readiness.add(f"connector/{key[1]}", connector.ready)
+        self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
+
+    async def _install_listeners(self, policy: CompiledPolicy) -> None:
+        wanted = {
+            Settings(scope, model, policy.model.gateway.id, self._offered(policy, scope)): scope
+            for scope, each in policy.model.scopes.items()
+            for model in each.listen
+        }
+        for settings, listener in list(self.listeners.items()):
+            if settings not in wanted:
+                listener.stop()
+                self.retired.append(self.listeners.pop(settings))
+                if settings.scope not in self.world.scopes:
+                    listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
+        for settings in wanted:
+            await self._install_listener(settings, policy)
+
+    async def _install_listener(self, settings: Settings, policy: CompiledPolicy) -> None:
+        model = settings.model
+        users = load_users(policy.path(model.users).read_text()) if model.users else UserStore({})
+        if settings in self.listeners:
+            self.listeners[settings].users = users
+            if settings in self._tls:
+                self._tls[settings].reload()
+            return
+        tls = None
+        if model.tls is not None:
+            authority = policy.path(model.tls.client_ca) if model.tls.client_ca else None
+            tls = self._tls[settings] = ServerTls(
+                policy.path(model.tls.cert),
+                policy.path(model.tls.key),
+                client_ca=authority,
+                require_client_cert=model.tls.require_client_cert,
+            )
+        listener = Listener(
+            settings,
+            self.world.scopes[settings.scope],
+            self.hub,
+            self.report,
+            users=users,
+            tls=tls.context if tls is not None else None,
+        )
+        await listener.start()
+        self.listeners[settings] = listener
+
+    def _offered(self, policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
+        model = policy.model.scopes[scope]
+        offers = {
+            "AMQP_EVENT_STREAMS_V1_0": policy.scopes[scope].event_streams,
+            "ANONYMOUS-RELAY": model.anonymous_relay,
+            "RESPONSE_ANNOTATIONS_V1_0": model.response_routing and policy.signing is not None,
+        }
+        return tuple(name for name, offered in offers.items() if offered)
+
+    # -- what there is
+
+    def connections(self) -> Iterator[Connection]:
+        """Every connection of a listener."""
+        for listener in [*self.listeners.values(), *self.retired]:
+            yield from list(listener.connections)
+
+    def links(self) -> Iterator[Link]:
+        """Every link of the peers."""
+        for connection in self.connections():
+            if connection.engine is not None:
+                yield from connection.engine.links
+
+    def _observe(self) -> None:
+        metrics = self.report.metrics
+        self.readiness.add("listeners", lambda: (all(each.listening for each in self.listeners.values()), ""))
+        metrics.gauge("scopegate_connections", lambda: float(sum(1 for _ in self.connections())))
+        metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))
+        metrics.gauge("scopegate_unsettled", lambda: float(self.unsettled()))
+
+    def unsettled(self) -> int:
+        """Deliveries whose outcome is still to come."""
+        waiting = sum(len(each.engine.unsettled) for each in self.connections() if each.engine is not None)
+        far = sum(len(each.engine.unsettled) for each in self.connectors.values() if each.engine is not None)
+        return waiting + far + sum(bridge.in_flight for bridge in self.clusters.values())
+
+    # -- the end
+
+    async def stop(self, patience: float) -> None:
+        """Drain for up to `patience` seconds, then close everything in good order."""
+        self.report.log.info("draining", unsettled=self.unsettled(), patience=patience)
+        for listener in self.listeners.values():
+            listener.stop()
+        for connection in self.connections():
+            if connection.engine is not None:
+                connection.engine.stop_granting()
+        await _until(lambda: not self.unsettled(), patience)
+        left = self.unsettled()
+        for connection in self.connections():
+            connection.close(AmqpError(CONNECTION_FORCED, "the gateway is shutting down; connect again later"))
+        for connector in self.connectors.values():
+            connector.close()
+        await _until(lambda: not any(self.connections()), _CLOSING)
+        for bridge in self.clusters.values():
+            await bridge.close(min(patience, 5.0))
+        await self._state.close()
+        await self.supervisor.close()
+        self.report.log.info("stopped", unsettled=left)
+
+
+def _uses(link: Link, clusters: set[str]) -> bool:
+    decided = link.node
+    last = decided.routes[-1] if isinstance(decided, Decided) else None
+    return isinstance(last, KafkaRoute) and last.cluster in clusters
+
+
+async def _until(condition: Any, seconds: float) -> None:
+    """Wait for a condition that events of the loop bring about; give up after `seconds`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.01)
