@@ -6,16 +6,15 @@ A failed test's report ends with the tail of the log of every server that runs.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from tests.support.certs import Authority
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.process import Process, Server, sweep
 from tests.support.servers import Artemis, Redis
-from tests.support.tls import Authority
 
 S = TypeVar("S", bound=Server)
 
@@ -89,6 +88,5 @@ def start_module_gateway() -> Iterator[Gateways]:
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """A certificate authority with a server certificate for 127.0.0.1 and localhost."""
-    folder: Path = tmp_path_factory.mktemp("tls")
-    return Authority(folder)
+    """The run's certificate authority: `authority.ca` is trusted, `authority.server()` issues."""
+    return Authority(tmp_path_factory.mktemp("tls"))

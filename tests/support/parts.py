@@ -188,7 +188,7 @@ def apt_install(packages: list[str]) -> None:
 
 
 def install_proton_tls() -> Iterator[str]:
-    """Build proton again where it was built without OpenSSL: the gateway needs no TLS of it, its clients do."""
+    """Build proton again where it was built without OpenSSL: its clients need TLS."""
     if SSL.present():
         return
     if os.geteuid() == 0 and shutil.which("apt-get"):
@@ -207,7 +207,9 @@ def rebuild(package: str) -> None:
         lock.write(found[0])
         lock.flush()
         options = "--quiet --force-reinstall --no-cache-dir --no-deps --no-build-isolation --require-hashes"
-        subprocess.run([sys.executable, "-m", "pip", "install", *options.split(), "-r", lock.name], check=False)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", *options.split(), "-r", lock.name], check=False
+        )
 
 
 def install_parts() -> Iterator[str]:

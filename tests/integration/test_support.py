@@ -1,0 +1,96 @@
+"""The suite's own instruments, tried on a real broker: what a test of the gateway sees is what was sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support import frames
+from tests.support.foreign import Foreign
+from tests.support.kafka import KafkaBroker
+from tests.support.messages import message, sections
+from tests.support.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.process import free_port, ports
+from tests.support.servers import Artemis, Redis
+
+
+def test_a_scripted_peer_sends_and_receives_through_artemis(artemis: Artemis) -> None:
+    peer = Peer(artemis.port).sasl_plain("admin", "admin")
+    assert "ANONYMOUS-RELAY" in peer.negotiate().offered_capabilities.items
+    peer.attach_sender("support/scripted")
+    peer.expect("flow", handle=0)
+    payload = message(b"hello", subject="greeting", app={"n": 1})
+    peer.transfer(payload)
+    peer.expect("disposition", role=RECEIVER, first=0, settled=True, state="accepted")
+    peer.attach_receiver("support/scripted", handle=1)
+    peer.flow(handle=1, link_credit=1)
+    transfer = peer.expect("transfer", handle=1, message_format=0)
+    got = sections(transfer.payload)
+    assert got["data"] == b"hello"
+    assert got["properties"] == {"subject": "greeting"}
+    assert got["application_properties"] == {"n": 1}
+    peer.disposition(transfer.delivery_id, "accepted")
+    peer.detach(1).until("detach", handle=1, closed=True)
+    peer.end().until("end")
+    peer.close().expect("close")
+    peer.expect_eof()
+
+
+def test_two_scripted_peers_talk_frame_by_frame() -> None:
+    with Listener() as listener, Peer(listener.port) as client:
+        server = listener.accept()
+        client.send_raw(frames.SASL_HEADER)
+        server.expect_header(frames.SASL_HEADER)
+        server.send("sasl_mechanisms", sasl_server_mechanisms=["PLAIN"])
+        client.expect("sasl_mechanisms", sasl_server_mechanisms=frames.Array("symbol", ("PLAIN",)))
+        client.attach("l", SENDER, 3, target=frames.target("a", capabilities=["queue"]))
+        attach = server.expect("attach", name="l", role=SENDER, handle=3, target="a")
+        assert attach.raw.endswith(frames.performative("attach", **given(attach)))
+        server.detach(3, error=frames.error("amqp:not-found", "no such node"))
+        client.expect("detach", handle=3, error="amqp:not-found")
+        server.send_raw(b"\0\0\0\x08\x02\0\0\0").disposition(4, frames.composite("modified"), last=9)
+        client.expect("disposition", first=4, last=9, state={"delivery_failed": None})
+        server.end().close()
+        with pytest.raises(AssertionError, match="expected open"):
+            client.expect("open")
+
+
+def given(frame: frames.Frame) -> dict[str, object]:
+    """Return an attach's fields with its termini encoded again."""
+    termini = {name: frames.composite(name, **frame.fields[name]) for name in ("source", "target")}
+    return {**frame.fields, **termini}
+
+
+@pytest.mark.parametrize("library", ["jms", "rhea"])
+def test_unmodified_clients_work_as_commands(artemis: Artemis, library: str) -> None:
+    client = Foreign(library, artemis.port, artemis.user, artemis.password)
+    responder = client.run("respond", f"support/{library}", count=2).attached()
+    responses = client.run("request", f"support/{library}", count=2, body="hello {n}").finish()
+    assert [line["body"] for line in responses] == ["re: hello 0", "re: hello 1"]
+    assert [line["correlation_id"] for line in responses] == ["request-0", "request-1"]
+    assert len(responder.finish()) == 2
+    receiver = client.run("receive", f"support/{library}/q", count=3).attached()
+    sent = client.run("send", f"support/{library}/q", count=3).finish()
+    assert [line["outcome"] for line in sent] == ["accepted"] * 3
+    assert [line["body"] for line in receiver.finish()] == ["0", "1", "2"]
+    wrong = Foreign(library, artemis.port, artemis.user, "wrong").run("send", "support/q").fail()
+    assert "uthenticat" in json.dumps(wrong)
+
+
+def test_kafka_comes_back_at_the_same_address(own_kafka: KafkaBroker) -> None:
+    topic = own_kafka.create_topic(partitions=2)
+    own_kafka.kill()
+    assert not own_kafka.answers()
+    own_kafka.restart()
+    assert len(own_kafka.metadata().topics[topic].partitions) == 2
+
+
+def test_redis_serves(redis_server: Redis) -> None:
+    with Peer(redis_server.port) as client:
+        assert client.send_raw(b"PING\r\n").read(7) == b"+PONG\r\n"
+
+
+def test_ports_are_given_out_once() -> None:
+    given = [*ports(20), free_port()]
+    assert len(set(given)) == 21

@@ -1,0 +1,104 @@
+"""Messages as bytes, for scripted peers and raw sends: each section is there only when given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.amqp.codec import Described, Symbol, Timestamp, Uint, Ulong, decode, encode
+
+PROPERTIES = [
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
+]
+KINDS: dict[str, type] = {
+    "content_type": Symbol,
+    "content_encoding": Symbol,
+    "absolute_expiry_time": Timestamp,
+    "creation_time": Timestamp,
+    "group_sequence": Uint,
+}
+SECTIONS = {
+    0x70: "header",
+    0x71: "delivery_annotations",
+    0x72: "message_annotations",
+    0x73: "properties",
+    0x74: "application_properties",
+    0x75: "data",
+    0x76: "sequence",
+    0x77: "value",
+    0x78: "footer",
+}
+
+
+def section(code: int, value: Any) -> bytes:
+    """Return one section."""
+    return encode(Described(Ulong(code), value))
+
+
+def symbol_keys(annotations: Mapping[str, Any]) -> dict[Symbol, Any]:
+    """Return annotations as they are on the wire."""
+    return {Symbol(key): value for key, value in annotations.items()}
+
+
+def properties_list(fields: Mapping[str, Any]) -> list[Any]:
+    """Return the properties section's list; plain values get the field's wire type."""
+    assert fields.keys() <= set(PROPERTIES), fields
+    values = [typed(name, fields.get(name)) for name in PROPERTIES]
+    while values and values[-1] is None:
+        values.pop()
+    return values
+
+
+def typed(name: str, value: Any) -> Any:
+    """Give a plain integer or string the field's wire type."""
+    return KINDS[name](value) if name in KINDS and type(value) in (int, str) else value
+
+
+def message(
+    body: bytes | None = b"body",
+    *,
+    header: list[Any] | None = None,
+    da: Mapping[str, Any] | None = None,
+    ma: Mapping[str, Any] | None = None,
+    app: Mapping[str, Any] | None = None,
+    value: Any = None,
+    footer: Mapping[str, Any] | None = None,
+    **properties: Any,
+) -> bytes:
+    """Return a message: a data body (or `value=` for an amqp-value), properties by name, annotations."""
+    parts = [
+        b"" if header is None else section(0x70, header),
+        b"" if da is None else section(0x71, symbol_keys(da)),
+        b"" if ma is None else section(0x72, symbol_keys(ma)),
+        section(0x73, properties_list(properties)) if properties else b"",
+        b"" if app is None else section(0x74, dict(app)),
+        section(0x77, value) if value is not None else b"" if body is None else section(0x75, body),
+        b"" if footer is None else section(0x78, symbol_keys(footer)),
+    ]
+    return b"".join(parts)
+
+
+def sections(data: bytes) -> dict[str, Any]:
+    """Return what a message holds, by section; properties by name, repeated body sections as a list."""
+    found: dict[str, Any] = {}
+    offset = 0
+    while offset < len(data):
+        described, offset = decode(data, offset)
+        name = SECTIONS[int(described.descriptor)]
+        value = described.value
+        if name == "properties":
+            value = {key: item for key, item in zip(PROPERTIES, value, strict=False) if item is not None}
+        found[name] = [found[name], value] if name in found else value
+    return found
