@@ -25,6 +25,7 @@ class Topic(NamedTuple):
     identity: str | None = None
     max_bytes: int = _MAX_MESSAGE_BYTES
     append_time: bool = False
+    compacted: bool = False
 
 
 class Bounds(NamedTuple):
@@ -63,15 +64,16 @@ class Admin:
         identity = str(described[name].result(self._timeout + 1).topic_id)
         return Topic(name, partitions, identity, *self._settings(name))
 
-    def _settings(self, topic: str) -> tuple[int, bool]:
+    def _settings(self, topic: str) -> tuple[int, bool, bool]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             answer = self._client.describe_configs([resource], request_timeout=self._timeout)
             found = answer[resource].result(self._timeout + 1)
         except KafkaException:  # asking for settings takes a permission of its own; the defaults serve
-            return _MAX_MESSAGE_BYTES, False
+            return _MAX_MESSAGE_BYTES, False, False
         append = found["message.timestamp.type"].value == "LogAppendTime"
-        return int(found["max.message.bytes"].value), append
+        compacted = "compact" in found["cleanup.policy"].value
+        return int(found["max.message.bytes"].value), append, compacted
 
     def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, Bounds]:
         """Log start and last stable offset of each partition (KM-7)."""

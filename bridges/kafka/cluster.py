@@ -243,10 +243,15 @@ class Cluster:
         readers = list(self.readers)
         for reader in readers:
             reader.stop()
-        await self.loop.run_in_executor(None, lambda: [reader.join(_READER_END) for reader in readers])
+        await self.loop.run_in_executor(None, _join, readers)
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
         if self._embedded is not None:
             self._embedded.close()
+
+
+def _join(readers: Iterable[Reader]) -> None:
+    for reader in readers:
+        reader.join(_READER_END)
 
 
 def _start_embedded(config: ClusterConfig) -> EmbeddedKafka | None:

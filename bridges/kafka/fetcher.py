@@ -160,26 +160,21 @@ class Fetcher:
             [TopicPartition(self._topic, partition, offset) for partition, offset in added.items()]
         )
 
-    def _convert(self, consumer: Consumer, messages: list[Message]) -> Batch:
+    def _convert(self, consumer: Consumer, messages: list[Any]) -> Batch:
         events: list[Event] = []
         positions: dict[int, int] = {}
-        encode, everything, wanted, new = (
-            self._reader.encode,
-            self._everything,
-            self._position.matches,
-            tuple.__new__,
-        )
+        encode, new = self._reader.encode, tuple.__new__
+        everything, wanted = self._everything, self._position.matches
         for message in messages:
             if (error := message.error()) is not None:
                 self._failure(consumer, message, error, positions)
                 continue
             partition, offset = message.partition(), message.offset()
-            positions[partition] = offset + 1  # type: ignore[index,operator]
+            positions[partition] = offset + 1
             kind, time = message.timestamp()
-            if everything or wanted(offset, time):  # type: ignore[arg-type]
-                data = encode(
-                    message.key(), message.value(), message.headers(), partition, offset, kind, time
-                )  # type: ignore[arg-type]
+            if everything or wanted(offset, time):
+                key, value, headers = message.key(), message.value(), message.headers()
+                data = encode(key, value, headers, partition, offset, kind, time)
                 if self._gaps and partition in self._gaps:
                     self._gaps.discard(partition)
                     data = after_gap(data)

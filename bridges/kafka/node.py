@@ -76,7 +76,11 @@ class KafkaNode:
         bound = self._bound(link, topic)
         if not wanted(link):
             return
-        writer = RecordWriter(self._route.mode, tombstones=self._route.tombstones)
+        writer = RecordWriter(
+            self._route.mode,
+            tombstones=self._route.tombstones,
+            compacted=topic is not None and topic.compacted,
+        )
         sender = Sender(
             link,
             self._cluster,
@@ -117,7 +121,7 @@ class KafkaNode:
         if not wanted(link):
             return
         receiver = Receiver(link, cluster, topic, tuple(read), self._counters, bound=bound is not None)
-        reader = RecordReader(self._route.mode)
+        reader = RecordReader()
         fetcher = Fetcher(
             cluster.settings(), topic.name, starts, parsed.position, reader, cluster.loop, receiver.owner()
         )

@@ -56,7 +56,7 @@ class ClusterProducer:
         partition: int,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, str | bytes | None]] | None,
+        headers: Any,
         report: Report,
     ) -> None:
         """Hand a record over; `report` is called once, unless `BufferError` or `KafkaException` is raised.

@@ -1,8 +1,8 @@
 """A send link on an event log: transfers become records, delivery reports become outcomes (KM-15).
 
 The credit given out is bound to what is in flight: at most `window` messages are neither reported nor
-refused, so that a stall in Kafka becomes back-pressure at the peer. While Kafka is known to be away a transfer
-is released at once; its credit comes back a little later, lest peer and gateway spin.
+refused, so that a stall in Kafka becomes back-pressure at the peer. While Kafka is known to be away, one
+more is released at once; its credit comes back a little later, lest peer and gateway spin.
 """
 
 from __future__ import annotations
