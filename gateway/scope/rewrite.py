@@ -120,7 +120,8 @@ class Rewriter:
 
     def _verified(self, token: str, now_ms: int) -> Cookie:
         try:
-            cookie = open_token(self._ring, from_url(token.encode()), now_ms, keys.REPLY_TO)
+            data = from_url(token.encode("ascii", "replace"))
+            cookie = open_token(self._ring, data, now_ms, keys.REPLY_TO)
             if (cookie.scope, cookie.link_target) != (self._origin, self._prefix):
                 raise BadToken("wrong scope or prefix")
             check_expiry(cookie, now_ms)
