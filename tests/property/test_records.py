@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from bridges.kafka.records import LOG_APPEND_TIME, RecordReader, from_record, to_record
 from gateway.amqp import sections
 from gateway.amqp.codec import Symbol
-from gateway.errors import INVALID_FIELD
-from tests.support.strategies import AP_SECTIONS, BINARY, MESSAGE_PARTS, TEXT, result_or_condition
+from gateway.errors import DECODE_ERROR, INVALID_FIELD
+from tests.support.strategies import (
+    AP_SECTIONS,
+    BINARY,
+    MESSAGE_PARTS,
+    MESSAGES,
+    TEXT,
+    mutated,
+    result_or_condition,
+)
 
 KEYS = (
     st.none()
@@ -108,3 +116,13 @@ def test_a_key_of_a_wrong_type_is_refused(name, properties, value):
     assume(abs(value) < 2**63)
     ma = sections.section(sections.MESSAGE_ANNOTATIONS, {Symbol(name): value})
     assert result_or_condition(_record, ma + properties) == INVALID_FIELD
+
+
+def _written(data, mode):
+    to_record(data, sections.walk(data), mode=mode, tombstones=True)
+    return "written"
+
+
+@given(mutated(MESSAGES), st.sampled_from(["auto", "amqp", "data"]))
+def test_a_damaged_message_is_written_or_refused(data, mode):
+    assert result_or_condition(_written, data, mode) in {"written", DECODE_ERROR, INVALID_FIELD}
