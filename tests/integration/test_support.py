@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from proton import Message
 
 from tests.support import frames
 from tests.support.foreign import Foreign
@@ -12,6 +13,7 @@ from tests.support.kafka import KafkaBroker
 from tests.support.messages import message, sections
 from tests.support.peer import RECEIVER, SENDER, Listener, Peer
 from tests.support.process import free_port, ports
+from tests.support.proton_clients import Failed, Login, Raw, echo, receive, request, respond, send
 from tests.support.servers import Artemis, Redis
 
 
@@ -60,6 +62,29 @@ def given(frame: frames.Frame) -> dict[str, object]:
     """Return an attach's fields with its termini encoded again."""
     termini = {name: frames.composite(name, **frame.fields[name]) for name in ("source", "target")}
     return {**frame.fields, **termini}
+
+
+def test_proton_clients_send_receive_and_ask(artemis: Artemis) -> None:
+    login = Login(artemis.port, artemis.user, artemis.password)
+    raw = message(b"exactly", footer={"x": 1})
+    sender = send(login, "support/proton", [Message(body="one"), Raw(raw), *[Message(body="more")] * 1500])
+    assert {outcome.name for outcome in sender.finish()} == {"accepted"}
+    received = receive(login, "support/proton", 1502).attached().finish()
+    assert received[0].message.body == "one"
+    assert received[1].raw.endswith(raw)
+    responder = respond(login, "support/echo", echo, annotated=True).attached()
+    responses = request(login, "support/echo", [Message(id=n, body=f"hello {n}") for n in range(3)])
+    assert [(each.message.correlation_id, each.message.body) for each in responses] == [
+        (0, "hello 0"),
+        (1, "hello 1"),
+        (2, "hello 2"),
+    ]
+    responder.stop()
+
+
+def test_proton_clients_say_why_they_were_refused(artemis: Artemis) -> None:
+    with pytest.raises(Failed, match="unauthorized"):
+        receive(Login(artemis.port, "admin", "wrong"), "support/proton", 1).attached()
 
 
 @pytest.mark.parametrize("library", ["jms", "rhea"])

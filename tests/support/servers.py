@@ -8,7 +8,9 @@ import socket
 from tests.support.parts import folder, program
 from tests.support.process import Process, Server, answers, free_port, fresh_folder, run_tool
 
-ACCEPTOR = "tcp://127.0.0.1:{port}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpDuplicateDetection=false"
+ACCEPTOR = (
+    "tcp://127.0.0.1:{port}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpDuplicateDetection=false"
+)
 OPTIONS = (
     "--user admin --password admin --require-login --host 127.0.0.1 --no-autotune --no-web "
     "--no-hornetq-acceptor --no-mqtt-acceptor --no-stomp-acceptor --disable-persistence --silent"
