@@ -186,7 +186,8 @@ class Service:
     def _add_connector(self, key: tuple[str, str], model: Any, policy: CompiledPolicy) -> None:
         tls, password = None, model.sasl.password
         if any(endpoint.tls for endpoint in model.to):
-            paths = {name: policy.path(path) if (path := getattr(model.tls, name)) else None for name in ("ca", "cert", "key")}
+            names = {name: getattr(model.tls, name) for name in ("ca", "cert", "key")}
+            paths = {name: policy.path(path) if path else None for name, path in names.items()}
             tls = client_context(**paths, verify=model.tls.verify)
         connector = self.connectors[key] = Connector(
             key[0],
@@ -312,5 +313,5 @@ async def _until(condition: Any, seconds: float) -> None:
     """Wait for a condition that events of the loop bring about; give up after `seconds`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - many small things make it true, none of them tells
                 await asyncio.sleep(0.01)

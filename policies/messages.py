@@ -82,8 +82,11 @@ def _about(loc: Loc) -> str:
 
 
 def _values(loc: Loc, context: dict[str, Any]) -> str:
-    values = node_at(loc).get("enum")
-    return ", ".join(values) if values else str(context["expected"])
+    node = node_at(loc)
+    values = node.get("enum") or [node[key] for key in ("const",) if key in node]
+    # Mechanisms are also taken in capitals; nobody needs to read them twice.
+    small = [value for value in values if value == value.lower()]
+    return ", ".join(small) or str(context["expected"])
 
 
 def _allowed(loc: Loc) -> str:

@@ -191,10 +191,7 @@ class Engine:
                 link.flowed()
 
     def _overfull(self) -> bool:
-        for session in self._sessions:
-            if lib.pn_session_outgoing_bytes(session) > _OVERFULL:
-                return True
-        return False
+        return any(lib.pn_session_outgoing_bytes(session) > _OVERFULL for session in self._sessions)
 
     # -- connection
 

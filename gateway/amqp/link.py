@@ -53,7 +53,8 @@ class Link:
     """
 
     __slots__ = (
-        "_granted", "_never_settled", "_orphans", "_parts", "draining", "engine", "handler", "incoming", "max_message_size", "name",
+        "_granted", "_never_settled", "_orphans", "_parts", "draining", "engine", "handler", "incoming",
+        "max_message_size", "name",
         "node", "open", "presettled", "properties", "ptr", "session", "source", "target", "transfers", "way",
         "window",
     )  # fmt: skip

@@ -139,8 +139,8 @@ class Meeting:
         """Detach everyone: the node is gone."""
         reason = error or AmqpError(RESOURCE_DELETED, f"the node {self.address} is gone")
         self._closing = True
-        for end in [*self.inlets, *self.outlets]:
-            end.link.detach(reason)
+        for link in [end.link for end in self.inlets] + [end.link for end in self.outlets]:
+            link.detach(reason)
 
     # -- messages
 

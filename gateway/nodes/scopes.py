@@ -197,7 +197,8 @@ class Scope:
         key = (address, mode)
         if (meeting := self.meetings.get(key)) is None:
             kind = Multicast if mode == "multicast" else Meeting
-            meeting = self.meetings[key] = kind(
-                address, self.world.between, unused=lambda _: self.meetings.pop(key, None) and None
-            )
+            meeting = self.meetings[key] = kind(address, self.world.between, unused=lambda _: self._drop(key))
         return meeting
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        self.meetings.pop(key, None)

@@ -48,12 +48,15 @@ class Temporaries:
         node = _Temporary(
             address,
             self._scope.world.between,
-            unused=lambda meeting: self._nodes.pop(meeting.address, None) and None,
+            unused=self._drop,
             node_properties=_LIFETIME,
         )
         node.creator = link
         self._nodes[address] = node
         node.attach(link)
+
+    def _drop(self, meeting: Meeting) -> None:
+        self._nodes.pop(meeting.address, None)
 
     def attach(self, link: Any, address: str) -> None:
         """Attach to an existing one: knowing its address is the permission."""
