@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.amqp.codec import Symbol, Timestamp, encode, encode_binary
-from gateway.amqp.sections import DELIVERY_ANNOTATIONS, Layout, edit_map, splice, walk
+from gateway.amqp.sections import DELIVERY_ANNOTATIONS, Layout, edit_map, property_field, splice, walk
 from gateway.scope.annotations import (
     REQUEST_COOKIE,
     REQUEST_EXPIRY,
@@ -17,7 +17,7 @@ from gateway.scope.annotations import (
     previous_annotations,
 )
 from gateway.scope.cookie import Cookie, expiry_of, payload, template
-from gateway.scope.fields import address_text, reply_to_field
+from gateway.scope.fields import NULL, REPLY_TO, address_text
 from gateway.scope.keys import COOKIE, KeyRing
 from gateway.scope.recent import Recent
 from gateway.scope.restore import LinkTarget, Restored, restore_response
@@ -55,7 +55,7 @@ class Annotator:
     def annotate(self, data: bytes, now_ms: int) -> bytes:
         """The request with the three annotations of RA 2.3."""
         layout = walk(data)
-        reply_to = reply_to_field(data, layout)
+        reply_to = property_field(data, layout, REPLY_TO) or NULL
         if layout.da != layout.ma:
             return self._annotate_further(data, layout, reply_to, now_ms)
         recent = self._recent.at(now_ms)
@@ -86,9 +86,7 @@ class Annotator:
         }
         return splice(data, layout, da=edit_map(section, put=entries))
 
-    def _cookie(
-        self, reply_to: bytes, expiry_ms: int, inner_cookie: bytes | None, inner_target: str | None
-    ) -> bytes:
+    def _cookie(self, reply_to: bytes, expiry_ms: int, inner_cookie: bytes | None, inner_target: str | None) -> bytes:
         address = address_text(reply_to, "reply-to")
         cookie = Cookie(self._origin, self._target, address, expiry_ms, inner_cookie, inner_target)
         data = payload(self._shared, cookie)

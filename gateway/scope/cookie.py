@@ -58,25 +58,28 @@ def template(ring: KeyRing, scope: str, link_target: str) -> bytes:
 
 
 def payload(shared: bytes, cookie: Cookie) -> bytes:
-    """Everything the MAC covers; `shared` is the `template` for the cookie's scope and target."""
+    """Everything the MAC covers; `shared` is the `template` for the cookie's scope and target, and the
+    expiry one that `expiry_of` gave."""
+    _, _, address, expiry_ms, inner_cookie, inner_target = cookie
     flags = 0
-    rest = expiry_of(cookie.expiry_ms, None).to_bytes(_EXPIRY_BYTES, "big")
-    if cookie.address is not None:
+    rest = expiry_ms.to_bytes(_EXPIRY_BYTES, "big")
+    if address is not None:
         flags = _ADDRESS
-        rest += _field(cookie.address.encode())
-    if cookie.inner_cookie is not None:
+        rest += _field(address.encode())
+    if inner_cookie is not None:
         flags |= _INNER_COOKIE
-        rest += _field(cookie.inner_cookie)
-    if cookie.inner_target is not None:
+        rest += _field(inner_cookie)
+    if inner_target is not None:
         flags |= _INNER_TARGET
-        rest += _field(cookie.inner_target.encode())
+        rest += _field(inner_target.encode())
     if len(shared) + len(rest) + 2 + MAC_BYTES > MAX_TOKEN:
         raise too_long()
     return b"\x01%c%b%b" % (flags, shared, rest)
 
 
 def seal(ring: KeyRing, cookie: Cookie, purpose: Purpose = COOKIE) -> bytes:
-    data = payload(template(ring, cookie.scope, cookie.link_target), cookie)
+    within = cookie._replace(expiry_ms=expiry_of(cookie.expiry_ms, None))
+    data = payload(template(ring, cookie.scope, cookie.link_target), within)
     return data + ring.signer(purpose).mac(data)
 
 
@@ -112,6 +115,8 @@ def open_token(ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose) -> Coo
         return _fields(data, start, end)
     except UnicodeDecodeError:
         raise BadToken("text is not UTF-8") from None
+    except IndexError:
+        raise BadToken("wrong field lengths") from None
 
 
 def check_expiry(cookie: Cookie, now_ms: int) -> None:
@@ -124,13 +129,13 @@ def _fields(data: bytes, start: int, end: int) -> Cookie:
     flags = data[1]
     if flags & ~_KNOWN_FLAGS:
         raise BadToken("unknown flags")
-    scope, at = _read(data, start, end)
-    target, at = _read(data, at, end)
+    scope, at = _read(data, start)
+    target, at = _read(data, at)
     expiry = int.from_bytes(data[at : at + _EXPIRY_BYTES], "big")
     at += _EXPIRY_BYTES
-    address, at = _read(data, at, end) if flags & _ADDRESS else (None, at)
-    inner_cookie, at = _read(data, at, end) if flags & _INNER_COOKIE else (None, at)
-    inner_target, at = _read(data, at, end) if flags & _INNER_TARGET else (None, at)
+    address, at = _read(data, at) if flags & _ADDRESS else (None, at)
+    inner_cookie, at = _read(data, at) if flags & _INNER_COOKIE else (None, at)
+    inner_target, at = _read(data, at) if flags & _INNER_TARGET else (None, at)
     if at != end:
         raise BadToken("wrong field lengths")
     return Cookie(
@@ -143,12 +148,10 @@ def _fields(data: bytes, start: int, end: int) -> Cookie:
     )
 
 
-def _read(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    start = at + 2
-    stop = start + (data[at] << 8 | data[at + 1])
-    if stop > end:
-        raise BadToken("wrong field lengths")
-    return data[start:stop], stop
+def _read(data: bytes, at: int) -> tuple[bytes, int]:
+    """A field that reaches too far leaves the position past the end, which is checked once."""
+    stop = at + 2 + (data[at] << 8 | data[at + 1])
+    return data[at + 2 : stop], stop
 
 
 def _field(value: bytes) -> bytes:

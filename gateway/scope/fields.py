@@ -32,14 +32,14 @@ Fields = tuple[list[bytes], bytes, int]
 """The first six fields as encoded (`NULL` where absent), the rest as it was, and how many there were."""
 
 
-def leading_fields(data: bytes, layout: Layout, wanted: int = LEADING) -> Fields:
-    """The fields up to `wanted`; raises DECODE_ERROR where they do not fit the section."""
+def leading_fields(data: bytes, layout: Layout) -> Fields:
+    """Raises DECODE_ERROR where the fields do not fit the section."""
     if layout.properties == layout.app:
-        return [NULL] * wanted, b"", 0
+        return [NULL] * LEADING, b"", 0
     position, end, count = opened(data, layout.properties)
     leading: list[bytes] = []
     try:
-        for _ in range(min(count, wanted)):
+        for _ in range(min(count, LEADING)):
             start = position
             form = _FORMS[data[position]]
             if form == _SIZED:
@@ -49,16 +49,11 @@ def leading_fields(data: bytes, layout: Layout, wanted: int = LEADING) -> Fields
             leading.append(data[start:position])
     except IndexError:
         raise malformed("properties cut off") from None
-    if position > end or (position < end and count <= wanted):
+    if position > end or (position < end and count <= LEADING):
         raise malformed("fields do not fill the properties section")
-    if count < wanted:
-        leading += [NULL] * (wanted - count)
+    if count < LEADING:
+        leading += [NULL] * (LEADING - count)
     return leading, data[position:end], count
-
-
-def reply_to_field(data: bytes, layout: Layout) -> bytes:
-    """The encoded reply-to: the one field a cookie is made of."""
-    return leading_fields(data, layout, REPLY_TO + 1)[0][REPLY_TO]
 
 
 def properties_section(fields: Fields) -> bytes:

@@ -79,8 +79,7 @@ class KeyRing:
         self.active: Final = active
         self._until = {name.encode(): key.until_ms for name, key in keys.items()}
         self._signers = {
-            purpose: {name.encode(): Signer(key.secret, purpose) for name, key in keys.items()}
-            for purpose in _PURPOSES
+            purpose: {name.encode(): Signer(key.secret, purpose) for name, key in keys.items()} for purpose in _PURPOSES
         }
 
     def signer(self, purpose: Purpose) -> Signer:
@@ -111,8 +110,7 @@ def parse_secret(text: str) -> bytes:
         raise ValueError("not base64url; make a key with `scopegate keys new`") from None
     if len(secret) < MIN_SECRET_BYTES:
         raise ValueError(
-            f"{len(secret)} bytes where at least {MIN_SECRET_BYTES} are needed; "
-            "make a key with `scopegate keys new`"
+            f"{len(secret)} bytes where at least {MIN_SECRET_BYTES} are needed; make a key with `scopegate keys new`"
         )
     return secret
 

@@ -2,7 +2,7 @@
 
 A cookie is made of the reply-to and the time alone, so requests of one client in the same
 millisecond carry the same cookie, and their responses repeat it. Signing and verifying it once for all
-of them saves a third of the path; nothing is remembered beyond the millisecond, so expiry and key dates
+of them saves half of the path; nothing is remembered beyond the millisecond, so expiry and key dates
 are judged as if nothing were remembered at all.
 """
 

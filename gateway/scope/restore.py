@@ -72,9 +72,7 @@ class LinkTarget:
         return cookie
 
 
-def restore_response(
-    ring: KeyRing, data: bytes, now_ms: int, *, link_target: str, scopes: Collection[str]
-) -> Restored:
+def restore_response(ring: KeyRing, data: bytes, now_ms: int, *, link_target: str, scopes: Collection[str]) -> Restored:
     """One response alone; who has many at one address keeps a `LinkTarget`."""
     return LinkTarget(ring, link_target, scopes).restore(data, now_ms)
 

@@ -67,7 +67,7 @@ class Rewriter:
         self._ids = ScopeIds(ring, origin, token_bytes)
         self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
         self._recent_addresses: Recent[tuple[bytes, Previous], bytes] = Recent()
-        self._recent_tokens: Recent[str, Cookie] = Recent()
+        self._recent_tokens: Recent[str, tuple[Cookie, bytes]] = Recent()
 
     def rewrite(self, data: bytes, now_ms: int) -> bytes:
         """The request as a new message; without a reply-to as it is, less the RA annotations.
@@ -94,11 +94,7 @@ class Rewriter:
 
     def resolve(self, token: str, now_ms: int) -> Cookie:
         """What a rewritten address stands for, or the refusal of RA-2.5-9: for an attach to it."""
-        recent = self._recent_tokens.at(now_ms)
-        cookie = recent.get(token)
-        if cookie is None:
-            cookie = recent[token] = self._verified(token, now_ms)
-        return cookie
+        return self._resolved(token, now_ms)[0]
 
     def undo(self, token: str, data: bytes, now_ms: int) -> Restored:
         """A response that came to `<prefix>/<token>`, as it goes on in its own scope.
@@ -106,17 +102,26 @@ class Rewriter:
         Its own reply-to is still one of the destination scope: the caller takes the result through the
         crossing of the other direction.
         """
-        cookie = self.resolve(token, now_ms)
+        cookie, to = self._resolved(token, now_ms)
         layout = walk(data)
         annotations = restored_annotations(data[layout.da : layout.ma], cookie)
         fields = leading_fields(data, layout)
         leading = fields[0]
-        leading[TO] = encode(cookie.address)
+        leading[TO] = to
         correlation = check_id(leading[CORRELATION_ID], "correlation-id")
         leading[CORRELATION_ID] = self._ids.original(correlation, now_ms) or correlation
         leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID], now_ms)
         home = assemble(data, layout, annotations, fields)
         return Restored(cookie.scope, cookie.address, home, cookie.inner_target)
+
+    def _resolved(self, token: str, now_ms: int) -> tuple[Cookie, bytes]:
+        """The cookie, and its reply address encoded."""
+        recent = self._recent_tokens.at(now_ms)
+        found = recent.get(token)
+        if found is None:
+            cookie = self._verified(token, now_ms)
+            found = recent[token] = (cookie, encode(cookie.address))
+        return found
 
     def _verified(self, token: str, now_ms: int) -> Cookie:
         try:
