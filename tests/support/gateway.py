@@ -104,6 +104,12 @@ class Gateway:
         self.process.send_signal(signal.SIGHUP)
         return before
 
+    def reload(self, policy: str | None = None, *, ok: bool = True) -> dict[str, Any]:
+        """Reload and wait until the gateway says that it did (or, with `ok=False`, that it refused)."""
+        before = self.hup(policy)
+        event = "policy reloaded" if ok else "reload refused, the old policy stays"
+        return self.wait_log(event, after=before)
+
     def stop(self, seconds: float = 30.0) -> None:
         """Ask for an orderly end (SIGTERM) and check that the exit code is 0."""
         code = self.process.end(signal.SIGTERM, seconds)
