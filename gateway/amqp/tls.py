@@ -133,6 +133,4 @@ def _why(error: Exception) -> str:
         "BAD_DECRYPT": "the key is encrypted; give one without a passphrase",
         "BAD_PASSWORD_READ": "the key is encrypted; give one without a passphrase",
     }
-    return known.get(
-        str(reason), "not a certificate chain and its key in PEM" if reason is None else str(reason)
-    )
+    return known.get(str(reason), "not a certificate chain and its key in PEM" if reason is None else str(reason))

@@ -1,0 +1,74 @@
+"""A throw-away certificate authority for the tests: everything on disk as PEM, as an operator has it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Pair(NamedTuple):
+    """A certificate (chain) and its key."""
+
+    cert: Path
+    key: Path
+
+
+class Authority:
+    """`ca` is what peers trust; `server` and `client` issue."""
+
+    def __init__(self, folder: Path, name: str = "test-ca") -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = _builder(self._name, self._name, self._key.public_key())
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        self.ca = folder / f"{name}.pem"
+        self.ca.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
+
+    def server(self, name: str = "localhost", *, file: str = "server") -> Pair:
+        """For `name`, `localhost` and 127.0.0.1."""
+        names = [x509.DNSName(name), x509.DNSName("localhost")]
+        return self._issue(file, name, [*names, x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+
+    def client(self, name: str | None, *alternatives: x509.GeneralName, file: str = "client") -> Pair:
+        """With `name` as common name, unless None."""
+        return self._issue(file, name, list(alternatives))
+
+    def _issue(self, file: str, common: str | None, names: list[x509.GeneralName]) -> Pair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        parts = [] if common is None else [x509.NameAttribute(NameOID.COMMON_NAME, common)]
+        builder = _builder(x509.Name(parts), self._name, key.public_key())
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=not parts)
+        pair = Pair(self._folder / f"{file}.pem", self._folder / f"{file}.key")
+        pair.cert.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
+        pair.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        return pair
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)

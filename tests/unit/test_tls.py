@@ -1,0 +1,147 @@
+"""TLS contexts, by real handshakes in memory."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gateway.amqp.tls import ServerTls, TlsError, client_context, peer_subject
+from tests.support.certs import Authority
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def handshake(
+    server: ssl.SSLContext, client: ssl.SSLContext, name: str = "localhost"
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends after a handshake; raises what either end raises."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    far = server.wrap_bio(up, down, server_side=True)
+    near = client.wrap_bio(down, up, server_hostname=name)
+    pending = [near, far]
+    for _ in range(10):
+        for end in list(pending):
+            try:
+                end.do_handshake()
+                pending.remove(end)
+            except ssl.SSLWantReadError:
+                continue
+        if not pending:
+            return far, near
+    raise AssertionError("the handshake does not end")
+
+
+def test_server_and_client_verify(authority: Authority) -> None:
+    server = ServerTls(*authority.server())
+    far, near = handshake(server.context, client_context(ca=authority.ca))
+    assert near.version() == "TLSv1.3"
+    assert peer_subject(far) is None
+    assert peer_subject(near) == "localhost"
+    assert peer_subject(None) is None
+
+
+def test_the_host_name_is_checked(authority: Authority) -> None:
+    server = ServerTls(*authority.server())
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(server.context, client_context(ca=authority.ca), "elsewhere.example")
+
+
+def test_another_authority_is_not_trusted(authority: Authority, tmp_path: Path) -> None:
+    server = ServerTls(*authority.server())
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(server.context, client_context(ca=Authority(tmp_path, "other").ca))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(server.context, client_context())
+    handshake(server.context, client_context(verify=False), "elsewhere.example")
+
+
+def test_tls_1_2_is_the_oldest_that_is_spoken(authority: Authority) -> None:
+    server = ServerTls(*authority.server())
+    client = client_context(ca=authority.ca)
+    assert server.context.minimum_version == client.minimum_version == ssl.TLSVersion.TLSv1_2
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    _, near = handshake(server.context, client)
+    assert near.version() == "TLSv1.2"
+
+
+def client_name(authority: Authority, name: str | None, *alternatives: x509.GeneralName) -> str | None:
+    server = ServerTls(*authority.server(), client_ca=authority.ca)
+    cert, key = authority.client(name, *alternatives)
+    far, _ = handshake(server.context, client_context(ca=authority.ca, cert=cert, key=key))
+    return peer_subject(far)
+
+
+def test_the_client_certificate_names_the_user(authority: Authority) -> None:
+    dns, uri = x509.DNSName("device-9.example"), x509.UniformResourceIdentifier("spiffe://example/device-9")
+    assert client_name(authority, "device-7") == "device-7"
+    assert client_name(authority, "device-7", dns) == "device-7"
+    assert client_name(authority, None, dns) == "device-9.example"
+    assert client_name(authority, None, dns, uri) == "spiffe://example/device-9"
+    assert client_name(authority, "two\nlines") is None
+
+
+def test_client_certificates_optional_or_required(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.server()
+    optional = ServerTls(*pair, client_ca=authority.ca)
+    required = ServerTls(*pair, client_ca=authority.ca, require_client_cert=True)
+    without = client_context(ca=authority.ca)
+    far, _ = handshake(optional.context, without)
+    assert peer_subject(far) is None
+    with pytest.raises(ssl.SSLError):
+        handshake(required.context, without)
+    stranger = Authority(tmp_path, "stranger").client("device-7", file="stranger")
+    with pytest.raises(ssl.SSLError):
+        handshake(optional.context, client_context(ca=authority.ca, cert=stranger.cert, key=stranger.key))
+    with pytest.raises(TlsError, match="client_ca"):
+        ServerTls(*pair, require_client_cert=True)
+
+
+def test_reload_serves_the_new_certificate(authority: Authority) -> None:
+    server = ServerTls(*authority.server())
+    authority.server("renewed.example")
+    client = client_context(ca=authority.ca)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(server.context, client, "renewed.example")
+    server.reload()
+    handshake(server.context, client, "renewed.example")
+
+
+def test_a_reload_that_fails_changes_nothing(authority: Authority) -> None:
+    pair = authority.server()
+    server = ServerTls(*pair)
+    other = authority.server("other.example", file="other")
+    pair.cert.write_bytes(other.cert.read_bytes())
+    with pytest.raises(TlsError, match="the key does not belong to the certificate"):
+        server.reload()
+    handshake(server.context, client_context(ca=authority.ca))
+
+
+def test_unusable_files_are_named(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.server()
+    empty = tmp_path / "empty.pem"
+    empty.write_text("nothing\n")
+    with pytest.raises(TlsError, match=r"missing\.pem: No such file"):
+        ServerTls(tmp_path / "missing.pem", pair.key)
+    with pytest.raises(TlsError, match=r"empty\.pem"):
+        ServerTls(empty, pair.key)
+    with pytest.raises(TlsError, match=r"empty\.pem: holds no certificate"):
+        client_context(ca=empty)
+    with pytest.raises(TlsError, match="Is a directory"):
+        client_context(ca=tmp_path)
+
+
+def test_an_encrypted_key_is_refused_without_asking(authority: Authority) -> None:
+    cert, key = authority.server()
+    secret = ec.generate_private_key(ec.SECP256R1())
+    locked = serialization.BestAvailableEncryption(b"passphrase")
+    key.write_bytes(secret.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
+    with pytest.raises(TlsError, match="encrypted"):
+        ServerTls(cert, key)
