@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 _EXIT_CODES: Final = (
-    "Exit codes: 0 done; 1 refused, or a mistake in the files given (said on stderr); "
-    "2 wrong use of the command line."
+    "Exit codes: 0 done; 1 refused, or a mistake in the files given (said on stderr); 2 wrong use of the command line."
 )
 _FILE: Final = click.argument("file", type=click.Path(path_type=Path))
 
@@ -108,9 +107,7 @@ def schema(markdown: bool) -> None:
     click.echo(page() if markdown else json.dumps(json_schema(), indent=2), nl=not markdown)
 
 
-@main.command(
-    epilog="Exit codes: 0 drained and closed; 1 not started: a mistake in the policy, or a port in use."
-)
+@main.command(epilog="Exit codes: 0 drained and closed; 1 not started: a mistake in the policy, or a port in use.")
 @_FILE
 def run(file: Path) -> None:
     """Serve a policy until SIGTERM or Ctrl-C.

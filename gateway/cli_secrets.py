@@ -42,9 +42,7 @@ def new_key(key_id: str | None, out: Path | None) -> None:
     secret = secrets.token_urlsafe(32)
     if out is not None:
         _write_new(out, secret)
-        click.echo(
-            f'written to {out}\nin the policy, below keys.ring:  "{name}": {{file: "{out.resolve()}"}}'
-        )
+        click.echo(f'written to {out}\nin the policy, below keys.ring:  "{name}": {{file: "{out.resolve()}"}}')
         return
     variable = "SCOPEGATE_KEY_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
     click.echo(f"{variable}={secret}")

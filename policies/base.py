@@ -40,12 +40,8 @@ class Section(Strict):
 class Secret(Strict):
     """Where a secret is found; never the secret itself."""
 
-    env: str | None = Field(
-        default=None, min_length=1, description="name of an environment variable that holds it"
-    )
-    file: str | None = Field(
-        default=None, min_length=1, description="file that holds it, path from the policy file"
-    )
+    env: str | None = Field(default=None, min_length=1, description="name of an environment variable that holds it")
+    file: str | None = Field(default=None, min_length=1, description="file that holds it, path from the policy file")
 
     @model_validator(mode="before")
     @classmethod
@@ -71,13 +67,13 @@ class Secret(Strict):
         return f"environment variable {self.env}" if self.env else f"file {self.file}"
 
 
-def parsed(parse: Callable[[object], object], text: str, description: str, **limits: int) -> Any:
-    """A field whose default is written as in the file, so that the published schema shows it that way."""
+def parsed(parse: Callable[[object], object], text: str, description: str) -> Any:
+    """A field whose default is written as in the file, so that the published schema shows it that way.
+
+    Limits belong into the type, behind its parser: as arguments of the field they would come before it.
+    """
     extra: dict[str, Any] = {"default": text}
-    constraints: dict[str, Any] = dict(limits)
-    return Field(
-        default_factory=lambda: parse(text), description=description, json_schema_extra=extra, **constraints
-    )
+    return Field(default_factory=lambda: parse(text), description=description, json_schema_extra=extra)
 
 
 class Also:
@@ -86,9 +82,7 @@ class Also:
     def __init__(self, forms: Callable[[JsonSchemaValue], list[JsonSchemaValue]]) -> None:
         self._forms = forms
 
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         usual = handler(core)
         return {"anyOf": [*self._forms(usual), usual]}
 

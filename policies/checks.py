@@ -123,17 +123,13 @@ def _relay(rule: Piece[RelayRule], scope: ScopePieces, parts: Outline) -> Iterat
     elif name not in others | scope.connector_names:
         yield _no_such(loc, "other scope or connector of this scope", name, others | scope.connector_names)
     if rule.value.replies != "none" and rule.ok("replies") and not parts.has_keys:
-        message = (
-            "brings replies home, which needs signing keys: add keys (`scopegate keys new`), or replies: none"
-        )
+        message = "brings replies home, which needs signing keys: add keys (`scopegate keys new`), or replies: none"
         yield Finding(loc, message)
 
 
 def _no_such(loc: Loc, what: str, name: str, known: Iterable[str]) -> Finding:
     names = sorted(known)
-    return Finding(
-        loc, f"there is no {what} {name}{_guess(name, names)} (allowed: {', '.join(names) or 'none yet'})"
-    )
+    return Finding(loc, f"there is no {what} {name}{_guess(name, names)} (allowed: {', '.join(names) or 'none yet'})")
 
 
 def _guess(name: str, known: Iterable[str]) -> str:
@@ -153,7 +149,5 @@ def _shadowed(rules: tuple[Piece[AnyAddressRule], ...]) -> Iterator[Finding]:
     for at, rule in enumerate(rules):
         cover = next((early for early in rules[:at] if early.value.match.covers(rule.value.match)), None)
         if cover is not None:
-            text = (
-                f"never reached: entry {cover.loc[-1]} before it ({cover.value.match.text}) matches all of it"
-            )
+            text = f"never reached: entry {cover.loc[-1]} before it ({cover.value.match.text}) matches all of it"
             yield Finding((*rule.loc, "match"), text)

@@ -14,9 +14,7 @@ def listener_findings(piece: Piece[Listener]) -> Iterator[Finding]:
     listener, loc = piece.value, piece.loc
     passwords = [name.lower() for name in listener.sasl if name in PASSWORD_MECHANISMS]
     if passwords and listener.users is None and piece.ok("sasl", "users"):
-        yield Finding(
-            (*loc, "sasl"), f"{', '.join(passwords)} needs users: the file of users and their passwords"
-        )
+        yield Finding((*loc, "sasl"), f"{', '.join(passwords)} needs users: the file of users and their passwords")
     if listener.users is not None and not passwords and piece.ok("sasl"):
         yield Finding((*loc, "users"), "no mechanism of sasl asks for a password", at_key=True, warning=True)
     yield from _listener_plain(piece)
@@ -29,22 +27,16 @@ def _listener_plain(piece: Piece[Listener]) -> Iterator[Finding]:
     if known and "PLAIN" not in listener.offered and "PLAIN" in listener.sasl:
         alone = not listener.offered
         message = "plain is offered only on TLS: add tls, or allow_plain_without_tls: true"
-        yield Finding(
-            (*piece.loc, "sasl"), message if alone else f"{message}; it is left out", warning=not alone
-        )
+        yield Finding((*piece.loc, "sasl"), message if alone else f"{message}; it is left out", warning=not alone)
 
 
 def _listener_certificates(piece: Piece[Listener]) -> Iterator[Finding]:
     listener, loc = piece.value, piece.loc
     has_ca = listener.tls is not None and listener.tls.client_ca is not None
     if "EXTERNAL" in listener.sasl and not has_ca and piece.ok("sasl", "tls"):
-        yield Finding(
-            (*loc, "sasl"), "external needs tls with client_ca, to know whose certificates to trust"
-        )
+        yield Finding((*loc, "sasl"), "external needs tls with client_ca, to know whose certificates to trust")
     if listener.tls is not None and listener.tls.require_client_cert and not has_ca:
-        yield Finding(
-            (*loc, "tls", "require_client_cert"), "needs client_ca, to know whose certificates to trust"
-        )
+        yield Finding((*loc, "tls", "require_client_cert"), "needs client_ca, to know whose certificates to trust")
 
 
 def connector_findings(piece: Piece[Connector]) -> Iterator[Finding]:
@@ -53,11 +45,7 @@ def connector_findings(piece: Piece[Connector]) -> Iterator[Finding]:
     yield from _connector_sasl(piece)
     if (connector.tls.cert is None) != (connector.tls.key is None):
         yield Finding((*loc, "tls"), "cert and key belong together")
-    if (
-        (connector.tls.ca or connector.tls.cert)
-        and piece.ok("to")
-        and not any(url.tls for url in connector.to)
-    ):
+    if (connector.tls.ca or connector.tls.cert) and piece.ok("to") and not any(url.tls for url in connector.to):
         yield Finding((*loc, "tls"), "no URL is amqps://, so TLS is not used", warning=True)
     if connector.backoff.min > connector.backoff.max:
         yield Finding((*loc, "backoff"), "min must not be longer than max")

@@ -50,9 +50,7 @@ def _access(entry: AccessRule, where: Where) -> CompiledAccess:
     return CompiledAccess(who, frozenset(entry.may), entry.on, where)
 
 
-def _address(
-    rule: DirectRule | RelayRule | KafkaRule, connectors: frozenset[str], where: Where
-) -> CompiledAddress:
+def _address(rule: DirectRule | RelayRule | KafkaRule, connectors: frozenset[str], where: Where) -> CompiledAddress:
     if isinstance(rule, DirectRule):
         direct = DirectRoute(rule.direct, where)
         return CompiledAddress(rule.match, lambda _address, _captures: direct, where)
@@ -77,9 +75,7 @@ def _kafka(rule: KafkaRule, where: Where) -> Build:
         topic = rule.topic.fill(captures)
         if not legal_topic(topic):
             return None
-        return KafkaRoute(
-            rule.kafka, topic, rule.binding, rule.groups, rule.mode, rule.credit, rule.tombstones, where
-        )
+        return KafkaRoute(rule.kafka, topic, rule.binding, rule.groups, rule.mode, rule.credit, rule.tombstones, where)
 
     return build
 

@@ -67,9 +67,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
         route=describe(decision.route) if decision.route else None,
         route_where=str(where) if where else None,
         access_where=str(decision.grant.where) if decision.grant.where else None,
-        lines=tuple(
-            _lines(rules, decision, hops, f"{shown(user)} asks to {action} at {shown(address)}", address)
-        ),
+        lines=tuple(_lines(rules, decision, hops, f"{shown(user)} asks to {action} at {shown(address)}", address)),
     )
 
 

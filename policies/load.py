@@ -72,7 +72,6 @@ def _signing(policy: Policy, found: Mapping[Secret, bytes]) -> SigningKeys | Non
     if policy.keys is None or not found:
         return None
     ring = {
-        name: SigningKey(signing_key(found[entry.reference]), entry.until)
-        for name, entry in policy.keys.ring.items()
+        name: SigningKey(signing_key(found[entry.reference]), entry.until) for name, entry in policy.keys.ring.items()
     }
     return SigningKeys(policy.keys.active, ring, policy.keys.expiry)

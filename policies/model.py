@@ -74,9 +74,7 @@ def _until(value: object) -> int:
         if end is not None:
             end = end if end.tzinfo else end.replace(tzinfo=UTC)
             return int(end.timestamp() * 1000)
-    raise ValueError(
-        "needs a date or a time, like 2026-12-01 or 2026-12-01T12:00:00Z; UTC if no zone is given"
-    )
+    raise ValueError("needs a date or a time, like 2026-12-01 or 2026-12-01T12:00:00Z; UTC if no zone is given")
 
 
 def _bootstrap(value: object) -> str:
@@ -119,9 +117,7 @@ class GatewaySection(Section):
     """The process itself."""
 
     id: Name = Field(default="scopegate", description="name of this gateway, and its container id")
-    http: PlaceOrOff = parsed(
-        parse_bind, "127.0.0.1:8672", "host:port of /healthz, /readyz and /metrics, or off"
-    )
+    http: PlaceOrOff = parsed(parse_bind, "127.0.0.1:8672", "host:port of /healthz, /readyz and /metrics, or off")
     state: State = Field(default="memory", description="shared state: memory, or redis://host:port/db")
     drain: Duration = parsed(parse_duration, "10s", "how long SIGTERM waits for outcomes before it closes")
     log: Literal["auto", "console", "json"] = Field(
@@ -142,7 +138,7 @@ class KeysSection(Strict):
     ring: dict[Name, KeyEntry] = Field(
         min_length=1, description="key id: where the secret is; all of them verify, so keys can be rotated"
     )
-    expiry: Duration = parsed(parse_duration, "5m", "how long a response may take", ge=1000)
+    expiry: Annotated[Duration, Field(ge=1000)] = parsed(parse_duration, "5m", "how long a response may take")
 
 
 class KafkaCluster(Section):
@@ -164,8 +160,6 @@ class Policy(Strict):
     """The whole policy file."""
 
     gateway: GatewaySection = Field(default_factory=GatewaySection, description="the process itself")
-    keys: KeysSection | None = Field(
-        default=None, description="signing keys; every relay with replies needs them"
-    )
+    keys: KeysSection | None = Field(default=None, description="signing keys; every relay with replies needs them")
     kafka: dict[Name, KafkaCluster] = Field(default_factory=dict, description="name: Kafka cluster")
     scopes: dict[Name, Scope] = Field(min_length=1, description="name: scope")

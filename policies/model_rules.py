@@ -97,8 +97,8 @@ class AccessRule(Strict):
         description='user or list of users; "*" is everybody, anonymous included',
     )
     may: OneOrMany[Action] = Field(min_length=1, description="what is allowed")
-    on: OneOrMany[Match] = parsed(
-        lambda text: (parse_pattern(text),), "**", "pattern or list of patterns of addresses", min_length=1
+    on: Annotated[OneOrMany[Match], Field(min_length=1)] = parsed(
+        lambda text: (parse_pattern(text),), "**", "pattern or list of patterns of addresses"
     )
 
 

@@ -31,9 +31,7 @@ class ListenerTls(Strict):
 
     cert: Path = Field(description="certificate chain, PEM, path from the policy file")
     key: Path = Field(description="private key of the certificate, PEM, path from the policy file")
-    client_ca: Path | None = Field(
-        default=None, description="authorities client certificates must come from, PEM"
-    )
+    client_ca: Path | None = Field(default=None, description="authorities client certificates must come from, PEM")
     require_client_cert: Flag = Field(default=False, description="true: refuse clients without a certificate")
 
 
@@ -41,20 +39,16 @@ class Limits(Section):
     """What one listener grants; more is refused with an error that names the limit."""
 
     connections: Count = Field(default=10_000, description="connections of this listener at a time")
-    users: Count | None = Field(
-        default=None, description="connections of one user at a time; default: no own limit"
-    )
+    users: Count | None = Field(default=None, description="connections of one user at a time; default: no own limit")
     links: Count = Field(default=1000, description="links of one connection at a time")
     sessions: Count = Field(default=256, le=65_535, description="sessions of one connection at a time")
     opens_per_second: Count = Field(default=2000, description="new connections per second")
     handshake: Duration = parsed(parse_duration, "10s", "time to finish TLS, SASL and open")
-    max_frame_size: Size = parsed(
-        parse_size, "64KiB", "largest frame the gateway takes", ge=512, le=16 * 2**20
+    max_frame_size: Annotated[Size, Field(ge=512, le=16 * 2**20)] = parsed(
+        parse_size, "64KiB", "largest frame the gateway takes"
     )
-    max_message_size: Size = parsed(parse_size, "128MiB", "largest message the gateway takes", ge=1)
-    idle_timeout: Duration = parsed(
-        parse_duration, "60s", "a connection silent for this long is closed; 0s: never"
-    )
+    max_message_size: Annotated[Size, Field(ge=1)] = parsed(parse_size, "128MiB", "largest message the gateway takes")
+    idle_timeout: Duration = parsed(parse_duration, "60s", "a connection silent for this long is closed; 0s: never")
 
 
 class Listener(Section):
@@ -92,16 +86,17 @@ class ConnectorTls(Section):
     ca: Path | None = Field(default=None, description="authorities of the server, PEM; default: the system's")
     cert: Path | None = Field(default=None, description="own certificate chain, PEM")
     key: Path | None = Field(default=None, description="private key of the own certificate, PEM")
-    verify: Flag = Field(
-        default=True, description="false: accept any server certificate; for experiments only"
-    )
+    verify: Flag = Field(default=True, description="false: accept any server certificate; for experiments only")
+
+
+Pause = Annotated[Duration, Field(ge=1)]
 
 
 class Backoff(Section):
     """Pauses between attempts to reconnect: doubling from min to max, jittered."""
 
-    min: Duration = parsed(parse_duration, "250ms", "first pause", ge=1)
-    max: Duration = parsed(parse_duration, "30s", "longest pause", ge=1)
+    min: Pause = parsed(parse_duration, "250ms", "first pause")
+    max: Pause = parsed(parse_duration, "30s", "longest pause")
 
 
 class Connector(Strict):
@@ -132,9 +127,7 @@ class Scope(Section):
     addresses: tuple[AddressRule, ...] = Field(
         default=(), description="what addresses are: match and one of direct, relay, kafka; first match wins"
     )
-    access: tuple[AccessRule, ...] = Field(
-        default=(), description="who may do what; what no entry allows is denied"
-    )
+    access: tuple[AccessRule, ...] = Field(default=(), description="who may do what; what no entry allows is denied")
     anonymous_relay: Flag = Field(default=True, description="offer the anonymous terminus (null target)")
     temporary: Flag = Field(default=True, description="allow dynamic sources and targets")
     response_routing: Flag = Field(default=True, description="offer RESPONSE_ANNOTATIONS_V1_0 (cookies)")

@@ -105,9 +105,7 @@ def outline(data: Any) -> Outline:
 
 def _scope(name: str, raw: dict[str, Any]) -> ScopePieces:
     loc: Loc = ("scopes", name)
-    lists = {
-        key: list(enumerate(_list(raw.get(key)))) for key in ("listen", "connect", "addresses", "access")
-    }
+    lists = {key: list(enumerate(_list(raw.get(key)))) for key in ("listen", "connect", "addresses", "access")}
     names = (_dict(item).get("name") for _, item in lists["connect"])
     return ScopePieces(
         name=name,
@@ -139,9 +137,7 @@ def _piece(adapter: TypeAdapter[M], raw: Any, loc: Loc) -> Piece[M] | None:
         return _repaired(adapter, raw, loc, error) if isinstance(raw, dict) else None
 
 
-def _repaired(
-    adapter: TypeAdapter[M], raw: dict[str, Any], loc: Loc, error: ValidationError
-) -> Piece[M] | None:
+def _repaired(adapter: TypeAdapter[M], raw: dict[str, Any], loc: Loc, error: ValidationError) -> Piece[M] | None:
     """The part without its wrong keys; None when nothing usable is left."""
     rest, broken, suspects = deepcopy(raw), set[str](), set[str]()
     for detail in error.errors(include_url=False, include_context=False, include_input=False):

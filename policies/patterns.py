@@ -106,9 +106,7 @@ def _mixed(part: str) -> Segment:
     found = _CAPTURE.search(part)
     before, after = (part[: found.start()], part[found.end() :]) if found else (part, "")
     if any(brace in before + after for brace in "{}"):
-        raise PatternError(
-            "a segment holds at most one capture, like {name}: a letter, then letters, digits or _"
-        )
+        raise PatternError("a segment holds at most one capture, like {name}: a letter, then letters, digits or _")
     return Segment(before, found is not None, found[1] if found else None, after)
 
 

@@ -22,11 +22,8 @@ class _Generate(GenerateJsonSchema):
 
 @cache
 def _schema() -> JsonSchemaValue:
-    schema = Policy.model_json_schema(schema_generator=_Generate)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "ScopeGate policy file",
-    } | schema
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ScopeGate policy file"}
+    return head | Policy.model_json_schema(schema_generator=_Generate) | head
 
 
 def json_schema() -> dict[str, Any]:

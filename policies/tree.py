@@ -21,6 +21,8 @@ MAX_BYTES: Final = 1 << 20
 _MAX_NODES: Final = 100_000
 _MAX_DEPTH: Final = 32
 _TAG: Final = "tag:yaml.org,2002:"
+_KINDS: Final = ("map", "seq", "str", "null", "bool", "int", "float", "timestamp", "merge", "value")
+_TAGS: Final = frozenset(_TAG + name for name in _KINDS)
 _BOOLS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -75,6 +77,8 @@ class Tree:
             if self._left >= -1:
                 self._report(node, loc, "too deep or too large; does an alias contain itself?")
             return None
+        if str(node.tag) not in _TAGS:
+            self._report(node, loc, f"the tag {node.tag} is not known here")
         if isinstance(node, MappingNode):
             return self._mapping(node, loc)
         if isinstance(node, SequenceNode):
@@ -101,8 +105,6 @@ class Tree:
             return _BOOLS.get(text.lower(), text)
         if kind in ("int", "float"):
             return _number(text, int if kind == "int" else float)
-        if kind not in ("str", "timestamp", "merge", "value"):
-            self._report(node, loc, f"the tag {node.tag} is not known here")
         return text
 
     def _report(self, node: Node, loc: Loc, message: str) -> None:
@@ -150,9 +152,7 @@ def parse(raw: bytes, file: str) -> Tree:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise PolicyErrors(
-            [Problem(file, line, column, "", f"not YAML: {error.problem or error.context}")]
-        ) from None
+        raise PolicyErrors([Problem(file, line, column, "", f"not YAML: {error.problem or error.context}")]) from None
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise PolicyErrors([Problem(file, line, 1, "", "not UTF-8 text")]) from None

@@ -100,9 +100,7 @@ def parse_endpoint(value: object) -> Endpoint:
         raise ValueError('needs a URL like "amqps://broker.example:5671" (allowed: amqp://, amqps://)')
     scheme, place = value.split("://", 1)
     if "@" in place:
-        raise ValueError(
-            "a URL holds no user or password here; write them as sasl: {user, password: {env: NAME}}"
-        )
+        raise ValueError("a URL holds no user or password here; write them as sasl: {user, password: {env: NAME}}")
     return Endpoint(scheme == "amqps", *_url_place(place.removesuffix("/"), _DEFAULT_PORTS[scheme]))
 
 
@@ -126,9 +124,7 @@ def parse_state(value: object) -> str:
     if not isinstance(value, str) or not (value == "memory" or value.startswith(("redis://", "rediss://"))):
         raise ValueError("must be memory or a URL like redis://host:6379/0")
     if "@" in value:
-        raise ValueError(
-            "a Redis URL holds no user or password here: secrets are never written into the policy"
-        )
+        raise ValueError("a Redis URL holds no user or password here: secrets are never written into the policy")
     if value != "memory":
         _check_redis(value)
     return value

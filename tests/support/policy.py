@@ -1,0 +1,37 @@
+"""Policies in tests: load text without a disk, and read the mistakes as short lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from policies.load import load_policy
+from policies.problems import PolicyErrors
+from policies.rules import CompiledPolicy
+
+KEY = "k" * 43
+
+
+def load_text(
+    text: str, *, environ: Mapping[str, str] = {}, files: Mapping[str, bytes] = {}, with_secrets: bool = True
+) -> CompiledPolicy:
+    """Load a policy written in a test; `files` are the files beside it."""
+    contents = {Path("etc/p.yaml"): textwrap.dedent(text).encode()}
+    contents |= {Path("etc") / name: content for name, content in files.items()}
+
+    def read_bytes(path: Path) -> bytes:
+        if path not in contents:
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return contents[path]
+
+    return load_policy(Path("etc/p.yaml"), environ=environ, read_bytes=read_bytes, with_secrets=with_secrets)
+
+
+def mistakes(text: str, *, environ: Mapping[str, str] = {}, files: Mapping[str, bytes] = {}) -> list[str]:
+    """Every mistake as `line:column: key: message`."""
+    with pytest.raises(PolicyErrors) as caught:
+        load_text(text, environ=environ, files=files)
+    return [str(problem).removeprefix("etc/p.yaml:") for problem in caught.value.problems]

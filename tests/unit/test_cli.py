@@ -1,0 +1,180 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway import __version__
+from gateway.amqp.users import load_users
+from gateway.cli import main
+from policies.secrets import signing_key
+
+QUICKSTART = str(Path(__file__).resolve().parents[2] / "policies" / "examples" / "quickstart.yaml")
+
+
+def call(*args: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, args, input=stdin)
+
+
+@pytest.fixture(autouse=True)
+def quickstart_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCOPEGATE_QUICKSTART_KEY", "k" * 43)
+
+
+def test_check_counts_what_is_right() -> None:
+    result = call("check", QUICKSTART)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == (
+        "ok: 2 scopes, 2 listeners, 0 connectors, 5 address rules, 2 access rules, 1 Kafka cluster\n"
+    )
+
+
+def test_check_prints_every_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("gateway: {drian: 1s}\nscopes: {edge: {listen: [{bind: x}]}}\n")
+    result = call("check", str(file))
+    assert (result.exit_code, result.stdout) == (1, "")
+    first, second, last = result.stderr.splitlines()
+    assert first.startswith(f"{file}:1:11: gateway.drian: unknown key; did you mean drain?")
+    assert second.startswith(f"{file}:2:33: scopes.edge.listen[0].bind: needs")
+    assert last == "2 mistakes"
+
+
+def test_check_warns_without_failing(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("scopes: {edge: {listen: [{}]}}\n")
+    result = call("check", str(file))
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"warning: {file}:1:10: scopes.edge: has no access entries")
+
+
+def test_check_can_do_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SCOPEGATE_QUICKSTART_KEY")
+    assert "SCOPEGATE_QUICKSTART_KEY is not set" in call("check", QUICKSTART).stderr
+    assert call("check", "--no-secrets", QUICKSTART).exit_code == 0
+
+
+def test_a_missing_file_is_a_mistake_like_any_other() -> None:
+    result = call("check", "nowhere.yaml")
+    assert result.exit_code == 1
+    assert "nowhere.yaml:1:1: cannot be read: No such file or directory" in result.stderr
+
+
+def test_explain_allowed_and_refused() -> None:
+    where = ("explain", QUICKSTART, "--scope", "edge")
+    allowed = call(*where, "--address", "svc/echo", "--send")
+    assert allowed.exit_code == 0
+    assert "relay to scope core, address services/echo" in allowed.stdout
+    refused = call(*where, "--address", "nothing", "--receive", "--json")
+    assert refused.exit_code == 1
+    assert json.loads(refused.stdout)["condition"] == "amqp:not-found"
+    info = call(*where, "--address", "events/orders", "--info", "--json", "--user", "bob")
+    assert json.loads(info.stdout)["kind"] == "service"
+
+
+def test_explain_wants_a_scope_that_exists_and_an_action() -> None:
+    assert call("explain", QUICKSTART, "--scope", "edge", "--address", "a").exit_code == 2
+    result = call("explain", QUICKSTART, "--scope", "edgy", "--address", "a", "--send")
+    assert result.exit_code == 2
+    assert "there is: edge, core" in result.stderr
+
+
+def test_schema_is_json() -> None:
+    assert json.loads(call("schema").stdout)["title"] == "ScopeGate policy file"
+    assert call("schema", "--markdown").stdout.startswith("# The policy file\n")
+
+
+def test_a_new_key_is_usable_and_comes_with_its_line() -> None:
+    result = call("keys", "new", "--id", "2026-11")
+    variable, _, secret = result.stdout.splitlines()[0].partition("=")
+    assert variable == "SCOPEGATE_KEY_2026_11"
+    assert len(signing_key(secret.encode())) == 32
+    assert '"2026-11": {env: SCOPEGATE_KEY_2026_11}' in result.stdout
+    assert call("keys", "new", "--id", "a b").exit_code == 2
+
+
+def test_a_new_key_in_a_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    result = call("keys", "new", "--id", "a", "--out", str(file))
+    assert result.exit_code == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    secret = file.read_text()
+    assert len(signing_key(secret.strip().encode())) == 32
+    assert secret.strip() not in result.output
+    assert f'"a": {{file: "{file}"}}' in result.stdout
+    assert call("keys", "new", "--out", str(file)).exit_code == 1
+    assert file.read_text() == secret
+
+
+def test_users_are_added_and_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "users.yaml"
+    for user, password in (("ann", "one"), ("bob", "two"), ("ann", "three")):
+        result = call("users", "add", str(file), user, "--password-stdin", stdin=f"{password}\n")
+        assert result.output == f"{user} is in {file}\n"
+    store = load_users(file.read_text())
+    assert store.check_password("ann", "three") == "ann"
+    assert store.check_password("ann", "one") is None
+    assert store.check_password("bob", "two") == "bob"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["users.yaml"]
+
+
+def test_users_are_not_added_to_what_is_no_users_file(tmp_path: Path) -> None:
+    file = tmp_path / "users.yaml"
+    file.write_text("- not users\n")
+    result = call("users", "add", str(file), "ann", "--password-stdin", stdin="x\n")
+    assert result.exit_code == 1
+    assert file.read_text() == "- not users\n"
+    assert call("users", "add", str(file), "ann", "--password-stdin", stdin="\n").exit_code == 1
+    missing = str(tmp_path / "no" / "users.yaml")
+    assert call("users", "add", missing, "ann", "--password-stdin", stdin="x\n").exit_code == 1
+
+
+def test_a_password_is_asked_twice_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "users.yaml"
+    result = call("users", "add", str(file), "ann", stdin="secret\nsecret\n")
+    assert result.exit_code == 0
+    assert "secret" not in result.output
+
+
+def test_help_says_what_exit_codes_mean() -> None:
+    for command in ("check", "explain", "run", "quickstart"):
+        assert "Exit codes:" in call(command, "--help").stdout
+    assert "Exit codes:" in call("--help").stdout
+
+
+def test_version_in_a_process_of_its_own_is_quick_and_imports_little() -> None:
+    code = "import sys; from gateway.cli import main; main(standalone_mode=False); print(*sys.modules)"
+    best = 60.0
+    for _ in range(3):
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code, "version"], capture_output=True, text=True, check=True)
+        best = min(best, time.perf_counter() - start)
+    said, _, modules = done.stdout.partition("\n")
+    assert said == f"scopegate {__version__}"
+    assert {"pydantic", "proton", "ruamel.yaml", "asyncio"}.isdisjoint(modules.split())
+    assert best < 0.3
+
+
+@pytest.mark.row("X-8")
+def test_a_wrong_policy_never_starts_a_gateway(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("scopes: {edge: {listen: [{bund: x}]}}\n")
+    code = "from gateway.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{file}:1:27: scopes.edge.listen[0].bund: unknown key; did you mean bind?" in done.stderr

@@ -1,0 +1,156 @@
+"""Compiled rules: where addresses lead, who may use them, and the errors (KM-20, conformance 0.3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.explain import explain
+from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RelayRoute, Where
+from tests.support.policy import KEY, load_text
+
+NOWHERE = Where("", 0)
+POLICY = """
+keys: {active: a, ring: {a: {env: K}}}
+kafka: {main: }
+scopes:
+  edge:
+    addresses:
+      - {match: "events/{topic}", kafka: main, tombstones: true}
+      - {match: "svc/{name}", relay: core, address: "services/{name}"}
+      - {match: "far/**", relay: core, replies: none}
+      - {match: "queues/**", relay: broker, replies: rewrite}
+      - {match: "chat/**", direct: balanced}
+      - {match: "news", direct: multicast}
+    connect: [{name: broker, to: "amqps://b"}]
+    access:
+      - {who: [ann, bob], may: send, on: ["svc/*", "far/**"]}
+      - {who: "*", may: [receive, info], on: "events/**"}
+      - {who: ann, may: [send, receive], on: "chat/**"}
+  core:
+    addresses: [{match: "services/**", direct: balanced}]
+  other:
+    addresses: [{match: "chat/**", direct: multicast}]
+"""
+
+
+@pytest.fixture(scope="module")
+def policy() -> CompiledPolicy:
+    return load_text(POLICY, environ={"K": KEY})
+
+
+@pytest.mark.parametrize(
+    ("address", "route"),
+    [
+        ("events/orders", KafkaRoute("main", "orders", "agnostic", "none", "auto", 1000, True, NOWHERE)),
+        ("svc/echo", RelayRoute("core", None, "services/echo", "auto", NOWHERE)),
+        ("svc/..", RelayRoute("core", None, "services/..", "auto", NOWHERE)),
+        ("svc/{name}", RelayRoute("core", None, "services/{name}", "auto", NOWHERE)),
+        ("far/a/b", RelayRoute("core", None, "far/a/b", "none", NOWHERE)),
+        ("queues/q", RelayRoute(None, "broker", "queues/q", "rewrite", NOWHERE)),
+        ("chat", DirectRoute("balanced", NOWHERE)),
+        ("news", DirectRoute("multicast", NOWHERE)),
+    ],
+)
+def test_an_address_leads_where_the_first_match_says(policy: CompiledPolicy, address: str, route: object) -> None:
+    assert policy.scopes["edge"].route(address) == route
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "unknown",
+        "events/..",
+        "events/%2e%2e",
+        "events/a b",
+        "events/*",
+        "events/$info",
+        "events/" + "t" * 250,
+        "chat/\x00",
+        "chat/a\nb",
+        "chat/" + "x" * 1024,
+        "svc/" + "x" * 1018,
+        "x" * 65536,
+    ],
+)
+def test_an_address_that_leads_nowhere(policy: CompiledPolicy, address: str) -> None:
+    assert policy.scopes["edge"].route(address) is None
+    assert policy.scopes["edge"].decide("ann", "send", address).condition == "amqp:not-found"
+
+
+def test_the_same_name_in_two_scopes_stays_separate(policy: CompiledPolicy) -> None:
+    # KM-20
+    assert policy.scopes["edge"].route("chat/x") == DirectRoute("balanced", NOWHERE)
+    assert policy.scopes["other"].route("chat/x") == DirectRoute("multicast", NOWHERE)
+    assert policy.scopes["core"].route("chat/x") is None
+
+
+def test_routes_know_their_line_and_compare_without_it(policy: CompiledPolicy) -> None:
+    again = load_text("# one line more" + POLICY.replace("  other:", "  other: # moved"), environ={"K": KEY})
+    one, two = (p.scopes["edge"].route("svc/echo") for p in (policy, again))
+    assert one is not None
+    assert two is not None
+    assert one == two
+    assert hash(one) == hash(two)
+    assert str(one.where) == "etc/p.yaml:8"
+
+
+@pytest.mark.parametrize(
+    ("user", "action", "address", "condition", "info"),
+    [
+        ("ann", "send", "svc/echo", None, False),
+        ("eve", "send", "svc/echo", "amqp:unauthorized-access", False),
+        ("ann", "receive", "svc/echo", "amqp:unauthorized-access", False),
+        ("bob", "send", "chat/x", "amqp:unauthorized-access", False),
+        ("eve", "receive", "nothing", "amqp:not-found", False),
+        ("eve", "receive", "events/orders", None, False),
+        ("eve", "send", "events/orders", "amqp:unauthorized-access", False),
+        ("eve", "receive", "events/orders/$info", None, True),
+        ("eve", "info", "events/orders/$info", None, True),
+        ("eve", "info", "events/orders", None, True),
+        ("eve", "send", "events/orders/$info", "amqp:not-allowed", True),
+        ("ann", "receive", "chat/x/$info", None, False),
+        ("ann", "info", "chat/x", "amqp:not-found", False),
+        ("*", "send", "svc/echo", "amqp:unauthorized-access", False),
+    ],
+)
+def test_who_may_do_what(
+    policy: CompiledPolicy, user: str, action: str, address: str, condition: str | None, info: bool
+) -> None:
+    decision = policy.scopes["edge"].decide(user, action, address)  # type: ignore[arg-type]
+    assert (decision.condition, decision.info) == (condition, info)
+    answer = explain(policy, "edge", user, address, action)  # type: ignore[arg-type]
+    assert (answer.allowed, answer.condition) == (condition is None, condition)
+
+
+def test_explain_says_which_lines_decide(policy: CompiledPolicy) -> None:
+    answer = explain(policy, "edge", "bob", "svc/echo", "send")
+    assert str(answer).splitlines() == [
+        "bob asks to send at svc/echo in scope edge",
+        "  address  relay to scope core, address services/echo, replies auto  (etc/p.yaml:8)",
+        "           then in scope core: direct, balanced  (etc/p.yaml:19)",
+        "  access   granted  (etc/p.yaml:15)",
+        "  result   allowed",
+    ]
+    assert (answer.kind, answer.route_where, answer.access_where) == (
+        "relay",
+        "etc/p.yaml:8",
+        "etc/p.yaml:15",
+    )
+    assert answer.as_dict()["allowed"] is True
+
+
+def test_explain_says_why_not(policy: CompiledPolicy) -> None:
+    denied = explain(policy, "edge", "eve", "news", "receive")
+    assert denied.lines[-2:] == (
+        "  access   no entry of scopes.edge.access grants it",
+        "  result   amqp:unauthorized-access: not allowed to receive here",
+    )
+    nowhere = explain(policy, "edge", "eve", "\x1b[2J", "receive")
+    assert nowhere.lines[0] == "eve asks to receive at '\\x1b[2J' in scope edge"
+    assert nowhere.lines[1] == "  address  no entry of scopes.edge.addresses matches"
+    illegal = explain(policy, "edge", "eve", "events/..", "receive")
+    assert "matches events/{topic}, but there can be no such node  (etc/p.yaml:7)" in illegal.lines[1]
+    beyond = explain(policy, "edge", "ann", "far/x", "send")
+    assert (beyond.allowed, beyond.condition) == (False, "amqp:not-found")
+    assert beyond.lines[-1] == "  result   amqp:not-found: the node behind this address does not exist"
