@@ -30,7 +30,7 @@ def run(path: Path) -> int:
     except PolicyErrors as errors:
         sys.stderr.write(f"{errors}\n")
         return 1
-    configure_logs(policy.model.gateway.log)
+    configure_logs(style=policy.model.gateway.log)
     return run_loop(lambda: _serve(policy))
 
 

@@ -14,7 +14,7 @@ from gateway.amqp.engine import Engine, EngineConfig
 from gateway.amqp.sasl import SaslClient
 from gateway.errors import NOT_ALLOWED, AmqpError
 from gateway.listeners import PRODUCT
-from gateway.nodes.crossings import Way
+from gateway.nodes.crossings import Way, way
 from gateway.nodes.remote import Relay, RemoteNode
 from gateway.report import Report
 
@@ -135,7 +135,7 @@ class Connector:
         return self._hub.loop.call_later(seconds, call)
 
     def far_way(self) -> Way:
-        return Way(self.scope)
+        return way(self.scope)
 
     # -- host of the connection
 

@@ -17,12 +17,14 @@ from gateway.amqp import pndata
 from gateway.amqp.link import Link
 from gateway.errors import NOT_ALLOWED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
+# Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
+_peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+_delivery_of, _link_of = lib.pn_event_delivery, lib.pn_delivery_link
 _DELIVERY: Final = lib.PN_DELIVERY
 _FLOW: Final = lib.PN_LINK_FLOW
 _CHUNK: Final = 64 * 1024
 _OVERFULL: Final = 8 * 1024 * 1024
 """Bytes queued in one session above which its links send no more until the peer takes some."""
-_TAG_SIZE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,10 @@ class Engine:
         self.peer = Peer()
         self._sessions: list[Any] = []
         self._session: Any = None
-        self._tag = 0
-        self._tag_buffer = ffi.new("char[]", _TAG_SIZE)
-        self._tag_bytes = ffi.new("pn_bytes_t *", {"size": _TAG_SIZE, "start": self._tag_buffer})
-        self._tag_value = ffi.cast("uint64_t *", self._tag_buffer)
+        self._serial = 0
+        self._tag_buffer = ffi.new("uint64_t *")
+        self._tag_pointer = ffi.new("pn_bytes_t *", {"size": 8, "start": ffi.cast("char *", self._tag_buffer)})
+        self._tag = self._tag_pointer[0]
         self._build(server)
         self._table: Final[dict[int, Callable[[Any], None]]] = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
@@ -120,14 +122,14 @@ class Engine:
 
     def receive(self, data: bytes) -> None:
         """Feed what the peer sent; handlers are called before this returns."""
-        transport, rest = self._transport, data
-        while rest:
-            size, room = len(rest), lib.pn_transport_capacity(transport)
-            taken = lib.pn_transport_push(transport, rest, min(room, size)) if room > 0 else 0
+        transport, start, left = self._transport, ffi.from_buffer("char[]", data), len(data)
+        while left:
+            room = lib.pn_transport_capacity(transport)
+            taken = lib.pn_transport_push(transport, start, min(room, left)) if room > 0 else 0
             self._dispatch_safely()
             if taken <= 0:
                 break
-            rest = rest[taken:] if taken < size else b""
+            start, left = start + taken, left - taken
         if not self.dirty:
             self.touch()
 
@@ -274,17 +276,16 @@ class Engine:
 
     def next_tag(self) -> Any:
         """A fresh delivery tag, unique within the connection."""
-        self._tag = tag = self._tag + 1
-        self._tag_value[0] = tag
-        return self._tag_bytes[0]
+        self._serial = serial = self._serial + 1
+        self._tag_buffer[0] = serial
+        return self._tag
 
     # -- events
 
     def dispatch(self) -> None:
         """Hand every waiting event to its link or to the connection."""
         collector, links, unsettled = self._collector, self._links, self.unsettled
-        delivery_of, link_of = lib.pn_event_delivery, lib.pn_delivery_link
-        peek, pop, kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+        peek, pop, kind_of, delivery_of, link_of = _peek, _pop, _kind_of, _delivery_of, _link_of
         while event := peek(collector):
             kind = kind_of(event)
             if kind == _DELIVERY:

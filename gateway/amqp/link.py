@@ -25,7 +25,11 @@ _END: Final = -1
 _UNLIMITED: Final = 1 << 63
 _PARTIAL: Final = 128 * 1024
 """Bytes of an unfinished message that are taken out of proton, so that the session window stays open."""
-unpack = ffi.unpack
+# Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
+_unpack, _recv, _send, _advance = ffi.unpack, lib.pn_link_recv, lib.pn_link_send, lib.pn_link_advance
+_readable, _partial, _is_settled = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_delivery_settled
+_deliver, _update, _settle = lib.pn_delivery, lib.pn_delivery_update, lib.pn_delivery_settle
+_remote_state = lib.pn_delivery_remote_state
 _buffer = ffi.new("char[]", 1 << 20)
 """Where proton copies a message on its way to becoming bytes; one suffices, the loop is one thread."""
 _BUFFER_SIZE: Final = 1 << 20
@@ -231,17 +235,17 @@ class Link:
 
     def arrived(self, delivery: Any) -> None:
         """A delivery event on an incoming link: hand over the message when it is complete."""
-        if not lib.pn_delivery_readable(delivery):
+        if not _readable(delivery):
             return
-        if lib.pn_delivery_partial(delivery) or self._parts is not None:
+        if _partial(delivery) or self._parts is not None:
             self._arrived_in_parts(delivery)
             return
-        size = lib.pn_link_recv(self.ptr, _buffer, _BUFFER_SIZE)
+        size = _recv(self.ptr, _buffer, _BUFFER_SIZE)
         if size == _BUFFER_SIZE:
             self._parts = bytearray(ffi.buffer(_buffer, size))
             self._arrived_in_parts(delivery)
         elif size >= 0 or size == _END:
-            self._complete(delivery, unpack(_buffer, size) if size > 0 else b"")
+            self._complete(delivery, _unpack(_buffer, size) if size > 0 else b"")
         else:
             self._aborted(delivery)
 
@@ -249,15 +253,13 @@ class Link:
         if len(data) > (self.max_message_size or _UNLIMITED):
             self._too_large(len(data))
             return
-        lib.pn_link_advance(self.ptr)
+        _advance(self.ptr)
         self._granted = granted = self._granted - 1
         if granted < 0:
             self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
             return
         self.transfers += 1
-        self.handler.on_transfer(
-            delivery, data, not self._never_settled and lib.pn_delivery_settled(delivery)
-        )
+        self.handler.on_transfer(delivery, data, not self._never_settled and _is_settled(delivery))
 
     def tag(self, delivery: Any) -> bytes:
         """The delivery's tag as it came: any bytes, not only text."""
@@ -269,10 +271,10 @@ class Link:
         if not self.open:
             return
         if outcome is ACCEPTED:
-            lib.pn_delivery_update(delivery, _ACCEPTED)
+            _update(delivery, _ACCEPTED)
         elif outcome is not SETTLED:
             dispositions.write(delivery, outcome)
-        lib.pn_delivery_settle(delivery)
+        _settle(delivery)
         engine = self.engine
         if not engine.dirty:
             engine.touch()
@@ -326,11 +328,11 @@ class Link:
         pointer, engine = self.ptr, self.engine
         self.window -= 1
         self.transfers += 1
-        delivery = lib.pn_delivery(pointer, engine.next_tag())
-        lib.pn_link_send(pointer, data, len(data))
-        lib.pn_link_advance(pointer)
+        delivery = _deliver(pointer, engine.next_tag())
+        _send(pointer, data, len(data))
+        _advance(pointer)
         if settled or self.presettled:
-            lib.pn_delivery_settle(delivery)
+            _settle(delivery)
             if not settled:
                 self.handler.on_outcome(context, SETTLED)
         else:
@@ -340,14 +342,14 @@ class Link:
 
     def updated(self, delivery: Any, context: Any) -> bool:
         """A delivery event on an outgoing link: settle and pass the outcome on; False: no outcome yet."""
-        state = lib.pn_delivery_remote_state(delivery)
+        state = _remote_state(delivery)
         if state == _ACCEPTED:
             outcome: Outcome = ACCEPTED
         elif (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
             return False
         else:
             outcome = dispositions.read(delivery, state)
-        lib.pn_delivery_settle(delivery)
+        _settle(delivery)
         engine = self.engine
         if not engine.dirty:
             engine.touch()

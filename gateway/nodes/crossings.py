@@ -7,10 +7,11 @@ One decision per pair of links, at the first message: the target that understand
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
-from gateway.scope.annotate import Annotator, Restored, restore_response
+from gateway.scope.annotate import Annotator, LinkTarget, Restored
 from gateway.scope.keys import KeyRing
 from gateway.scope.rewrite import Rewriter
 
@@ -26,7 +27,13 @@ class Way(NamedTuple):
     """Where messages of a link come from or go to, and what the policy wants done with their reply addresses."""
 
     scope: str
-    replies: str = "auto"
+    replies: str
+
+
+@cache
+def way(scope: str, replies: str = "auto") -> Way:
+    """The one `Way` of these words: the per-message path compares by identity; as many as a policy has words."""
+    return Way(scope, replies)
 
 
 def replies_address(scope: str) -> str:
@@ -45,6 +52,7 @@ class Crossings:
         self._scopes: Final = scopes
         self._clock: Final = clock
         self._annotators: dict[tuple[str, str], Crossing] = {}
+        self._targets: dict[str, LinkTarget] = {}
         self._rewriters: dict[tuple[str, str], Rewriter] = {}
 
     def between(self, origin: Link, target: Link) -> Crossing | None:
@@ -90,10 +98,10 @@ class Crossings:
         """A response with a cookie, that came to the reply address of `scope`."""
         if self._ring is None:
             raise AmqpError(NOT_FOUND, "no such response address")
-        others = [name for name in self._scopes if name != scope]
-        return restore_response(
-            self._ring, data, self._clock(), link_target=replies_address(scope), scopes=others
-        )
+        if scope not in self._targets:
+            others = [name for name in self._scopes if name != scope]
+            self._targets[scope] = LinkTarget(self._ring, replies_address(scope), others)
+        return self._targets[scope].restore(data, self._clock())
 
     def undo(self, scope: str, token: str, data: bytes) -> Restored:
         """A response to a rewritten request, that came to the address with `token` in `scope`."""

@@ -34,7 +34,14 @@ class Inlet:
         self.link = link
 
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
-        self._meeting.transfer(self.link, delivery, data, settled)
+        """Straight to the one receiver where that is all there is to do; else the meeting point decides."""
+        outlet, link = self._meeting.only, self.link
+        if outlet is not None and not settled:
+            target = outlet.link
+            if target.window > 0 and not target.engine.blocked and target.way is link.way:
+                target.send(data, (link, delivery))
+                return
+        self._meeting.transfer(link, delivery, data, settled)
 
     def on_detach(self, error: AmqpError | None) -> None:
         self._meeting.leave_inlet(self)
@@ -92,6 +99,8 @@ class Meeting:
         self.inlets: list[Inlet] = []
         self.outlets: list[Outlet] = []
         self._waiting: deque[tuple[Link, Any, bytes, bool]] = deque()
+        self.only: Outlet | None = None
+        """The receiver that gets everything: there is no other, and nothing waits."""
         self._turn = 0
         self._closing = False
         self.dropped = 0
@@ -115,7 +124,11 @@ class Meeting:
             self.inlets.append(end)
         else:
             self.outlets.append(end)
+            self._choose()
         return end
+
+    def _choose(self) -> None:
+        self.only = self.outlets[0] if len(self.outlets) == 1 and not self._waiting else None
 
     def leave_inlet(self, inlet: Inlet) -> None:
         self.inlets.remove(inlet)
@@ -128,6 +141,7 @@ class Meeting:
         if not self.outlets:
             while self._waiting:
                 self._undeliverable(*self._waiting.popleft())
+        self._choose()
         self._left()
 
     def _left(self) -> None:
@@ -150,6 +164,7 @@ class Meeting:
             self.forward(outlet, link, delivery, data, settled)
         elif self.outlets:
             self._waiting.append((link, delivery, data, settled))
+            self.only = None
         else:
             self._undeliverable(link, delivery, data, settled)
 
@@ -193,6 +208,7 @@ class Meeting:
         waiting = self._waiting
         while waiting and (chosen := self.pick()) is not None:
             self.forward(chosen, *waiting.popleft())
+        self._choose()
         self.share_credit()
         if outlet.link.draining:
             self.drain(outlet)
@@ -221,6 +237,9 @@ class Multicast(Meeting):
 
     The slowest receiver sets the pace; the sender hears the worst of the receivers' outcomes.
     """
+
+    def _choose(self) -> None:
+        self.only = None  # every message takes the long way: to all
 
     def pick(self) -> Outlet | None:
         ready = self.outlets and all(outlet.link.credit > 0 for outlet in self.outlets)

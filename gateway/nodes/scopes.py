@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
-from gateway.nodes.crossings import Crossings, Way, replies_address
+from gateway.nodes.crossings import Crossings, replies_address, way
 from gateway.nodes.meeting import Crossing, Meeting, Multicast
 from gateway.nodes.replies import attach_anonymous, attach_replies
 from gateway.nodes.temporary import Temporaries
@@ -91,7 +91,7 @@ class Scope:
 
     def attach(self, link: Link) -> None:
         """Take a link of a peer in this scope."""
-        link.way = Way(self.name)
+        link.way = way(self.name)
         terminus = link.target if link.incoming else link.source
         if terminus.coordinator:
             raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
@@ -119,7 +119,7 @@ class Scope:
         link.node = decided
         first = decided.routes[0]
         if isinstance(first, RelayRoute):
-            link.way = Way(self.name, first.replies)
+            link.way = way(self.name, first.replies)
         self._node(decided).attach(link)
 
     def _dynamic(self, link: Link) -> None:
