@@ -1,0 +1,67 @@
+"""The gateway under measurement: one process, two scopes, a policy that holds every case."""
+
+from __future__ import annotations
+
+import time
+
+from tests.support.gateway import Gateway, written
+from tests.support.process import ports
+
+POLICY = """\
+gateway: {{id: bench, http: "127.0.0.1:{http}"}}
+keys: {{active: bench, ring: {{bench: {{env: SCOPEGATE_BENCH_KEY}}}}}}
+{kafka}
+scopes:
+  edge:
+    listen:
+      - bind: "127.0.0.1:{edge}"
+        sasl: [anonymous]
+        limits: {{connections: 20000, opens_per_second: 100000, idle_timeout: 30m}}
+    addresses:
+      - {{match: "direct/**", direct: balanced}}
+      - {{match: "relay/{{name}}", relay: core, address: "direct/{{name}}", replies: none}}
+      - {{match: "plain/{{name}}", relay: core, address: "services/{{name}}", replies: none}}
+      - {{match: "cookie/{{name}}", relay: core, address: "services/{{name}}", replies: cookie}}
+      - {{match: "rewrite/{{name}}", relay: core, address: "services/{{name}}", replies: rewrite}}
+      {events}
+    access: [{{who: "*", may: [send, receive, info], on: "**"}}]
+  core:
+    listen: [{{bind: "127.0.0.1:{core}", sasl: [anonymous]}}]
+    addresses:
+      - {{match: "direct/**", direct: balanced}}
+      - {{match: "services/**", direct: balanced}}
+      - {{match: "home/{{name}}", relay: edge, address: "direct/{{name}}", replies: none}}
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+"""
+KAFKA = 'kafka: {{main: {{bootstrap: "{bootstrap}"}}}}'
+EVENTS = '- {match: "events/{topic}", kafka: main, topic: "{topic}"}'
+SECRET = {"SCOPEGATE_BENCH_KEY": "bench-key-of-no-value-0123456789abcdefghijk"}
+
+
+class BenchGateway(Gateway):
+    """`scopegate run` on free ports; `start_seconds` is the time from its start to ready."""
+
+    def __init__(self, bootstrap: str | None = None) -> None:
+        edge, core, http = ports(3)
+        self.edge = ("127.0.0.1", edge)
+        self.core = ("127.0.0.1", core)
+        text = POLICY.format(
+            edge=edge,
+            core=core,
+            http=http,
+            kafka=KAFKA.format(bootstrap=bootstrap) if bootstrap else "",
+            events=EVENTS if bootstrap else "",
+        )
+        policy = written(text)
+        start = time.perf_counter()
+        super().__init__(policy, env=SECRET)
+        self.start_seconds = time.perf_counter() - start
+
+    @property
+    def pid(self) -> int:
+        """The gateway's process."""
+        return self.process.pid
+
+    def close(self) -> None:
+        """Ends the gateway, whatever the last case left behind."""
+        self.process.discard()

@@ -1,0 +1,199 @@
+"""The cases of issue 3, section 8: each measures both sides in one run and returns its figures."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from tests.bench.bench_gateway import BenchGateway
+from tests.bench.figures import Figure, Sample, interleaved, medians
+from tests.bench.running import NotMeasured, StockRelay, load, module, resident_kib
+from tests.support.kafka import KafkaBroker
+from tests.support.parts import ROOT
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure; `QUICK` only shows that everything can be measured."""
+
+    rounds: int = 5
+    seconds: float = 2.0
+    warmup: float = 0.5
+    connections: int = 5000
+    records: int = 400_000
+
+
+QUICK = Effort(rounds=1, seconds=0.3, warmup=0.1, connections=100, records=5_000)
+_names = itertools.count(1)
+Case = Callable[[Effort], Iterator[Figure]]
+
+
+def loadgen_self(effort: Effort) -> Iterator[Figure]:
+    """The load generator against itself, nothing in between: the ceiling of every other figure."""
+    for size in (100, 10_000):
+        samples = [load({"kind": "self", "size": size, "seconds": effort.seconds}) for _ in range(effort.rounds)]
+        middle = medians(samples)
+        name = "loadgen_self" if size == 100 else "loadgen_self_10k"
+        yield Figure(name, middle["rate"], "msg/s", details=middle)
+
+
+def relays(effort: Effort) -> Iterator[Figure]:
+    """Direct node and scope relay against the stock relay; unsettled, credit 1000."""
+    with closing(StockRelay()) as stock, closing(BenchGateway()) as gateway:
+        for path in ("direct", "relay"):
+            for size, target in ((100, 15.0), (10_000, None)):
+                ours, theirs = interleaved(
+                    lambda path=path, size=size: _stream(gateway, path, size, effort),
+                    lambda size=size: load(_stock_plan(stock, size, effort)),
+                    effort.rounds,
+                )
+                yield _relay_figure(f"{path}_{_size(size)}", ours, theirs, target)
+            yield _unloaded(gateway, path, effort)
+
+
+def _relay_figure(name: str, ours: Sample, theirs: Sample, target: float | None) -> Figure:
+    details = {**ours, "stock": theirs}
+    return Figure(name, ours["rate"], "msg/s", theirs["rate"], "stock proton relay", target, details=details)
+
+
+def _unloaded(gateway: BenchGateway, path: str, effort: Effort) -> Figure:
+    """Latency with one message on the way: no queue in front of it."""
+    samples = [_stream(gateway, path, 100, effort, in_flight=1) for _ in range(effort.rounds)]
+    middle = medians(samples)
+    return Figure(f"{path}_latency", middle["p50_us"], "us", details=middle)
+
+
+def _size(size: int) -> str:
+    return f"{size // 1000}k" if size >= 1000 else f"{size}"
+
+
+def _plan(effort: Effort, **more: Any) -> dict[str, Any]:
+    return {"seconds": effort.seconds, "warmup": effort.warmup, **more}
+
+
+def _stream(gateway: BenchGateway, path: str, size: int, effort: Effort, **more: Any) -> Sample:
+    name = f"s{next(_names)}"
+    receive_from = gateway.core if path == "relay" else gateway.edge
+    plan = _plan(effort, send_to=gateway.edge, receive_from=receive_from, size=size, **more)
+    plan |= {"send_address": f"{path}/{name}", "receive_address": f"direct/{name}"}
+    return load(plan, gateway.pid)
+
+
+def _stock_plan(stock: StockRelay, size: int, effort: Effort) -> dict[str, Any]:
+    where, address = ("127.0.0.1", stock.port), f"s{next(_names)}"
+    ends = {"send_address": address, "receive_address": address, "send_to": where, "receive_from": where}
+    # A thousand messages may wait in front of the slow side: give it time to come to its own pace.
+    return {**_plan(effort, size=size, **ends), "warmup": max(effort.warmup, 1.0 if effort.rounds > 1 else 0.2)}
+
+
+def replies(effort: Effort) -> Iterator[Figure]:
+    """Requests and responses across scopes, cookie and rewriting against the same traffic untouched."""
+    with closing(BenchGateway()) as gateway:
+        for kind, target in (("cookie", 0.6), ("rewrite", 0.45)):
+            ours, theirs = interleaved(
+                lambda kind=kind: _exchange(gateway, kind, effort),
+                lambda: _exchange(gateway, "plain", effort),
+                effort.rounds,
+            )
+            details = {**ours, "plain": theirs}
+            what = "requests and responses relayed untouched"
+            yield Figure(kind, ours["rate"], "rsp/s", theirs["rate"], what, target, details=details)
+
+
+def _exchange(gateway: BenchGateway, kind: str, effort: Effort) -> Sample:
+    name = f"r{next(_names)}"
+    plan = _plan(effort, kind="request", send_to=gateway.edge, receive_from=gateway.core)
+    plan |= {"send_address": f"{kind}/{name}", "receive_address": f"services/{name}"}
+    plan["annotated"] = kind == "cookie"
+    if kind == "plain":
+        plan |= {"reply_address": f"direct/{name}", "reply_to": f"home/{name}"}
+    return load(plan, gateway.pid)
+
+
+def kafka(effort: Effort) -> Iterator[Figure]:
+    """In and out of a topic of a real broker, against confluent-kafka alone."""
+    broker = KafkaBroker()
+    try:
+        with closing(BenchGateway(broker.bootstrap)) as gateway:
+            yield _produce(broker, gateway, effort)
+            yield _consume(broker, gateway, effort)
+    finally:
+        broker.stop()
+
+
+def _produce(broker: KafkaBroker, gateway: BenchGateway, effort: Effort) -> Figure:
+    def ours() -> Sample:
+        address = f"events/{broker.create_topic()}"
+        plan = _plan(effort, kind="send", send_to=gateway.edge, send_address=address)
+        return load(plan, gateway.pid)
+
+    def theirs() -> Sample:
+        return _bare("produce", broker, broker.create_topic(), effort)
+
+    value, bare = interleaved(ours, theirs, effort.rounds)
+    return Figure("kafka_produce", value["rate"], "rec/s", bare["rate"], "bare producer", 0.2, details=value)
+
+
+def _consume(broker: KafkaBroker, gateway: BenchGateway, effort: Effort) -> Figure:
+    topic = broker.create_topic()
+    _bare("produce", broker, topic, effort)
+
+    def ours() -> Sample:
+        plan: dict[str, Any] = {"kind": "receive", "receive_from": gateway.edge, "earliest": True}
+        plan |= {"receive_address": f"events/{topic}", "count": effort.records}
+        return load(plan, gateway.pid)
+
+    value, bare = interleaved(ours, lambda: _bare("consume", broker, topic, effort), effort.rounds)
+    return Figure("kafka_consume", value["rate"], "rec/s", bare["rate"], "bare consume(500)", 0.12, details=value)
+
+
+def _bare(job: str, broker: KafkaBroker, topic: str, effort: Effort) -> Sample:
+    return {"rate": float(module("kafka_base", job, broker.bootstrap, topic, str(effort.records)))}
+
+
+def memory(effort: Effort) -> Iterator[Figure]:
+    """Resident memory per idle connection with one link."""
+    with closing(BenchGateway()) as gateway:
+        _hold(gateway, 50)  # what the first connections make the process load is not theirs
+        before = resident_kib(gateway.pid)
+        grown = _hold(gateway, effort.connections) - before
+    details = {"connections": effort.connections, "before_kib": before, "grown_kib": grown}
+    yield Figure("memory_per_connection", grown / effort.connections, "KiB", target=80.0, at_most=True, details=details)
+
+
+def _hold(gateway: BenchGateway, count: int) -> int:
+    """Opens idle connections, returns the gateway's resident memory while they are there."""
+    command = [sys.executable, "-m", "tests.bench.idle", str(gateway.edge[1]), str(count), "direct/idle"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout
+        assert child.stderr
+        if child.stdout.readline().strip() != "ready":
+            raise NotMeasured(f"{count} idle connections: {child.stderr.read().strip()[-300:]}")
+        return resident_kib(gateway.pid)
+
+
+def start(effort: Effort) -> Iterator[Figure]:
+    """From the command to an answer of `/readyz`, without Kafka."""
+    times = []
+    for _ in range(effort.rounds):
+        with closing(BenchGateway()) as gateway:
+            times.append(gateway.start_seconds)
+    middle = sorted(times)[len(times) // 2]
+    yield Figure("start_to_ready", middle, "s", target=1.5, at_most=True, details={"all": times})
+
+
+CASES: dict[str, Case] = {
+    "loadgen": loadgen_self,
+    "relays": relays,
+    "replies": replies,
+    "kafka": kafka,
+    "memory": memory,
+    "start": start,
+}

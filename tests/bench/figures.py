@@ -1,0 +1,72 @@
+"""One measured figure, and how both sides of a case are measured: interleaved, in one run, by median."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What `build/bench.json` holds per name; `ratio` is value over baseline."""
+
+    name: str
+    value: float
+    unit: str
+    baseline: float | None = None
+    baseline_is: str = ""
+    target: float | None = None
+    at_most: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """Value over baseline, where there is one."""
+        return self.value / self.baseline if self.baseline else None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None without a target. The target is for the ratio if there is one."""
+        if self.target is None:
+            return None
+        measured = self.value if self.ratio is None else self.ratio
+        return measured <= self.target if self.at_most else measured >= self.target
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry of `build/bench.json`."""
+        return {**asdict(self), "ratio": self.ratio, "met": self.met}
+
+    def line(self) -> str:
+        """One line for people."""
+        parts = [f"{self.name:26} {self.value:>12,.1f} {self.unit:9}"]
+        if self.ratio is not None:
+            parts.append(f"{self.ratio:7.2f} x {self.baseline:,.1f} ({self.baseline_is})")
+        if self.target is not None:
+            sign = "at most" if self.at_most else "at least"
+            parts.append(f"{sign} {self.target:g}: {'met' if self.met else 'MISSED'}")
+        if "p50_us" in self.details:
+            parts.append(f"p50 {self.details['p50_us']:,.0f} us p99 {self.details['p99_us']:,.0f} us")
+        return "  ".join(parts)
+
+
+Sample = dict[str, float]
+
+
+def interleaved(value: Callable[[], Sample], baseline: Callable[[], Sample], rounds: int) -> tuple[Sample, Sample]:
+    """Measures both sides `rounds` times, changing who goes first; returns the medians of each."""
+    ours: list[Sample] = []
+    theirs: list[Sample] = []
+    for number in range(rounds):
+        sides = [(value, ours), (baseline, theirs)]
+        for measure, results in sides if number % 2 == 0 else reversed(sides):
+            results.append(measure())
+    return medians(ours), medians(theirs)
+
+
+def medians(samples: list[Sample]) -> Sample:
+    """The median of every key, and the spread of the rate."""
+    result = {key: median(sample[key] for sample in samples) for key in samples[0]}
+    rates = [sample["rate"] for sample in samples]
+    return {**result, "lowest": min(rates), "highest": max(rates)}
