@@ -66,7 +66,8 @@ class Conformance:
 
     def whole(self) -> bool:
         """Tell whether this run had the whole suite before it, so that the report says something."""
-        picked = self.config.option.keyword or self.config.option.markexpr
+        option = self.config.option
+        picked = option.keyword or option.markexpr or option.collectonly
         return self.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not picked
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic  # type
 from tests.support.parts import folder, program
 from tests.support.process import Process, Server, fresh_folder, ports, run_tool, wait_until
 
-HEAP = "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
+HEAP = "-Xms512m", "-Xmx512m"
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
