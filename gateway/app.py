@@ -8,16 +8,21 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.logs import configure_logs
 from gateway.policy_file import load
 from gateway.service import Service
+from gateway.tasks import Supervisor
 from policies.problems import PolicyErrors
 from policies.rules import CompiledPolicy
+
+if TYPE_CHECKING:
+    from bridges.kafka.bridge import ClusterBridge
+    from policies.model import KafkaCluster
 
 _WATCH: Final = 1.0
 """Seconds between looks at the policy file."""
@@ -57,7 +62,7 @@ def prepare_process() -> None:
 
 
 async def _serve(policy: CompiledPolicy) -> int:
-    service = Service(policy)
+    service = Service(policy, _make_cluster)
     try:
         await service.start()
     except OSError as error:
@@ -69,6 +74,17 @@ async def _serve(policy: CompiledPolicy) -> int:
     await process.ended()
     await service.stop(service.policy.model.gateway.drain.seconds)
     return 0
+
+
+def _make_cluster(
+    name: str, model: KafkaCluster, settings: Mapping[str, str], supervisor: Supervisor
+) -> ClusterBridge:
+    """A Kafka bridge; imported only by a gateway whose policy has one, for librdkafka takes a while to load."""
+    from bridges.kafka.bridge import ClusterBridge
+    from bridges.kafka.cluster import ClusterConfig
+
+    config = ClusterConfig(model.bootstrap, settings, dict(model.topics))
+    return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor)
 
 
 class Process:

@@ -52,6 +52,7 @@ class Connector:
         self._endpoint: Endpoint = model.to[0]
         self._ended = asyncio.Event()
         self._was_open = False
+        self._tried = False
         self._detail = "not connected yet"
         self._engine_config: Final = EngineConfig(
             container_id=model.container_id or container_id,
@@ -76,6 +77,9 @@ class Connector:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
     async def _session(self, endpoint: Endpoint) -> None:
+        if self._tried:
+            self._report.bump("reconnects", self.name)
+        self._tried = True
         self._endpoint = endpoint
         self._ended.clear()
         try:
@@ -99,7 +103,6 @@ class Connector:
 
     def _failed(self, detail: str) -> None:
         self._detail = detail
-        self._report.bump("connector_failures", self.name)
         self._report.log.warning(
             "connector down", connector=self.name, detail=detail, relays=len(self._relays)
         )
@@ -164,7 +167,6 @@ class Connector:
         engine = connection.engine
         assert engine is not None
         self._was_open = True
-        self._report.bump("connector_opens", self.name)
         self._report.log.info(
             "connector open", connector=self.name, to=str(self._endpoint), container=engine.remote_container
         )

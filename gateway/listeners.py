@@ -60,6 +60,7 @@ class Listener:
         self._recent: deque[float] = deque()
         self._server: asyncio.Server | None = None
         self._serial = 0
+        self._counters: Final = report.metrics.listener(settings.scope, str(settings.model.bind))
         limits = settings.model.limits
         self._engine_config: Final = EngineConfig(
             container_id=settings.container_id,
@@ -111,13 +112,23 @@ class Listener:
         handshake = self.settings.model.limits.handshake.seconds
         return Connection(self._hub, self, server=True, handshake=handshake, name=name)
 
+    def count(self) -> None:
+        """Bring the counters up to now, for a scrape."""
+        for connection in self.connections:
+            self._count_bytes(connection)
+
+    def _count_bytes(self, connection: Connection) -> None:
+        self._counters.bytes_in += connection.bytes_in
+        self._counters.bytes_out += connection.bytes_out
+        connection.bytes_in = connection.bytes_out = 0
+
     # -- host of connections
 
     def established(self, connection: Connection) -> None:
         """A socket: within the limits, or gone at once."""
         connection.peer.scope = self.settings.scope
         self.connections.add(connection)
-        self._report.bump("connections_accepted", self.settings.scope)
+        self._counters.connections_opened += 1
         limits, now = self.settings.model.limits, self._hub.loop.time()
         while self._recent and self._recent[0] < now - 1:
             self._recent.popleft()
@@ -149,6 +160,8 @@ class Listener:
 
     def refused(self, connection: Connection, reason: str) -> None:
         """Bad input before the engine: one line, one counter, nobody else notices."""
+        if connection.engine is None:
+            self._counters.opens_refused += 1
         self._report.bad_input(reason, connection=connection.name, peer=connection.peer.address)
 
     def opened(self, connection: Connection) -> None:
@@ -181,7 +194,8 @@ class Listener:
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         engine = connection.engine
         self.connections.discard(connection)
-        self._report.bump("connections_closed", self.settings.scope)
+        self._counters.connections_closed += 1
+        self._count_bytes(connection)
         if engine is not None and engine.opened:
             self._by_user[connection.peer.user] -= 1
             if not self._by_user[connection.peer.user]:

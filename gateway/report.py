@@ -1,7 +1,8 @@
 """What an operator sees of connections and links: one log line and one counter for each event.
 
-Nothing here runs per message. Log lines carry the connection's and link's names, so that one can be followed
-through; never a body, a secret or a cookie. Metric labels are few words of ours, never what a peer sent.
+Nothing here runs per message: links and connections count for themselves, and `flush` takes their counts when
+they end and when somebody scrapes. Log lines carry the connection's and link's names, so that one can be followed
+through; never a body, a secret or a cookie. Metric labels are words of the policy, never what a peer sent.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.errors import AmqpError, Fault
+from gateway.http.counters import LinkCounters
 from gateway.http.metrics import Metrics
 from gateway.logs import get_logger
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
-
 
 _TOKEN: Final = re.compile(r"(\$replies\.[^/\s]+/)[^\s'\"]+")
 
@@ -38,32 +39,60 @@ class Report:
 
     def link_attached(self, link: Link) -> None:
         """A link was asked for and not refused at once."""
-        self.bump("links_attached", link.scope, _direction(link))
+        self._counters(link).links_opened += 1
         self.log.info("link attached", **_ids(link))
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
         """A link was refused; `__cause__` holds a reason that is not for the peer."""
-        self.bump("links_refused", link.scope, error.condition)
+        self._counters(link).links_refused += 1
+        self._cookie(error)
         level = self.log.error if error.fault is Fault.GATEWAY else self.log.warning
         level("link refused", **_ids(link), **_why(error))
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         """A link was detached, by whichever side."""
-        self.bump("links_ended", link.scope, error.condition if error else "none")
-        self.log.info("link ended", **_ids(link), transfers=link.transfers, **(_why(error) if error else {}))
+        self.flush(link)
+        self._counters(link).links_closed += 1
+        self.log.info("link ended", **_ids(link), **(_why(error) if error else {}))
 
-    def refused_message(self, link: Link, error: AmqpError) -> None:
-        """One message was refused: counted by condition and, for cookies, by the reason behind it."""
-        cause = getattr(error.__cause__, "reason", None)
-        self.bump("messages_refused", link.scope, error.condition)
-        if cause is not None:
-            self.bump("cookie_failures", str(cause))
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        """One message was refused; the sender hears the condition, the operator the reason behind it."""
+        self._cookie(error)
         self.log.warning("message refused", **_ids(link), **_why(error))
+
+    def _cookie(self, error: AmqpError) -> None:
+        if (reason := getattr(error.__cause__, "reason", None)) is not None:
+            self.bump("cookie_failures", str(reason))
 
     def task_failed(self, name: str, error: BaseException) -> None:
         """A background task ended with an error: a bug of ours, or something it did not expect."""
-        self.bump("task_failures", name.partition(":")[0])
+        self.bump("task_errors", name.partition(":")[0])
         self.log.error("task failed", task=name, exc_info=error)
+
+    # -- counts of links
+
+    def flush(self, link: Link) -> None:
+        """Take what a link has counted since the last time."""
+        counters = self._counters(link)
+        if link.incoming:
+            counters.deliveries_in += link.transfers
+        else:
+            counters.deliveries_out += link.transfers
+        counters.accepted += link.accepted
+        for name, count in link.others.items():
+            setattr(counters, name, getattr(counters, name) + count)
+        link.transfers = link.accepted = 0
+        link.others.clear()
+
+    def _counters(self, link: Link) -> LinkCounters:
+        return self.metrics.links(link.scope, getattr(link.node, "rule", _unruled(link.address)))
+
+
+def _unruled(address: str | None) -> str:
+    """What to call a link that no address rule decided: one of a few words."""
+    if address is None:
+        return "$anonymous"
+    return next((word for word in ("$temp", "$replies") if address.startswith(word)), "none")
 
 
 def shown(text: str | None) -> str | None:
@@ -71,15 +100,11 @@ def shown(text: str | None) -> str | None:
     return text if text is None else _TOKEN.sub(r"\1…", text)
 
 
-def _direction(link: Link) -> str:
-    return "in" if link.incoming else "out"
-
-
 def _ids(link: Link) -> dict[str, Any]:
     return {
         "connection": link.engine.peer.connection,
         "link": shown(link.name),
-        "direction": _direction(link),
+        "direction": "in" if link.incoming else "out",
         "address": shown(link.address),
         "user": link.engine.peer.user,
     }

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.connection import Connection, Hub
 from gateway.amqp.tls import ServerTls, client_context
@@ -21,7 +21,7 @@ from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
 from gateway.listeners import Listener, Settings
 from gateway.nodes.crossings import Crossings
-from gateway.nodes.scopes import Decided, Scope, World
+from gateway.nodes.scopes import Decided, EventStreams, Scope, World
 from gateway.report import Report
 from gateway.scope.keys import Key, KeyRing
 from gateway.state import open_state
@@ -29,11 +29,22 @@ from gateway.tasks import Supervisor
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
-    from bridges.kafka.bridge import ClusterBridge
     from gateway.amqp.link import Link
     from policies.model import KafkaCluster
     from policies.problems import PolicyErrors
     from policies.rules import CompiledPolicy
+
+class Cluster(EventStreams, Protocol):
+    """A Kafka cluster, as `bridges.kafka` makes it."""
+
+    @property
+    def in_flight(self) -> int: ...
+    def ready(self) -> tuple[bool, str]: ...
+    async def close(self, limit: float = 10.0) -> None: ...
+
+
+ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor], Cluster]
+"""Makes a cluster from its name, its part of the policy, its librdkafka settings with secrets, and a supervisor."""
 
 _CLOSING: Final = 2.0
 """Seconds for peers to answer our close at the end."""
@@ -48,14 +59,16 @@ def now_ms() -> int:
 class Service:
     """The running gateway."""
 
-    def __init__(self, policy: CompiledPolicy) -> None:
+    def __init__(self, policy: CompiledPolicy, make_cluster: ClusterMaker) -> None:
         loop = asyncio.get_running_loop()
         self.policy = policy
+        self._make_cluster: Final = make_cluster
+        self._cluster_models: dict[str, KafkaCluster] = {}
         self.report: Final = Report(Metrics())
         self.readiness: Final = Readiness()
         self.supervisor: Final = Supervisor(self.report.task_failed)
         self.hub: Final = Hub(loop)
-        self.clusters: dict[str, ClusterBridge] = {}
+        self.clusters: dict[str, Cluster] = {}
         self.listeners: dict[Settings, Listener] = {}
         self.retired: list[Listener] = []
         self.connectors: dict[tuple[str, str], Connector] = {}
@@ -82,15 +95,15 @@ class Service:
 
     async def start(self) -> None:
         """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
-        self.readiness.add("state", self._state.ready)
+        self.readiness.register("state", self._state.ready)
         await self._install(self.policy)
         bind = self.policy.model.gateway.http
         if bind is not None:
-            from gateway.http.server import make_app, serve_http
+            from gateway.http.server import bind_http, build_app, serve_http
 
-            app = make_app(self.report.metrics, self.readiness)
-            started = asyncio.Event()
-            self.supervisor.start(serve_http(bind.host, bind.port, app, started), "http")
+            started, app = asyncio.Event(), build_app(self.report.metrics, self.readiness)
+            serving = serve_http(bind_http(bind.host, bind.port), app, started=started.set)
+            self.supervisor.start(serving, "http")
             await started.wait()
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
 
@@ -139,23 +152,16 @@ class Service:
     async def _install_clusters(self, policy: CompiledPolicy) -> None:
         wanted = policy.model.kafka
         for name, bridge in list(self.clusters.items()):
-            if name not in wanted or bridge.model != wanted[name]:
-                del self.clusters[name]
-                self.readiness.remove(f"kafka/{name}")
+            if wanted.get(name) != self._cluster_models[name]:
+                del self.clusters[name], self._cluster_models[name]
+                self.readiness.forget(f"kafka/{name}")
                 self.supervisor.start(bridge.close(), f"kafka-close:{name}")
         for name, cluster in wanted.items():
             if name not in self.clusters:
-                bridge = self.clusters[name] = self._make_cluster(name, cluster, policy)
-                self.readiness.add(f"kafka/{name}", bridge.ready)
-
-    def _make_cluster(self, name: str, model: KafkaCluster, policy: CompiledPolicy) -> ClusterBridge:
-        from bridges.kafka.bridge import ClusterBridge
-        from bridges.kafka.cluster import ClusterConfig
-
-        config = ClusterConfig(model.bootstrap, policy.client_settings(model), dict(model.topics))
-        bridge = ClusterBridge(name, config, self.hub.loop, self.supervisor)
-        bridge.model = model
-        return bridge
+                settings = policy.client_settings(cluster)
+                bridge = self.clusters[name] = self._make_cluster(name, cluster, settings, self.supervisor)
+                self._cluster_models[name] = cluster
+                self.readiness.register(f"kafka/{name}", bridge.ready)
 
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
@@ -175,7 +181,7 @@ class Service:
         for key, connector in list(self.connectors.items()):
             if wanted.get(key) != connector.model:
                 self._connector_tasks.pop(key).cancel()
-                self.readiness.remove(f"connector/{key[1]}")
+                self.readiness.forget(f"connector/{key[1]}")
                 self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
         for key, model in wanted.items():
             if key not in self.connectors:
@@ -198,7 +204,7 @@ class Service:
             hub=self.hub,
             report=self.report,
         )
-        self.readiness.add(f"connector/{key[1]}", connector.ready)
+        self.readiness.register(f"connector/{key[1]}", connector.ready)
         self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
 
     async def _install_listeners(self, policy: CompiledPolicy) -> None:
@@ -268,10 +274,19 @@ class Service:
 
     def _observe(self) -> None:
         metrics = self.report.metrics
-        self.readiness.add("listeners", lambda: (all(each.listening for each in self.listeners.values()), ""))
+        self.readiness.register("listeners", lambda: (all(each.listening for each in self.listeners.values()), ""))
+        metrics.count_source(self._count)
         metrics.gauge("scopegate_connections", lambda: float(sum(1 for _ in self.connections())))
         metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))
         metrics.gauge("scopegate_unsettled", lambda: float(self.unsettled()))
+
+    def _count(self) -> Iterator[tuple[str, Any, float]]:
+        """Bring the counters of live links and connections up to now (they count for themselves)."""
+        for link in self.links():
+            self.report.flush(link)
+        for listener in [*self.listeners.values(), *self.retired]:
+            listener.count()
+        yield from ()
 
     def unsettled(self) -> int:
         """Deliveries whose outcome is still to come."""

@@ -15,7 +15,7 @@ _MODIFIED: Final = lib.PN_MODIFIED
 
 
 def write(delivery: Any, outcome: Outcome) -> None:
-    """Set the local state of a delivery to anything but accepted."""
+    """Set the local state of a delivery to anything but accepted; `SETTLED` is no state."""
     if outcome is RELEASED:
         lib.pn_delivery_update(delivery, _RELEASED)
     elif isinstance(outcome, Rejected):

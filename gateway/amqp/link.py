@@ -57,10 +57,9 @@ class Link:
     """
 
     __slots__ = (
-        "_granted", "_never_settled", "_orphans", "_parts", "draining", "engine", "handler", "incoming",
-        "max_message_size", "name",
-        "node", "open", "presettled", "properties", "ptr", "session", "source", "target", "transfers", "way",
-        "window",
+        "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "engine", "handler",
+        "incoming", "max_message_size", "name", "node", "open", "others", "presettled", "properties", "ptr",
+        "session", "source", "target", "transfers", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -76,6 +75,9 @@ class Link:
         self.draining = False
         self.max_message_size = 0
         self.transfers = 0
+        self.accepted = 0
+        """Deliveries of the peer that were accepted; the other outcomes are in `others` by name."""
+        self.others: dict[str, int] = {}
         self.window = 0
         self._granted = 0
         self._parts: bytearray | None = None
@@ -272,8 +274,10 @@ class Link:
             return
         if outcome is ACCEPTED:
             _update(delivery, _ACCEPTED)
-        elif outcome is not SETTLED:
+            self.accepted += 1
+        else:
             dispositions.write(delivery, outcome)
+            self.others[outcome.name] = self.others.get(outcome.name, 0) + 1
         _settle(delivery)
         engine = self.engine
         if not engine.dirty:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class Dialer(Protocol):
     """What a relay needs of its connector."""
 
-    name: str
-    scope: str
-
+    @property
+    def name(self) -> str: ...
     @property
     def engine(self) -> Engine | None: ...
     def join(self, relay: Relay) -> None: ...

@@ -50,6 +50,7 @@ class Decided:
 
     action: str
     address: str
+    rule: str
     routes: tuple[Route, ...]
 
 
@@ -150,7 +151,9 @@ class Scope:
                 route, info = self.rules.route(address.removesuffix(_INFO)), True
         if route is None:
             raise AmqpError(NOT_FOUND, f"{address!r}: no node has this address")
-        return Decided("info" if info else action, address, (route, *self._further(route)))
+        rule = self.rules.rule(address.removesuffix(_INFO) if info else address)
+        assert rule is not None  # it made the route
+        return Decided("info" if info else action, address, rule.match.text, (route, *self._further(route)))
 
     def _further(self, route: Route, hops: int = 0) -> tuple[Route, ...]:
         """The routes in the scopes that a relay leads to."""

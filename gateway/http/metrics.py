@@ -1,0 +1,159 @@
+"""Prometheus metrics: a registry whose collector reads plain integers when it is scraped.
+
+Hot counters are `Counters` objects; rare events go through `bump`; states (how many links are there now)
+are callables. Everything is touched from the event loop only, the scrape included, so nothing is locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final, TypeVar
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gateway.http.counters import Counters, KafkaCounters, Labels, LinkCounters, ListenerCounters, Sample
+
+Source = Callable[[], Iterable[tuple[str, Labels, float]]]
+Made = TypeVar("Made", bound=Counters)
+
+PREFIX: Final = "scopegate_"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+# A label that was meant to be bounded and is not must not eat the memory: the rest is counted together.
+MAX_SERIES: Final = 200
+OTHER: Final = "other"
+
+RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "bad_input": ("Peers that sent what is no AMQP, by what it was.", ("reason",)),
+    "sasl_failures": ("Failed authentication attempts.", ("reason",)),
+    "tls_failures": ("Failed TLS handshakes.", ()),
+    "limits_hit": ("Connections, links or messages refused by a limit.", ("limit",)),
+    "cookie_failures": ("Response-address cookies and rewritten ids that did not verify.", ("reason",)),
+    "reloads": ("Policy reloads.", ("result",)),
+    "reconnects": ("Connection attempts of a connector after its first.", ("connector",)),
+    "task_errors": ("Background tasks that ended with an error.", ("task",)),
+    "scrape_errors": ("Metrics left out because reading them failed.", ("metric",)),
+}
+
+HELP: Final = {
+    "connections_opened": "Connections accepted or made.",
+    "connections_closed": "Connections that have ended.",
+    "opens_refused": "Connections closed before they were open.",
+    "socket_bytes": "Bytes on sockets, before TLS.",
+    "links_opened": "Links attached.",
+    "links_closed": "Links that have ended.",
+    "links_refused": "Links refused.",
+    "deliveries": "Messages on links.",
+    "presettled": "Messages that were sent settled.",
+    "delivery_bytes": "Encoded messages on links, in bytes.",
+    "dropped": "Settled messages nobody could take.",
+    "outcomes": "What became of unsettled messages.",
+    "kafka_records": "Records of Kafka topics.",
+    **{name: text for name, (text, _) in RARE.items()},
+}
+
+
+class Metrics:
+    """The process's metrics; one object, handed to whoever counts."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Reader(self._read))
+        ProcessCollector(registry=self._registry)
+        self._counters: dict[tuple[type[Counters], Labels], Counters] = {}
+        self._rare: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in RARE}
+        self._gauges: dict[tuple[str, Labels], Callable[[], float]] = {}
+        self._sources: list[Source] = []
+
+    def listener(self, scope: str, listener: str) -> ListenerCounters:
+        """The counters of a listener or connector, by its name in the policy."""
+        return self._made(ListenerCounters, (("scope", scope), ("listener", listener)))
+
+    def links(self, scope: str, rule: str) -> LinkCounters:
+        """The counters of an address rule, by its pattern in the policy (never by an address)."""
+        return self._made(LinkCounters, (("scope", scope), ("rule", rule)))
+
+    def kafka(self, cluster: str) -> KafkaCounters:
+        """The counters of a Kafka cluster, by its name in the policy."""
+        return self._made(KafkaCounters, (("cluster", cluster),))
+
+    def bump(self, name: str, *labels: str, by: int = 1) -> None:
+        """Count a rare event: one of `RARE`, with its labels in order."""
+        if len(labels) != len(RARE[name][1]):
+            raise ValueError(f"{name} has the labels {RARE[name][1]}")
+        series = self._rare[name]
+        if labels not in series and len(series) >= MAX_SERIES:
+            labels = (OTHER,) * len(labels)
+        series[labels] = series.get(labels, 0) + by
+
+    def gauge(self, name: str, read: Callable[[], float], labels: Labels = ()) -> None:
+        """Show `read()` as the gauge `name` (with its prefix) at every scrape; the last one given stays."""
+        self._gauges[name, labels] = read
+
+    def count_source(self, source: Source) -> None:
+        """Show the counters that `source()` yields (names without prefix and `_total`) at every scrape."""
+        self._sources.append(source)
+
+    def exposition(self) -> bytes:
+        """The text Prometheus reads."""
+        return generate_latest(self._registry)
+
+    def _made(self, kind: type[Made], labels: Labels) -> Made:
+        found = self._counters.get((kind, labels))
+        if found is None:
+            found = self._counters[kind, labels] = kind(labels)
+        assert isinstance(found, kind)
+        return found
+
+    def _read(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        gauges = list(self._gauge_samples())
+        sources = [sample for source in self._sources for sample in self._sourced(source)]
+        own = (sample for counters in self._counters.values() for sample in counters.samples())
+        yield from _families(CounterMetricFamily, chain(own, sources, self._rare_samples()))
+        yield from _families(GaugeMetricFamily, gauges)
+
+    def _sourced(self, source: Source) -> list[Sample]:
+        try:
+            return [Sample(*sample) for sample in source()]
+        except Exception:
+            self.bump("scrape_errors", getattr(source, "__qualname__", "source"))
+            return []
+
+    def _gauge_samples(self) -> Iterator[Sample]:
+        for (name, labels), read in self._gauges.items():
+            try:
+                yield Sample(name.removeprefix(PREFIX), labels, read())
+            except Exception:
+                self.bump("scrape_errors", name)
+
+    def _rare_samples(self) -> Iterator[Sample]:
+        for name, series in self._rare.items():
+            names = RARE[name][1]
+            for values, count in series.items() or (((), 0),) * (not names):
+                yield Sample(name, tuple(zip(names, values, strict=True)), count)
+
+
+class _Reader(Collector):
+    def __init__(self, read: Callable[[], Iterator[Any]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Any]:
+        return self._read()
+
+    def describe(self) -> list[Any]:
+        """Nothing: registering must not read."""
+        return []
+
+
+def _families(kind: Any, samples: Iterable[Sample]) -> Iterator[Any]:
+    """One family per metric, since the text format wants its samples together."""
+    families: dict[str, Any] = {}
+    for name, labels, value in samples:
+        family = families.get(name)
+        if family is None:
+            text = HELP.get(name, name.replace("_", " "))
+            family = families[name] = kind(PREFIX + name, text, labels=[label for label, _ in labels])
+        family.add_metric([text for _, text in labels], value)
+    return iter(families.values())

@@ -1,0 +1,38 @@
+"""Readiness: every part that has to be up says so itself; the gateway is ready when all are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Part = Callable[[], tuple[bool, str]]
+"""`() -> (ready, detail)`; must not block. The detail is read by operators and holds no secret."""
+
+
+class Readiness:
+    """The parts by name, as `listener edge 127.0.0.1:5672`, `kafka main`, `connector core/broker`, `state`."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Part] = {}
+
+    def register(self, name: str, part: Part) -> None:
+        """Ask `part` from now on; replaces the part of the same name."""
+        self._parts[name] = part
+
+    def forget(self, name: str) -> None:
+        """Stop asking, as after a reload without it."""
+        self._parts.pop(name, None)
+
+    def report(self) -> tuple[bool, dict[str, Any]]:
+        """Whether all are ready, and what `/readyz` shows."""
+        parts = {name: _ask(part) for name, part in self._parts.items()}
+        ready = all(part["ready"] for part in parts.values())
+        return ready, {"ready": ready, "parts": parts}
+
+
+def _ask(part: Part) -> dict[str, Any]:
+    try:
+        ready, detail = part()
+    except Exception as error:
+        ready, detail = False, f"asking failed: {type(error).__name__}"
+    return {"ready": ready, "detail": detail}

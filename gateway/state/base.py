@@ -1,0 +1,18 @@
+"""What the rest of the gateway knows of shared state."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class State(Protocol):
+    """One place of shared state; `run` is a task of the supervisor for as long as the gateway serves."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it can be used now, and a line for `/readyz`; does not block."""
+
+    async def run(self) -> None:
+        """Keep the connection and what `ready` says up to date, until cancelled."""
+
+    async def close(self) -> None:
+        """Let go of it."""

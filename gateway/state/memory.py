@@ -1,0 +1,17 @@
+"""State of a single gateway process."""
+
+from __future__ import annotations
+
+
+class MemoryState:
+    """Always there, and gone with the process."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Always."""
+        return True, "in memory, this process only"
+
+    async def run(self) -> None:
+        """Nothing to keep up."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

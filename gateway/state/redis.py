@@ -1,0 +1,58 @@
+"""State shared through Redis: connected, watched, and found again after it was away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.logs import get_logger
+
+LOG: Final = get_logger(__name__)
+TIMEOUT: Final = 2.0
+"""Seconds one ping may take: longer than a busy Redis, shorter than anybody's patience with `/readyz`."""
+
+
+class RedisState:
+    """A Redis server by URL. The URL may hold a password, so only host and port are ever shown."""
+
+    def __init__(self, url: str, *, every: float = 1.0) -> None:
+        self._client: Redis = Redis.from_url(
+            url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry_on_timeout=False, retry=None
+        )
+        known = self._client.connection_pool.connection_kwargs
+        self._where = str(known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}")
+        self._every = every
+        self._ready = False
+        self._detail = "not asked yet"
+
+    def ready(self) -> tuple[bool, str]:
+        """What the last ping said."""
+        return self._ready, f"redis {self._where}: {self._detail}"
+
+    async def run(self) -> None:
+        """Ping for as long as the gateway runs."""
+        while True:
+            self._note(await self._ping())
+            await asyncio.sleep(self._every)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _ping(self) -> str | None:
+        """None when it answered, else what is wrong."""
+        try:
+            await self._client.execute_command("PING")
+        except (RedisError, OSError, TimeoutError) as error:
+            return str(error) or type(error).__name__
+        return None
+
+    def _note(self, trouble: str | None) -> None:
+        if self._detail != (trouble or "connected"):
+            log = LOG.info if trouble is None else LOG.warning
+            log("state connected" if trouble is None else "state lost", redis=self._where, detail=trouble)
+        self._ready = trouble is None
+        self._detail = trouble or "connected"
