@@ -34,7 +34,8 @@ def main(arguments: list[str]) -> int:
                 figures.append(figure)
         except (NotMeasured, AssertionError, OSError) as error:
             failed[name] = str(error)
-            print(f"{name:26} NOT MEASURED: {error}", flush=True)
+            last = str(error).strip().rpartition("\n")[2]
+            print(f"{name:26} NOT MEASURED: {last}", flush=True)
     write(figures, failed, quick=options.quick)
     return 1 if failed else 0
 

@@ -25,7 +25,7 @@ class Effort:
     seconds: float = 2.0
     warmup: float = 0.5
     connections: int = 5000
-    records: int = 400_000
+    records: int = 600_000
 
 
 QUICK = Effort(rounds=1, seconds=0.3, warmup=0.1, connections=100, records=5_000)
