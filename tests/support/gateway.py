@@ -18,6 +18,9 @@ from ruamel.yaml import YAML
 from tests.support.parts import ROOT
 from tests.support.process import Process, answers, fresh_folder, wait_until
 
+SCOPEGATE = "from gateway.cli import main; main()"
+"""What the installed `scopegate` script does; the suite runs the tree it stands in."""
+
 
 class Gateway:
     """One running gateway; `policy` is its file."""
@@ -34,7 +37,7 @@ class Gateway:
         document = YAML(typ="safe").load(self.policy.read_text())
         self.http: str | None = (document.get("gateway") or {}).get("http")
         self.ports = list(listening_ports(document))
-        command = [sys.executable, "-m", "gateway.cli", "run", str(self.policy)]
+        command = [sys.executable, "-c", SCOPEGATE, "run", str(self.policy)]
         process = Process("gateway", command, env=self._env, cwd=self.policy.parent)
         process.wait_ready(self.is_ready if self._ready else self.listens, "the gateway to serve", 30)
         return process

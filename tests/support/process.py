@@ -140,9 +140,11 @@ class Process:
         try:
             wait_until(lambda: condition() or not self.alive, what, seconds)
         except Timeout as error:
+            self.discard()
             raise Timeout(f"{error}\n{self.tail()}") from None
         if not self.alive:
             code = self._child.returncode
+            self.discard()
             raise AssertionError(f"{self.name} ended with {code} before {what}\n{self.tail()}")
 
     def send_signal(self, number: int) -> None:
