@@ -139,3 +139,7 @@ def version() -> None:
 
 main.add_command(keys)
 main.add_command(users)
+
+
+if __name__ == "__main__":
+    main()
