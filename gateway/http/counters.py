@@ -49,36 +49,26 @@ def _one(name: str, label: str, *values: str) -> dict[str, Series]:
     return {value: Series(name, ((label, value),)) for value in values}
 
 
-class ListenerCounters(Counters):
-    """Per listener or connector: what happens on connections, whoever is on them."""
+class SocketCounters(Counters):
+    """Per listener or connector: bytes on its connections."""
 
-    __slots__ = ("bytes_in", "bytes_out", "connections_closed", "connections_opened", "opens_refused")
+    __slots__ = ("bytes_in", "bytes_out")
     SERIES = {  # noqa: RUF012 (declared in the base class)
-        "connections_opened": Series("connections_opened"),
-        "connections_closed": Series("connections_closed"),
-        "opens_refused": Series("opens_refused"),
         "bytes_in": Series("socket_bytes", (("direction", "in"),)),
         "bytes_out": Series("socket_bytes", (("direction", "out"),)),
     }
-    connections_opened: int
-    connections_closed: int
-    opens_refused: int
     bytes_in: int
     bytes_out: int
 
 
 class LinkCounters(Counters):
-    """Per scope and address rule: what happens on links and to messages."""
+    """Per scope and address rule: messages on its links, and what became of them."""
 
     __slots__ = (
-        "accepted", "bytes_in", "bytes_out", "deliveries_in", "deliveries_out", "dropped", "links_closed",
-        "links_opened", "links_refused", "modified", "presettled_in", "presettled_out", "rejected", "released",
-        "settled",
+        "accepted", "bytes_in", "bytes_out", "deliveries_in", "deliveries_out", "dropped", "modified",
+        "presettled_in", "presettled_out", "rejected", "released", "settled",
     )  # fmt: skip
     SERIES = {  # noqa: RUF012 (declared in the base class)
-        "links_opened": Series("links_opened"),
-        "links_closed": Series("links_closed"),
-        "links_refused": Series("links_refused"),
         "deliveries_in": Series("deliveries", (("direction", "in"),)),
         "deliveries_out": Series("deliveries", (("direction", "out"),)),
         "presettled_in": Series("presettled", (("direction", "in"),)),
@@ -88,9 +78,6 @@ class LinkCounters(Counters):
         "dropped": Series("dropped"),
         **_one("outcomes", "outcome", "accepted", "released", "rejected", "modified", "settled"),
     }
-    links_opened: int
-    links_closed: int
-    links_refused: int
     deliveries_in: int
     deliveries_out: int
     presettled_in: int
@@ -103,13 +90,3 @@ class LinkCounters(Counters):
     rejected: int
     modified: int
     settled: int
-
-
-class KafkaCounters(Counters):
-    """Per Kafka cluster: records, by what became of them."""
-
-    __slots__ = ("consumed", "failed", "produced")
-    SERIES = _one("kafka_records", "result", "produced", "failed", "consumed")
-    produced: int
-    failed: int
-    consumed: int

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gateway.http.counters import Counters, KafkaCounters, Labels, LinkCounters, ListenerCounters, Sample
+from gateway.http.counters import Counters, Labels, LinkCounters, Sample, SocketCounters
 
 Source = Callable[[], Iterable[tuple[str, Labels, float]]]
 Made = TypeVar("Made", bound=Counters)
@@ -23,34 +23,34 @@ PREFIX: Final = "scopegate_"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # A label that was meant to be bounded and is not must not eat the memory: the rest is counted together.
 MAX_SERIES: Final = 200
+MAX_LABEL: Final = 128
 OTHER: Final = "other"
 
 RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "bad_input": ("Peers that sent what is no AMQP, by what it was.", ("reason",)),
+    "bad_input": ("Peers that broke AMQP or a limit, by what they did.", ("reason",)),
     "sasl_failures": ("Failed authentication attempts.", ("reason",)),
     "tls_failures": ("Failed TLS handshakes.", ()),
-    "limits_hit": ("Connections, links or messages refused by a limit.", ("limit",)),
+    "connections_accepted": ("Connections accepted.", ("scope",)),
+    "connections_closed": ("Accepted connections that have ended.", ("scope",)),
+    "connector_opens": ("Connections a connector has opened.", ("connector",)),
+    "connector_failures": ("Connections a connector has lost or could not make.", ("connector",)),
+    "links_attached": ("Links asked for and not refused at once.", ("scope", "direction")),
+    "links_refused": ("Links refused.", ("scope", "condition")),
+    "links_ended": ("Links that have ended.", ("scope", "condition")),
+    "messages_refused": ("Messages refused.", ("scope", "condition")),
     "cookie_failures": ("Response-address cookies and rewritten ids that did not verify.", ("reason",)),
     "reloads": ("Policy reloads.", ("result",)),
-    "reconnects": ("Connection attempts of a connector after its first.", ("connector",)),
-    "task_errors": ("Background tasks that ended with an error.", ("task",)),
+    "task_failures": ("Background tasks that ended with an error.", ("task",)),
     "scrape_errors": ("Metrics left out because reading them failed.", ("metric",)),
 }
 
 HELP: Final = {
-    "connections_opened": "Connections accepted or made.",
-    "connections_closed": "Connections that have ended.",
-    "opens_refused": "Connections closed before they were open.",
     "socket_bytes": "Bytes on sockets, before TLS.",
-    "links_opened": "Links attached.",
-    "links_closed": "Links that have ended.",
-    "links_refused": "Links refused.",
     "deliveries": "Messages on links.",
     "presettled": "Messages that were sent settled.",
     "delivery_bytes": "Encoded messages on links, in bytes.",
     "dropped": "Settled messages nobody could take.",
     "outcomes": "What became of unsettled messages.",
-    "kafka_records": "Records of Kafka topics.",
     **{name: text for name, (text, _) in RARE.items()},
 }
 
@@ -67,24 +67,20 @@ class Metrics:
         self._gauges: dict[tuple[str, Labels], Callable[[], float]] = {}
         self._sources: list[Source] = []
 
-    def listener(self, scope: str, listener: str) -> ListenerCounters:
-        """The counters of a listener or connector, by its name in the policy."""
-        return self._made(ListenerCounters, (("scope", scope), ("listener", listener)))
+    def sockets(self, scope: str, name: str) -> SocketCounters:
+        """The counters of a listener or connector, by what the policy calls it."""
+        return self._made(SocketCounters, (("scope", scope), ("name", name)))
 
     def links(self, scope: str, rule: str) -> LinkCounters:
         """The counters of an address rule, by its pattern in the policy (never by an address)."""
         return self._made(LinkCounters, (("scope", scope), ("rule", rule)))
-
-    def kafka(self, cluster: str) -> KafkaCounters:
-        """The counters of a Kafka cluster, by its name in the policy."""
-        return self._made(KafkaCounters, (("cluster", cluster),))
 
     def bump(self, name: str, *labels: str, by: int = 1) -> None:
         """Count a rare event: one of `RARE`, with its labels in order."""
         if len(labels) != len(RARE[name][1]):
             raise ValueError(f"{name} has the labels {RARE[name][1]}")
         series = self._rare[name]
-        if labels not in series and len(series) >= MAX_SERIES:
+        if labels not in series and (len(series) >= MAX_SERIES or max(map(len, labels), default=0) > MAX_LABEL):
             labels = (OTHER,) * len(labels)
         series[labels] = series.get(labels, 0) + by
 

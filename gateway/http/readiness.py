@@ -10,16 +10,16 @@ Part = Callable[[], tuple[bool, str]]
 
 
 class Readiness:
-    """The parts by name, as `listener edge 127.0.0.1:5672`, `kafka main`, `connector core/broker`, `state`."""
+    """The parts by name, as `listeners`, `kafka/main`, `connector/broker`, `state`."""
 
     def __init__(self) -> None:
         self._parts: dict[str, Part] = {}
 
-    def register(self, name: str, part: Part) -> None:
+    def add(self, name: str, part: Part) -> None:
         """Ask `part` from now on; replaces the part of the same name."""
         self._parts[name] = part
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Stop asking, as after a reload without it."""
         self._parts.pop(name, None)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,7 +22,7 @@ GRACE: Final = 1
 """Seconds that requests in progress get at the end."""
 
 
-def build_app(metrics: Metrics, readiness: Readiness) -> Starlette:
+def make_app(metrics: Metrics, readiness: Readiness) -> Starlette:
     """The application; requests are answered on the loop and never wait for anything."""
 
     async def show_metrics(_: Request) -> Response:
@@ -40,8 +40,15 @@ def build_app(metrics: Metrics, readiness: Readiness) -> Starlette:
     return Starlette(routes=routes)
 
 
-def bind_http(host: str, port: int) -> socket.socket:
-    """The listening socket; raises `OSError` before anything has started."""
+def serve_http(host: str, port: int, app: ASGIApp, started: asyncio.Event) -> Coroutine[Any, Any, None]:
+    """What serves until it is cancelled, then finishes what is being answered; sets `started` in between.
+
+    The port is taken now, so that `OSError` meets whoever starts the gateway and not a task in the background.
+    """
+    return _serve(_bind(host, port), app, started)
+
+
+def _bind(host: str, port: int) -> socket.socket:
     family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(family, kind, proto)
     try:
@@ -55,11 +62,7 @@ def bind_http(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def serve_http(listening: socket.socket, app: ASGIApp, *, started: Callable[[], None] = lambda: None) -> None:
-    """Serve on a socket of `bind_http` until cancelled; then finish what is being answered and close it.
-
-    `started` is called once requests are answered.
-    """
+async def _serve(listening: socket.socket, app: ASGIApp, started: asyncio.Event) -> None:
     config = Config(
         app, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
         timeout_graceful_shutdown=GRACE, limit_concurrency=256,
@@ -76,9 +79,9 @@ async def serve_http(listening: socket.socket, app: ASGIApp, *, started: Callabl
 class _QuietServer(Server):
     """uvicorn without signal handlers, ended by cancelling: the gateway decides when the process ends."""
 
-    def __init__(self, config: Config, started: Callable[[], None]) -> None:
+    def __init__(self, config: Config, started: asyncio.Event) -> None:
         super().__init__(config)
-        self._on_started = started
+        self._announce = started
         self.cancelled = False
 
     @contextlib.contextmanager
@@ -87,7 +90,7 @@ class _QuietServer(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._on_started()
+        self._announce.set()
 
     async def main_loop(self) -> None:
         try:

@@ -25,6 +25,7 @@ class RedisState:
         known = self._client.connection_pool.connection_kwargs
         self._where = str(known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}")
         self._every = every
+        self._asked = False
         self._ready = False
         self._detail = "not asked yet"
 
@@ -45,14 +46,16 @@ class RedisState:
     async def _ping(self) -> str | None:
         """None when it answered, else what is wrong."""
         try:
-            await self._client.execute_command("PING")
+            await self._client.ping()
         except (RedisError, OSError, TimeoutError) as error:
             return str(error) or type(error).__name__
         return None
 
     def _note(self, trouble: str | None) -> None:
-        if self._detail != (trouble or "connected"):
-            log = LOG.info if trouble is None else LOG.warning
-            log("state connected" if trouble is None else "state lost", redis=self._where, detail=trouble)
-        self._ready = trouble is None
+        ready = trouble is None
+        if ready != self._ready or not self._asked:
+            log = LOG.info if ready else LOG.warning
+            log("state connected" if ready else "state lost", redis=self._where, detail=trouble)
+        self._asked = True
+        self._ready = ready
         self._detail = trouble or "connected"
