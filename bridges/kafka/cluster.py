@@ -38,6 +38,7 @@ class ClusterConfig:
     """How to reach a cluster; `client` holds librdkafka settings, such as security, secrets looked up.
 
     `topics` exist on an embedded cluster from the start; where it is empty, topics come into being when used.
+    `plain` says that a cluster elsewhere is librdkafka's mock, too.
     """
 
     bootstrap: str = EMBEDDED
@@ -47,6 +48,7 @@ class ClusterConfig:
     retry: float = 1.0
     timeout: float = 3.0
     max_readers: int = 256
+    plain: bool = False
 
 
 class Reader(Protocol):
@@ -76,11 +78,11 @@ class Cluster:
         self.up = False
         self.readers: set[Reader] = set()
         self._reason = "not asked yet"
-        self._embedded = _start_embedded(config)
+        self._embedded = EmbeddedKafka() if config.bootstrap == EMBEDDED else None
         self.bootstrap: Final = self._embedded.bootstrap if self._embedded else config.bootstrap
         self._threads: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"kafka-{name}")
         self._questions = 0
-        self._admin: Final = Admin(self.settings(), timeout=config.timeout, plain=self.embedded)
+        self._admin: Final = Admin(self.settings(), timeout=config.timeout, plain=self.plain)
         self._topics: dict[str, Topic] = {}
         self._invented: set[str] = set()
         self._watchers: dict[str, set[TopicWatcher]] = {}
@@ -89,9 +91,9 @@ class Cluster:
         self._refresher = supervisor.start(self._keep_fresh(), f"kafka-{name}")
 
     @property
-    def embedded(self) -> bool:
-        """Whether this is the mock cluster inside the process."""
-        return self._embedded is not None
+    def plain(self) -> bool:
+        """Whether the cluster cannot look up by time, tell topic ids or settings: the mock cluster."""
+        return self._embedded is not None or self.config.plain
 
     def settings(self) -> dict[str, Any]:
         """What every client of this cluster is configured with."""
@@ -118,7 +120,7 @@ class Cluster:
             raise AmqpError(NOT_FOUND, "no event log can have this name")
         await self.probed.wait()
         if self._embedded is not None:
-            self._invent(self._embedded, name)
+            await self._invent(self._embedded, name)
         topic = await self._ask(name, lambda: self._admin.topic(name))
         self._topics[name] = topic
         return topic
@@ -155,7 +157,7 @@ class Cluster:
         finally:
             self._questions -= 1
 
-    def _invent(self, embedded: EmbeddedKafka, name: str) -> None:
+    async def _invent(self, embedded: EmbeddedKafka, name: str) -> None:
         """Nobody creates topics for the embedded cluster, so using one does; within bounds."""
         if self.config.topics:
             return
@@ -164,7 +166,7 @@ class Cluster:
                 RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka holds {_MAX_EMBEDDED_TOPICS} topics"
             )
         self._invented.add(name)
-        embedded.create_topic(name, _EMBEDDED_PARTITIONS)
+        await self._in_thread(lambda: embedded.create_topic(name, _EMBEDDED_PARTITIONS))
 
     # -- staying informed
 
@@ -184,6 +186,8 @@ class Cluster:
         self._trouble.set()
 
     async def _keep_fresh(self) -> None:
+        if self._embedded is not None:
+            await self.loop.run_in_executor(self._threads, _create_topics, self._embedded, self.config.topics)
         while True:
             self._trouble.clear()
             await self._probe()
@@ -249,15 +253,11 @@ class Cluster:
             self._embedded.close()
 
 
+def _create_topics(embedded: EmbeddedKafka, topics: Mapping[str, int]) -> None:
+    for name, partitions in topics.items():  # may take a second: the mock cluster's thread naps
+        embedded.create_topic(name, partitions)
+
+
 def _join(readers: Iterable[Reader]) -> None:
     for reader in readers:
         reader.join(_READER_END)
-
-
-def _start_embedded(config: ClusterConfig) -> EmbeddedKafka | None:
-    if config.bootstrap != EMBEDDED:
-        return None
-    embedded = EmbeddedKafka()
-    for name, partitions in config.topics.items():
-        embedded.create_topic(name, partitions)
-    return embedded

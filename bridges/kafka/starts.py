@@ -22,7 +22,7 @@ async def resolve(
     bounds = await cluster.bounds(topic, wanted)
     starts = {partition: position.first(*bound) for partition, bound in bounds.items()}
     time = position.after_ms
-    if position.start is Start.LATEST or time is None or cluster.embedded or not 0 <= time < _GREATEST:
+    if position.start is Start.LATEST or time is None or cluster.plain or not 0 <= time < _GREATEST:
         return starts
     since = await cluster.first_since(topic, wanted, time + 1)
     for partition, offset in since.items():  # only a hint: each event is still compared (ES-5.2-5)

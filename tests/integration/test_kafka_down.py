@@ -1,0 +1,99 @@
+"""What peers see while Kafka is away: released or modified, never a hang, never accepted (KM-15)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.embedded import EmbeddedKafka
+from gateway.amqp.outcomes import ACCEPTED, RELEASED
+from gateway.errors import INTERNAL_ERROR, AmqpError
+from tests.support.messages import message
+from tests.support.streams import SECONDS, Streams
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+async def outage() -> AsyncIterator[tuple[Streams, EmbeddedKafka]]:
+    """A bridge on a Kafka that is away from the start."""
+    kafka = EmbeddedKafka()
+    kafka.create_topic(TOPIC, 1)
+    kafka.set_reachable(False)
+    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=0.2, retry=0.1, timeout=0.5, plain=True))
+    yield streams, kafka
+    await streams.close()
+    kafka.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_kafka_down_at_start(outage: tuple[Streams, EmbeddedKafka]) -> None:
+    streams, kafka = outage
+    sender = await streams.sender(TOPIC)
+    unknown = await streams.sender("nowhere")
+    for _ in range(3):
+        assert await sender.send(message()) is RELEASED
+    up, text = streams.bridge.ready()
+    assert not up
+    assert "not reachable" in text
+    with pytest.raises(AmqpError) as refused:
+        await streams.receiver(TOPIC)
+    assert refused.value.condition == INTERNAL_ERROR
+    kafka.set_reachable(True)
+    await until(lambda: streams.bridge.ready()[0])
+    while (outcome := await sender.send(message(b"now"))) is not ACCEPTED:
+        assert outcome is RELEASED
+    outcome = await unknown.send(message())
+    assert outcome is RELEASED
+    assert (await unknown.end()).condition == "amqp:not-found"
+    receiver = await streams.receiver(TOPIC, after="@earliest", credit=10)
+    assert [event.body for event in await receiver.drain()] == [b"now"]
+
+
+async def test_kafka_going_down_releases_what_comes_then(outage: tuple[Streams, EmbeddedKafka]) -> None:
+    streams, kafka = outage
+    kafka.set_reachable(True)
+    await until(lambda: streams.bridge.ready()[0])
+    sender = await streams.sender(TOPIC)
+    assert await sender.send(message(b"0")) is ACCEPTED
+    kafka.set_reachable(False)
+    in_flight = await sender.post(message(b"1"))
+    await until(lambda: not streams.bridge.ready()[0])
+    assert await sender.send(message(b"2")) is RELEASED
+    assert not in_flight.done()
+    kafka.set_reachable(True)
+    assert await asyncio.wait_for(in_flight, SECONDS) is ACCEPTED
+
+
+@pytest.mark.row("ES-6-1")
+async def test_info_answers_with_nulls_and_last_known_offsets(outage: tuple[Streams, EmbeddedKafka]) -> None:
+    streams, _ = outage
+    receiver = await streams.receiver(f"{TOPIC}/$info", credit=1)
+    (event,) = await receiver.receive()
+    assert event.body["partitions"] == [{"partition": "0", "earliest-offset": None, "latest-offset": None}]
+
+
+async def test_a_record_that_nobody_acknowledges_ends_as_modified() -> None:
+    kafka = EmbeddedKafka()
+    kafka.create_topic(TOPIC, 1)
+    config = ClusterConfig(
+        kafka.bootstrap, {"message.timeout.ms": "700"}, refresh=9, retry=0.1, timeout=0.5, plain=True
+    )
+    streams = Streams(config)
+    await until(lambda: streams.bridge.ready()[0])
+    sender = await streams.sender(TOPIC)
+    assert await sender.send(message(b"0")) is ACCEPTED
+    kafka.set_reachable(False)
+    outcome = await sender.send(message(b"1"))
+    assert outcome.name in ("modified", "released")
+    assert streams.bridge.counters.accepted == 1
+    await streams.close()
+    kafka.close()
