@@ -52,7 +52,6 @@ class Connector:
         self._endpoint: Endpoint = model.to[0]
         self._ended = asyncio.Event()
         self._was_open = False
-        self._tried = False
         self._detail = "not connected yet"
         self._engine_config: Final = EngineConfig(
             container_id=model.container_id or container_id,
@@ -77,9 +76,6 @@ class Connector:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
     async def _session(self, endpoint: Endpoint) -> None:
-        if self._tried:
-            self._report.bump("reconnects", self.name)
-        self._tried = True
         self._endpoint = endpoint
         self._ended.clear()
         try:
@@ -103,6 +99,7 @@ class Connector:
 
     def _failed(self, detail: str) -> None:
         self._detail = detail
+        self._report.bump("connector_failures", self.name)
         self._report.log.warning(
             "connector down", connector=self.name, detail=detail, relays=len(self._relays)
         )
@@ -167,6 +164,7 @@ class Connector:
         engine = connection.engine
         assert engine is not None
         self._was_open = True
+        self._report.bump("connector_opens", self.name)
         self._report.log.info(
             "connector open", connector=self.name, to=str(self._endpoint), container=engine.remote_container
         )
@@ -182,6 +180,9 @@ class Connector:
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         self._report.link_ended(link, error)
+
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        self._report.message_refused(link, error)
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         self._connection = None

@@ -60,7 +60,7 @@ class Listener:
         self._recent: deque[float] = deque()
         self._server: asyncio.Server | None = None
         self._serial = 0
-        self._counters: Final = report.metrics.listener(settings.scope, str(settings.model.bind))
+        self._counters: Final = report.metrics.sockets(settings.scope, str(settings.model.bind))
         limits = settings.model.limits
         self._engine_config: Final = EngineConfig(
             container_id=settings.container_id,
@@ -128,7 +128,7 @@ class Listener:
         """A socket: within the limits, or gone at once."""
         connection.peer.scope = self.settings.scope
         self.connections.add(connection)
-        self._counters.connections_opened += 1
+        self._report.bump("connections_accepted", self.settings.scope)
         limits, now = self.settings.model.limits, self._hub.loop.time()
         while self._recent and self._recent[0] < now - 1:
             self._recent.popleft()
@@ -160,8 +160,6 @@ class Listener:
 
     def refused(self, connection: Connection, reason: str) -> None:
         """Bad input before the engine: one line, one counter, nobody else notices."""
-        if connection.engine is None:
-            self._counters.opens_refused += 1
         self._report.bad_input(reason, connection=connection.name, peer=connection.peer.address)
 
     def opened(self, connection: Connection) -> None:
@@ -191,10 +189,13 @@ class Listener:
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         self._report.link_ended(link, error)
 
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        self._report.message_refused(link, error)
+
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         engine = connection.engine
         self.connections.discard(connection)
-        self._counters.connections_closed += 1
+        self._report.bump("connections_closed", self.settings.scope)
         self._count_bytes(connection)
         if engine is not None and engine.opened:
             self._by_user[connection.peer.user] -= 1

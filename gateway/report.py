@@ -39,12 +39,12 @@ class Report:
 
     def link_attached(self, link: Link) -> None:
         """A link was asked for and not refused at once."""
-        self._counters(link).links_opened += 1
+        self.bump("links_attached", link.scope, _direction(link))
         self.log.info("link attached", **_ids(link))
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
         """A link was refused; `__cause__` holds a reason that is not for the peer."""
-        self._counters(link).links_refused += 1
+        self.bump("links_refused", link.scope, error.condition)
         self._cookie(error)
         level = self.log.error if error.fault is Fault.GATEWAY else self.log.warning
         level("link refused", **_ids(link), **_why(error))
@@ -52,13 +52,16 @@ class Report:
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         """A link was detached, by whichever side."""
         self.flush(link)
-        self._counters(link).links_closed += 1
+        self.bump("links_ended", link.scope, error.condition if error else "none")
         self.log.info("link ended", **_ids(link), **(_why(error) if error else {}))
 
     def message_refused(self, link: Link, error: AmqpError) -> None:
         """One message was refused; the sender hears the condition, the operator the reason behind it."""
         self._cookie(error)
-        self.log.warning("message refused", **_ids(link), **_why(error))
+        self.bump("messages_refused", link.scope, error.condition)
+        link.refusals += 1
+        if link.refusals & (link.refusals - 1) == 0:  # the 1st, 2nd, 4th, 8th…: one link cannot flood the log
+            self.log.warning("message refused", **_ids(link), **_why(error), refused=link.refusals)
 
     def _cookie(self, error: AmqpError) -> None:
         if (reason := getattr(error.__cause__, "reason", None)) is not None:
@@ -66,7 +69,7 @@ class Report:
 
     def task_failed(self, name: str, error: BaseException) -> None:
         """A background task ended with an error: a bug of ours, or something it did not expect."""
-        self.bump("task_errors", name.partition(":")[0])
+        self.bump("task_failures", name.partition(":")[0])
         self.log.error("task failed", task=name, exc_info=error)
 
     # -- counts of links
@@ -85,13 +88,14 @@ class Report:
         link.others.clear()
 
     def _counters(self, link: Link) -> LinkCounters:
-        return self.metrics.links(link.scope, getattr(link.node, "rule", _unruled(link.address)))
+        return self.metrics.links(link.scope, getattr(link.node, "rule", _unruled(link)))
 
 
-def _unruled(address: str | None) -> str:
+def _unruled(link: Link) -> str:
     """What to call a link that no address rule decided: one of a few words."""
+    address = link.address
     if address is None:
-        return "$anonymous"
+        return "$anonymous" if link.incoming and not link.target.dynamic else "$temp"
     return next((word for word in ("$temp", "$replies") if address.startswith(word)), "none")
 
 
@@ -100,11 +104,15 @@ def shown(text: str | None) -> str | None:
     return text if text is None else _TOKEN.sub(r"\1…", text)
 
 
+def _direction(link: Link) -> str:
+    return "in" if link.incoming else "out"
+
+
 def _ids(link: Link) -> dict[str, Any]:
     return {
         "connection": link.engine.peer.connection,
         "link": shown(link.name),
-        "direction": "in" if link.incoming else "out",
+        "direction": _direction(link),
         "address": shown(link.address),
         "user": link.engine.peer.user,
     }

@@ -95,15 +95,15 @@ class Service:
 
     async def start(self) -> None:
         """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
-        self.readiness.register("state", self._state.ready)
+        self.readiness.add("state", self._state.ready)
+        self.supervisor.start(self._state.run(), "state")
         await self._install(self.policy)
         bind = self.policy.model.gateway.http
         if bind is not None:
-            from gateway.http.server import bind_http, build_app, serve_http
+            from gateway.http.server import make_app, serve_http
 
-            started, app = asyncio.Event(), build_app(self.report.metrics, self.readiness)
-            serving = serve_http(bind_http(bind.host, bind.port), app, started=started.set)
-            self.supervisor.start(serving, "http")
+            started, app = asyncio.Event(), make_app(self.report.metrics, self.readiness)
+            self.supervisor.start(serve_http(bind.host, bind.port, app, started), "http")
             await started.wait()
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
 
@@ -154,14 +154,14 @@ class Service:
         for name, bridge in list(self.clusters.items()):
             if wanted.get(name) != self._cluster_models[name]:
                 del self.clusters[name], self._cluster_models[name]
-                self.readiness.forget(f"kafka/{name}")
+                self.readiness.remove(f"kafka/{name}")
                 self.supervisor.start(bridge.close(), f"kafka-close:{name}")
         for name, cluster in wanted.items():
             if name not in self.clusters:
                 settings = policy.client_settings(cluster)
                 bridge = self.clusters[name] = self._make_cluster(name, cluster, settings, self.supervisor)
                 self._cluster_models[name] = cluster
-                self.readiness.register(f"kafka/{name}", bridge.ready)
+                self.readiness.add(f"kafka/{name}", bridge.ready)
 
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
@@ -181,7 +181,7 @@ class Service:
         for key, connector in list(self.connectors.items()):
             if wanted.get(key) != connector.model:
                 self._connector_tasks.pop(key).cancel()
-                self.readiness.forget(f"connector/{key[1]}")
+                self.readiness.remove(f"connector/{key[1]}")
                 self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
         for key, model in wanted.items():
             if key not in self.connectors:
@@ -204,7 +204,7 @@ class Service:
             hub=self.hub,
             report=self.report,
         )
-        self.readiness.register(f"connector/{key[1]}", connector.ready)
+        self.readiness.add(f"connector/{key[1]}", connector.ready)
         self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
 
     async def _install_listeners(self, policy: CompiledPolicy) -> None:
@@ -274,7 +274,7 @@ class Service:
 
     def _observe(self) -> None:
         metrics = self.report.metrics
-        self.readiness.register("listeners", lambda: (all(each.listening for each in self.listeners.values()), ""))
+        self.readiness.add("listeners", lambda: (all(each.listening for each in self.listeners.values()), ""))
         metrics.count_source(self._count)
         metrics.gauge("scopegate_connections", lambda: float(sum(1 for _ in self.connections())))
         metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))

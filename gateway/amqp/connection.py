@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from gateway.amqp.engine import Engine, EngineConfig, Peer
@@ -67,6 +66,7 @@ class Host(Protocol):
     def requested(self, connection: Connection, link: Link) -> None: ...
     def link_refused(self, link: Link, error: AmqpError) -> None: ...
     def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
+    def message_refused(self, link: Link, error: AmqpError) -> None: ...
     def closed(self, connection: Connection, error: AmqpError | None) -> None: ...
 
 
@@ -228,10 +228,11 @@ class Connection(asyncio.Protocol):
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         self._host.link_ended(link, error)
 
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        self._host.message_refused(link, error)
+
     @property
     def ssl_object(self) -> Any:
         """The TLS session of this socket, None on plain TCP."""
         return self.transport.get_extra_info("ssl_object") if self.transport is not None else None
 
-
-Factory = Callable[[], Connection]

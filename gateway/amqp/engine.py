@@ -62,6 +62,7 @@ class Owner(Protocol):
     def link_requested(self, link: Link) -> None: ...
     def link_refused(self, link: Link, error: AmqpError) -> None: ...
     def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
+    def message_refused(self, link: Link, error: AmqpError) -> None: ...
 
 
 class Engine:
@@ -273,6 +274,10 @@ class Engine:
     def refused(self, link: Link, error: AmqpError) -> None:
         """A link of the peer was refused: for the owner's log and counters."""
         self._owner.link_refused(link, error)
+
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        """A message of the peer was refused: for the owner's log and counters."""
+        self._owner.message_refused(link, error)
 
     def next_tag(self) -> Any:
         """A fresh delivery tag, unique within the connection."""

@@ -59,7 +59,7 @@ class Link:
     __slots__ = (
         "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "engine", "handler",
         "incoming", "max_message_size", "name", "node", "open", "others", "presettled", "properties", "ptr",
-        "session", "source", "target", "transfers", "way", "window",
+        "refusals", "session", "source", "target", "transfers", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -78,6 +78,7 @@ class Link:
         self.accepted = 0
         """Deliveries of the peer that were accepted; the other outcomes are in `others` by name."""
         self.others: dict[str, int] = {}
+        self.refusals = 0
         self.window = 0
         self._granted = 0
         self._parts: bytearray | None = None
@@ -262,6 +263,15 @@ class Link:
             return
         self.transfers += 1
         self.handler.on_transfer(delivery, data, not self._never_settled and _is_settled(delivery))
+
+    def drop(self, delivery: Any) -> None:
+        """A pre-settled delivery that nobody can take: counted, for its sender cannot be told."""
+        self.others["dropped"] = self.others.get("dropped", 0) + 1
+        self.settle(delivery, SETTLED)
+
+    def message_refused(self, error: AmqpError) -> None:
+        """One message of this link was refused: for the operator's log and counters."""
+        self.engine.message_refused(self, error)
 
     def tag(self, delivery: Any) -> bytes:
         """The delivery's tag as it came: any bytes, not only text."""

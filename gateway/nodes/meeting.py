@@ -103,7 +103,6 @@ class Meeting:
         """The receiver that gets everything: there is no other, and nothing waits."""
         self._turn = 0
         self._closing = False
-        self.dropped = 0
 
     # -- links
 
@@ -198,8 +197,10 @@ class Meeting:
             target.send(data, (link, delivery))
 
     def _undeliverable(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
-        self.dropped += settled
-        link.settle(delivery, RELEASED)
+        if settled:
+            link.drop(delivery)
+        else:
+            link.settle(delivery, RELEASED)
 
     # -- credit
 
@@ -265,6 +266,9 @@ class _Copies:
     @property
     def rejects(self) -> bool:
         return self._link.rejects
+
+    def message_refused(self, error: AmqpError) -> None:
+        self._link.message_refused(error)
 
     def tag(self, delivery: Any) -> bytes:
         return self._link.tag(delivery)

@@ -22,6 +22,7 @@ def refuse(link: Link, delivery: Any, error: AmqpError, settled: bool) -> None:
         info={**error.info, "delivery-tag": link.tag(delivery)},
         fault=error.fault,
     )
+    link.message_refused(error)
     if settled or not link.rejects:
         link.settle(delivery, SETTLED)
         link.fail(told)

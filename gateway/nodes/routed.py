@@ -77,6 +77,14 @@ class RoutedLink:
     def rejects(self) -> bool:
         return self._link.rejects
 
+    def drop(self, delivery: Any) -> None:
+        self.busy -= 1
+        self._link.drop(delivery)
+        self._router.settled()
+
+    def message_refused(self, error: AmqpError) -> None:
+        self._link.message_refused(error)
+
     def tag(self, delivery: Any) -> bytes:
         return self._link.tag(delivery)
 

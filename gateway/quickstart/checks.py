@@ -1,0 +1,55 @@
+"""Verdicts: the quickstart says `ok` for what it has compared, and ends at the first difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from gateway.quickstart.screen import Screen, cut
+
+_SHOWN: Final = 300
+
+
+class StepFailed(Exception):
+    """A step whose result is not the expected one."""
+
+    def __init__(self, claim: str, expected: object, got: object) -> None:
+        super().__init__(claim)
+        self.claim, self.expected, self.got = claim, _shown(expected), _shown(got)
+
+
+class Checks:
+    """Compares and says so; `count` is how many claims held."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen: Final = screen
+        self.count = 0
+
+    def equal(self, claim: str, got: Any, expected: Any) -> None:
+        """Say `claim` when the two are equal, else raise."""
+        if got != expected:
+            raise StepFailed(claim, expected, got)
+        self._held(claim)
+
+    def nothing(self, claim: str, faults: list[str], *, expected: str) -> None:
+        """Say `claim` when no fault was found in many things."""
+        if faults:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            raise StepFailed(claim, expected, faults[0] + more)
+        self._held(claim)
+
+    def _held(self, claim: str) -> None:
+        self.count += 1
+        self._screen.ok(claim)
+
+
+def attempt(what: str, expected: str, call: Callable[[], Any], *errors: type[Exception]) -> Any:
+    """The result of `call`; one of `errors` is a failed step."""
+    try:
+        return call()
+    except errors as error:
+        raise StepFailed(what, expected, error) from error
+
+
+def _shown(value: object) -> str:
+    return cut(str(value) if isinstance(value, str | Exception) else repr(value), _SHOWN)

@@ -1,0 +1,237 @@
+"""Ordinary AMQP clients on proton's own Container, used one step at a time: nothing of the gateway's engine.
+
+One thread drives them all: whoever waits for something turns the container until it is there. Messages
+are sent and received as bytes, so that they can be compared byte for byte.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, TypeVar
+
+from proton import Data, Delivery, Terminus, symbol
+from proton.handlers import MessagingHandler
+from proton.reactor import Container, Filter, LinkOption
+
+T = TypeVar("T")
+_PATIENCE: Final = 20.0
+_TURN: Final = 0.1
+_WINDOW: Final = 1000
+_OUTCOMES: Final = {
+    Delivery.ACCEPTED: "accepted",
+    Delivery.REJECTED: "rejected",
+    Delivery.RELEASED: "released",
+    Delivery.MODIFIED: "modified",
+}
+
+
+class ClientError(Exception):
+    """The gateway refused something, or did not answer in time."""
+
+
+class Outcome(NamedTuple):
+    """What became of a sent message."""
+
+    name: str
+    condition: str | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.condition is None else f"{self.name} ({self.condition})"
+
+
+ACCEPTED: Final = Outcome("accepted")
+
+
+class Announce(LinkOption):  # type: ignore[misc]  # proton has no types
+    """Says on the target of a receiver what whoever reads there understands."""
+
+    def __init__(self, capability: str) -> None:
+        self._capability = capability
+
+    def apply(self, link: Any) -> None:
+        """Write it as an array of symbols."""
+        data = link.target.capabilities
+        data.put_array(False, Data.SYMBOL)
+        data.enter()
+        data.put_symbol(symbol(self._capability))
+        data.exit()
+
+
+class Outbox:
+    """A sender."""
+
+    def __init__(self, clients: Clients, link: Any) -> None:
+        self._clients, self._link = clients, link
+        self.outcomes: dict[str, Outcome] = {}
+
+    def post(self, message: bytes) -> str:
+        """Send without waiting for the outcome; returns the delivery's name."""
+        self._clients.wait(lambda: self._link.credit > 0, f"credit to send to {self._link.target.address}")
+        tag: str = self._link.delivery_tag()
+        self._link.delivery(tag)
+        self._link.stream(message)
+        self._link.advance()
+        return tag
+
+    def outcome(self, tag: str) -> Outcome:
+        """Wait for the outcome of what was posted."""
+        return self._clients.wait(lambda: self.outcomes.get(tag), "the outcome of a message")
+
+    def send(self, message: bytes) -> Outcome:
+        """Send and wait for the outcome."""
+        return self.outcome(self.post(message))
+
+    def send_all(self, messages: Sequence[bytes]) -> list[Outcome]:
+        """Send as fast as credit allows and return the outcomes in order."""
+        tags = [self.post(message) for message in messages]
+        self._clients.wait(lambda: len(self.outcomes) >= len(tags), "the outcomes of all messages")
+        return [self.outcomes[tag] for tag in tags]
+
+    def on_delivery(self, delivery: Any) -> None:
+        """An outcome came in."""
+        if delivery.updated and delivery.remote_state in _OUTCOMES:
+            condition = delivery.remote.condition
+            name = _OUTCOMES[delivery.remote_state]
+            self.outcomes[delivery.tag] = Outcome(name, condition.name if condition else None)
+            delivery.settle()
+
+
+class Inbox:
+    """A receiver: it asks for messages when somebody wants them."""
+
+    def __init__(self, clients: Clients, link: Any) -> None:
+        self._clients, self._link = clients, link
+        self._arrived: list[bytes] = []
+
+    @property
+    def address(self) -> str:
+        """Where it receives; the gateway's answer for a dynamic source."""
+        return str(self._link.remote_source.address)
+
+    def take(self, what: str) -> bytes:
+        """Wait for one message, accept it and return its bytes."""
+        return self.take_all(1, what)[0]
+
+    def take_all(self, count: int, what: str) -> list[bytes]:
+        """Wait for `count` messages; credit follows what has arrived."""
+
+        def arrived() -> bool:
+            missing = count - len(self._arrived)
+            if missing > self._link.credit and self._link.credit < _WINDOW // 2:
+                self._link.flow(min(missing, _WINDOW) - self._link.credit)
+            return missing <= 0
+
+        self._clients.wait(arrived, lambda: f"{what} ({len(self._arrived)} of {count} came)")
+        taken, self._arrived = self._arrived[:count], self._arrived[count:]
+        return taken
+
+    def on_delivery(self, delivery: Any) -> None:
+        """A message came in."""
+        if delivery.readable and not delivery.partial:
+            self._arrived.append(self._link.recv(delivery.pending))
+            self._link.advance()
+            delivery.update(Delivery.ACCEPTED)
+            delivery.settle()
+
+    def close(self) -> None:
+        """Detach, and wait until the gateway has done so too."""
+        self._link.close()
+        self._clients.wait(lambda: self._link.state & self._link.REMOTE_CLOSED, "the detach of a receiver")
+
+
+class Clients(MessagingHandler):  # type: ignore[misc]  # proton has no types
+    """The connections of one chapter; leaving the `with` block closes them."""
+
+    def __init__(self) -> None:
+        super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
+        self._boxes: dict[str, Inbox | Outbox] = {}
+        self._refused: str | None = None
+        self._connections: list[Any] = []
+        self._container = Container(self)
+        self._container.timeout = _TURN
+        self._container.start()
+
+    def __enter__(self) -> Clients:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for connection in self._connections:
+            connection.close()
+        if error is None:
+            closed = self._connections[0].REMOTE_CLOSED if self._connections else 0
+            self.wait(lambda: all(each.state & closed for each in self._connections), "the close of a connection")
+
+    def connect(self, place: str) -> Any:
+        """A connection to `host:port`."""
+        connection = self._container.connect(url=place, reconnect=False, heartbeat=60)
+        self._connections.append(connection)
+        self.wait(lambda: connection.state & connection.REMOTE_ACTIVE, f"the open of a connection to {place}")
+        return connection
+
+    def sender(self, connection: Any, address: str) -> Outbox:
+        """A sender to `address`."""
+        link = self._container.create_sender(connection, address, name=self._name())
+        box = self._boxes[link.name] = Outbox(self, link)
+        self._attached(link, link.is_sender, address)
+        return box
+
+    def receiver(
+        self, connection: Any, address: str | None, *, options: Collection[LinkOption | Filter] = ()
+    ) -> Inbox:
+        """A receiver from `address`; without one from a temporary address, which the gateway makes."""
+        link = self._container.create_receiver(
+            connection, address, name=self._name(), dynamic=address is None, options=list(options)
+        )
+        box = self._boxes[link.name] = Inbox(self, link)
+        self._attached(link, link.is_sender, address or "a temporary address")
+        return box
+
+    def _name(self) -> str:
+        return f"quickstart-{len(self._boxes)}"
+
+    def _attached(self, link: Any, sender: bool, address: str) -> None:
+        def answered() -> bool:
+            terminus = link.remote_target if sender else link.remote_source
+            return bool(link.state & link.REMOTE_ACTIVE) and terminus.type != Terminus.UNSPECIFIED
+
+        self.wait(answered, f"the attach to {address}")
+
+    def wait(self, condition: Callable[[], T], what: str | Callable[[], str]) -> Any:
+        """Turn the container until `condition` gives something; what is refused meanwhile ends the wait."""
+        deadline = time.monotonic() + _PATIENCE
+        while not (value := condition()):
+            if self._refused is not None:
+                raise ClientError(self._refused)
+            if time.monotonic() > deadline:
+                said = what if isinstance(what, str) else what()
+                raise ClientError(f"nothing came within {_PATIENCE:.0f} s: {said}")
+            self._container.process()
+        return value
+
+    # -- called by the container
+
+    def on_delivery(self, event: Any) -> None:
+        """A message or an outcome."""
+        self._boxes[event.link.name].on_delivery(event.delivery)
+
+    def _refuse(self, what: Any) -> None:
+        condition = getattr(what, "remote_condition", None) or what.condition
+        self._refused = f"{condition.name}: {condition.description}" if condition else "closed without a reason"
+
+    def on_link_error(self, event: Any) -> None:
+        """The gateway refused or ended a link."""
+        self._refuse(event.link)
+
+    def on_session_error(self, event: Any) -> None:
+        """The gateway ended a session."""
+        self._refuse(event.session)
+
+    def on_connection_error(self, event: Any) -> None:
+        """The gateway closed the connection with an error."""
+        self._refuse(event.connection)
+
+    def on_transport_error(self, event: Any) -> None:
+        """The socket is gone."""
+        self._refuse(event.transport)

@@ -1,0 +1,145 @@
+"""The gateway of the quickstart: `scopegate run` as a child process, in a folder with its log."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.quickstart.place import Place
+
+_READY: Final = 20.0
+_DRAINED: Final = 60.0
+_LOOK: Final = 0.02
+_TAIL: Final = 15
+_PARENT_DEATH_SIGNAL: Final = 1
+
+
+class NotStarted(Exception):
+    """The gateway does not serve; one line says why."""
+
+
+class Server:
+    """The child; `start` returns when it is ready."""
+
+    def __init__(self, place: Place) -> None:
+        self._place: Final = place
+        self._folder = Path(tempfile.mkdtemp(prefix="scopegate-quickstart-"))
+        self.log: Final = self._folder / "gateway.log"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        """Serve; returns after how many seconds it was ready."""
+        for what, bind in self._place.binds.items():
+            _check_free(what, bind)
+        begin = time.monotonic()
+        # A session of its own: Ctrl-C reaches the quickstart alone, which then ends the gateway in good order.
+        with self.log.open("wb") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "gateway.cli", "run", str(self._place.policy)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(self._place.environ),
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        while not self.parts()[0]:
+            self._check_waiting(begin)
+            time.sleep(_LOOK)
+        return time.monotonic() - begin
+
+    def _check_waiting(self, begin: float) -> None:
+        if (code := self.ended()) is not None:
+            raise NotStarted(f"the gateway ended with {code} before it was ready:\n{self.tail()}")
+        if time.monotonic() - begin > _READY:
+            parts = json.dumps(self.parts()[1])
+            raise NotStarted(f"the gateway is not ready after {_READY:.0f} s: {parts}\n{self.tail()}")
+
+    def parts(self) -> tuple[bool, dict[str, Any]]:
+        """What `/readyz` says: ready or not, and each part."""
+        answer = _get(f"http://{self._place.http}/readyz")
+        return bool(answer.get("ready")), answer.get("parts") or {}
+
+    def ended(self) -> int | None:
+        """The exit code of a gateway that has ended."""
+        return None if self._child is None else self._child.poll()
+
+    def wait(self) -> int:
+        """Wait until it ends by itself."""
+        assert self._child is not None
+        return self._child.wait()
+
+    def stop(self) -> bool:
+        """Drain and end; whether it ended in good order."""
+        if self._child is None or self._child.poll() is not None:
+            return False
+        self._child.send_signal(signal.SIGTERM)
+        try:
+            return self._child.wait(_DRAINED) == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+    def discard(self) -> None:
+        """Make sure that nothing of it is left."""
+        if self._child is not None and self._child.poll() is None:
+            self._child.kill()
+            self._child.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_TAIL:])
+
+
+def _check_free(what: str, bind: str) -> None:
+    """One clear line instead of a child that fails."""
+    host, _, port = bind.rpartition(":")
+    host = host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError as error:
+            raise NotStarted(f"{bind} ({what}) cannot be used: {error.strerror}. {_advice(bind, port)}") from None
+
+
+def _advice(bind: str, port: str) -> str:
+    if _get(f"http://{bind}/readyz"):
+        return "A ScopeGate serves there, perhaps another quickstart: end it (Ctrl-C) and try again."
+    return (
+        f"See who has it with `ss -ltnp 'sport = :{port}'` and end that (another quickstart?), or give a copy of "
+        "the policy with other ports: --policy FILE."
+    )
+
+
+def _get(url: str) -> dict[str, Any]:
+    """A page of the gateway as JSON; empty when there is none."""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - the policy's own address
+            text = response.read()
+    except urllib.error.HTTPError as error:
+        text = error.read()
+    except OSError:
+        return {}
+    with suppress(ValueError):
+        answer = json.loads(text)
+        return answer if isinstance(answer, dict) else {}
+    return {}
+
+
+def _end_with_parent() -> None:
+    """In the child: a quickstart that is killed leaves no gateway behind (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
