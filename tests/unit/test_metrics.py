@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.http.metrics import MAX_SERIES, OTHER, RARE, Metrics
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -124,7 +128,6 @@ def test_what_cannot_be_read_is_left_out_and_counted() -> None:
 
 
 def test_every_name_is_explained() -> None:
-    text = Metrics().exposition().decode()
     metrics = Metrics()
     for name, (_, names) in RARE.items():
         metrics.bump(name, *names)
@@ -132,3 +135,20 @@ def test_every_name_is_explained() -> None:
     for name, (explanation, _) in RARE.items():
         assert f"# HELP scopegate_{name}_total {explanation}\n" in text
     assert "process_resident_memory_bytes" in text
+
+
+def bumped() -> Iterable[tuple[str, int]]:
+    """Every `….bump("name", label, …)` of the product: the name and how many labels it gives."""
+    for path in (file for part in ("gateway", "bridges") for file in (ROOT / part).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "bump":
+                name, *given = node.args
+                if isinstance(name, ast.Constant):
+                    yield name.value, len(given)
+
+
+def test_what_the_gateway_counts_is_declared() -> None:
+    # An undeclared name would raise on the day the rare event happens, and not before.
+    calls = set(bumped())
+    assert calls
+    assert {(name, size) for name, size in calls if name not in RARE or len(RARE[name][1]) != size} == set()
