@@ -122,11 +122,16 @@ def run(file: Path) -> None:
 
 @main.command(epilog="Exit codes: 0 every step was verified; 1 some step was not.")
 @click.option("--once", is_flag=True, help="Exit after the transcript instead of going on serving.")
-def quickstart(once: bool) -> None:
+@click.option(
+    "--policy",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A copy of policies/examples/quickstart.yaml with other ports.  [default: that file]",
+)
+def quickstart(once: bool, policy: Path | None) -> None:
     """Start a gateway with two scopes and an embedded Kafka, and watch real clients use it."""
     from gateway.quickstart import run as start
 
-    sys.exit(start(once))
+    sys.exit(start(once, policy))
 
 
 @main.command()

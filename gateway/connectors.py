@@ -10,7 +10,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.connection import Connection, Hub
-from gateway.amqp.engine import Engine, EngineConfig
+from gateway.amqp.engine import Engine
+from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.sasl import SaslClient
 from gateway.errors import NOT_ALLOWED, AmqpError
 from gateway.listeners import PRODUCT
@@ -159,6 +160,9 @@ class Connector:
 
     def refused(self, connection: Connection, reason: str) -> None:
         self._failed(f"{self._endpoint}: {reason}")
+
+    def unauthenticated(self, connection: Connection, security: SaslClient) -> None:
+        self._failed(f"{self._endpoint}: authentication failed: {security.reason}")
 
     def opened(self, connection: Connection) -> None:
         engine = connection.engine

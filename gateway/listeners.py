@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway import __version__
 from gateway.amqp.connection import Connection, Hub
-from gateway.amqp.engine import EngineConfig
+from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.sasl import SaslServer
 from gateway.amqp.security import ServerSecurity
 from gateway.amqp.tls import peer_subject
@@ -161,6 +161,20 @@ class Listener:
     def refused(self, connection: Connection, reason: str) -> None:
         """Bad input before the engine: one line, one counter, nobody else notices."""
         self._report.bad_input(reason, connection=connection.name, peer=connection.peer.address)
+
+    def unauthenticated(self, connection: Connection, security: ServerSecurity) -> None:
+        """The greeting or SASL failed: no AMQP, or nobody we know."""
+        if security.claimed is None:
+            self.refused(connection, security.reason)
+            return
+        self._report.bump("sasl_failures", security.reason)
+        self._report.log.warning(
+            "authentication failed",
+            reason=security.reason,
+            claimed=security.claimed,
+            connection=connection.name,
+            peer=connection.peer.address,
+        )
 
     def opened(self, connection: Connection) -> None:
         engine, limits = connection.engine, self.settings.model.limits

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -39,6 +40,7 @@ class Cluster(EventStreams, Protocol):
 
     @property
     def in_flight(self) -> int: ...
+    def counts(self) -> Mapping[str, int]: ...
     def ready(self) -> tuple[bool, str]: ...
     async def close(self, limit: float = 10.0) -> None: ...
 
@@ -78,6 +80,7 @@ class Service:
         self.world: Final = World({}, self.clusters, self._crossings, self._new_name)
         self._state = open_state(policy.model.gateway.state)
         self._observe()
+        loop.set_exception_handler(self._loop_error)
 
     @staticmethod
     def _new_name() -> str:
@@ -286,7 +289,18 @@ class Service:
             self.report.flush(link)
         for listener in [*self.listeners.values(), *self.retired]:
             listener.count()
-        yield from ()
+        for name, cluster in self.clusters.items():
+            for event, count in cluster.counts().items():
+                yield "kafka_events", (("cluster", name), ("event", event)), float(count)
+
+    def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What asyncio could give to nobody: failed TLS handshakes, and bugs."""
+        error = context.get("exception")
+        if isinstance(error, ssl.SSLError | ConnectionError | TimeoutError):
+            self.report.bump("tls_failures")
+            self.report.log.warning("TLS handshake failed", error=str(error))
+        else:
+            self.report.task_failed("loop", error or RuntimeError(context.get("message", "unknown")))
 
     def unsettled(self) -> int:
         """Deliveries whose outcome is still to come."""

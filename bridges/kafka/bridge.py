@@ -36,6 +36,10 @@ class ClusterBridge:
         """Records whose delivery report is still to come."""
         return len(self._producer)
 
+    def counts(self) -> dict[str, int]:
+        """Totals since start by event, for metrics."""
+        return {name: getattr(self.counters, name) for name in Counters.__slots__}
+
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""
         return KafkaNode(self.cluster, self._producer, self.counters, route)

@@ -10,7 +10,8 @@ import asyncio
 import time
 from typing import Any, Final, Protocol, cast
 
-from gateway.amqp.engine import Engine, EngineConfig, Peer
+from gateway.amqp.engine import Engine
+from gateway.amqp.engine_config import EngineConfig, Peer
 from gateway.amqp.link import Link
 from gateway.errors import AmqpError
 
@@ -62,6 +63,7 @@ class Host(Protocol):
     def engine_config(self, connection: Connection) -> EngineConfig: ...
     def established(self, connection: Connection) -> None: ...
     def refused(self, connection: Connection, reason: str) -> None: ...
+    def unauthenticated(self, connection: Connection, security: Any) -> None: ...
     def opened(self, connection: Connection) -> None: ...
     def requested(self, connection: Connection, link: Link) -> None: ...
     def link_refused(self, link: Link, error: AmqpError) -> None: ...
@@ -135,7 +137,7 @@ class Connection(asyncio.Protocol):
         security.receive(data)
         self._write(security.take())
         if security.failed:
-            self._host.refused(self, security.reason)
+            self._host.unauthenticated(self, security)
             self.abort(gently=True)
         elif security.done:
             self.peer.user = security.user or "anonymous"

@@ -7,13 +7,13 @@ Whoever owns it frees it with `free()` after `lost()`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
 from gateway.amqp import pndata
+from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.link import Link
 from gateway.errors import NOT_ALLOWED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
@@ -25,44 +25,6 @@ _FLOW: Final = lib.PN_LINK_FLOW
 _CHUNK: Final = 64 * 1024
 _OVERFULL: Final = 8 * 1024 * 1024
 """Bytes queued in one session above which its links send no more until the peer takes some."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """What our open says and what we bound; sizes in bytes, times in milliseconds."""
-
-    container_id: str
-    hostname: str | None = None
-    offered: tuple[str, ...] = ()
-    desired: tuple[str, ...] = ()
-    properties: Mapping[str, object] = field(default_factory=dict)
-    max_frame_size: int = 128 * 1024
-    channel_max: int = 255
-    idle_timeout: int = 60_000
-    max_links: int = 1000
-    max_message_size: int = 128 * 1024 * 1024
-
-
-@dataclass(slots=True)
-class Peer:
-    """Who is at the other end, as far as nodes and logs need it."""
-
-    scope: str = ""
-    user: str = "anonymous"
-    connection: str = ""
-    address: str = ""
-
-
-class Owner(Protocol):
-    """Who drives the engine: hears of control events and of output that waits."""
-
-    def engine_dirty(self) -> None: ...
-    def engine_opened(self, engine: Engine) -> None: ...
-    def engine_closed(self, engine: Engine, error: AmqpError | None) -> None: ...
-    def link_requested(self, link: Link) -> None: ...
-    def link_refused(self, link: Link, error: AmqpError) -> None: ...
-    def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
-    def message_refused(self, link: Link, error: AmqpError) -> None: ...
 
 
 class Engine:

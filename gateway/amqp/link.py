@@ -7,11 +7,12 @@ dict entry for what is unsettled, and a call of the handler that the node gave w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import ffi, lib
 
 from gateway.amqp import dispositions, pndata
+from gateway.amqp.handlers import Incoming, Outgoing
 from gateway.amqp.outcomes import ACCEPTED, SETTLED, Outcome
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, TRANSFER_LIMIT_EXCEEDED, AmqpError
 
@@ -33,21 +34,6 @@ _remote_state = lib.pn_delivery_remote_state
 _buffer = ffi.new("char[]", 1 << 20)
 """Where proton copies a message on its way to becoming bytes; one suffices, the loop is one thread."""
 _BUFFER_SIZE: Final = 1 << 20
-
-
-class Incoming(Protocol):
-    """What a node gives a link on which the peer sends."""
-
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None: ...
-    def on_detach(self, error: AmqpError | None) -> None: ...
-
-
-class Outgoing(Protocol):
-    """What a node gives a link on which we send."""
-
-    def on_credit(self) -> None: ...
-    def on_outcome(self, context: Any, outcome: Outcome) -> None: ...
-    def on_detach(self, error: AmqpError | None) -> None: ...
 
 
 class Link:

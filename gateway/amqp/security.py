@@ -45,6 +45,11 @@ class ServerSecurity:
         return self._greeting.reason if self._sasl is None else self._sasl.reason
 
     @property
+    def claimed(self) -> str | None:
+        """The name a client gave that failed to authenticate, as it gave it; None when SASL had not begun."""
+        return None if self._sasl is None else self._sasl.claimed
+
+    @property
     def user(self) -> str:
         return self._sasl.user if self._sasl is not None else "anonymous"
 

@@ -65,25 +65,16 @@ class LinkCounters(Counters):
     """Per scope and address rule: messages on its links, and what became of them."""
 
     __slots__ = (
-        "accepted", "bytes_in", "bytes_out", "deliveries_in", "deliveries_out", "dropped", "modified",
-        "presettled_in", "presettled_out", "rejected", "released", "settled",
+        "accepted", "deliveries_in", "deliveries_out", "dropped", "modified", "rejected", "released", "settled",
     )  # fmt: skip
     SERIES = {  # noqa: RUF012 (declared in the base class)
         "deliveries_in": Series("deliveries", (("direction", "in"),)),
         "deliveries_out": Series("deliveries", (("direction", "out"),)),
-        "presettled_in": Series("presettled", (("direction", "in"),)),
-        "presettled_out": Series("presettled", (("direction", "out"),)),
-        "bytes_in": Series("delivery_bytes", (("direction", "in"),)),
-        "bytes_out": Series("delivery_bytes", (("direction", "out"),)),
         "dropped": Series("dropped"),
         **_one("outcomes", "outcome", "accepted", "released", "rejected", "modified", "settled"),
     }
     deliveries_in: int
     deliveries_out: int
-    presettled_in: int
-    presettled_out: int
-    bytes_in: int
-    bytes_out: int
     dropped: int
     accepted: int
     released: int

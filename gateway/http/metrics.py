@@ -47,10 +47,9 @@ RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 HELP: Final = {
     "socket_bytes": "Bytes on sockets, before TLS.",
     "deliveries": "Messages on links.",
-    "presettled": "Messages that were sent settled.",
-    "delivery_bytes": "Encoded messages on links, in bytes.",
+    "kafka_events": "Transfers into topics by outcome, deliveries from topics, and what went wrong.",
     "dropped": "Settled messages nobody could take.",
-    "outcomes": "What became of unsettled messages.",
+    "outcomes": "What senders were told of their messages.",
     **{name: text for name, (text, _) in RARE.items()},
 }
 

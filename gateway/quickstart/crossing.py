@@ -25,13 +25,10 @@ from gateway.quickstart.checks import Checks, attempt
 from gateway.quickstart.clients import ACCEPTED, Announce, Clients, Inbox, Outbox, Outcome
 from gateway.quickstart.place import CORE, EDGE, Place
 from gateway.quickstart.screen import Screen
+from gateway.scope.annotations import REQUEST_ANNOTATIONS, REQUEST_COOKIE, REQUEST_EXPIRY, REQUEST_TARGET, RESPONSE_COOKIE
 from gateway.scope.cookie import describe, open_cookie
 
 CAPABILITY: Final = "response-address-supported"
-COOKIE: Final = "response-address-cookie"
-TARGET: Final = "response-link-target-address"
-EXPIRY: Final = "response-address-expiry-time"
-ANSWER_COOKIE: Final = "address-cookie"
 _ASKED: Final = "svc/echo"
 _SERVED: Final = "services/echo"
 _BODY: Final = "Two pounds of tea, please."
@@ -65,8 +62,11 @@ def show(place: Place, screen: Screen, checks: Checks) -> None:
     with Clients() as clients:
         stage = Stage(place, screen, checks, clients, clients.connect(place.core))
         client = _client(stage)
-        first = _annotated(stage, client)
-        second = _rewritten(stage, client)
+        jobs = clients.receiver(stage.core, _SERVED, options=[Announce(CAPABILITY)])
+        first = _annotated(stage, client, jobs)
+        jobs.close()
+        jobs = clients.receiver(stage.core, _SERVED)
+        second = _rewritten(stage, client, jobs)
         _compare(stage, first, second)
 
 
@@ -85,9 +85,8 @@ def _client(stage: Stage) -> Client:
 # -- a service that understands annotations
 
 
-def _annotated(stage: Stage, client: Client) -> bytes:
+def _annotated(stage: Stage, client: Client, jobs: Inbox) -> bytes:
     screen, checks = stage.screen, stage.checks
-    jobs = stage.clients.receiver(stage.core, _SERVED, options=[Announce(CAPABILITY)])
     screen.gap()
     screen.say(f"In {CORE} a service serves {_SERVED} and announces {CAPABILITY}.")
     posted = client.requests.post(client.request)
@@ -108,11 +107,11 @@ def _show_annotations(stage: Stage, client: Client, annotations: dict[Any, Any])
     screen, checks = stage.screen, stage.checks
     screen.step("gateway", _SERVED, "the same message, with three delivery annotations:")
     checks_keys = sorted(str(key) for key in annotations)
-    cookie = annotations.get(COOKIE)
+    cookie = annotations.get(REQUEST_COOKIE)
     if isinstance(cookie, bytes):
-        shown = {TARGET: str(annotations.get(TARGET)), COOKIE: f"{len(cookie)} bytes: {cookie.hex()}"}
-        screen.table([*shown.items(), (EXPIRY, f"{annotations.get(EXPIRY)} ms since 1970")])
-    checks.equal("the request carries exactly these annotations", checks_keys, sorted((COOKIE, TARGET, EXPIRY)))
+        shown = {REQUEST_TARGET: str(annotations.get(REQUEST_TARGET)), REQUEST_COOKIE: f"{len(cookie)} bytes: {cookie.hex()}"}
+        screen.table([*shown.items(), (REQUEST_EXPIRY, f"{annotations.get(REQUEST_EXPIRY)} ms since 1970")])
+    checks.equal("the request carries exactly these annotations", checks_keys, sorted(REQUEST_ANNOTATIONS))
     opened = attempt(
         "the cookie opens with the gateway's key", "a genuine cookie",
         lambda: open_cookie(stage.place.ring, cookie, time.time_ns() // 1_000_000), AmqpError, TypeError,
@@ -122,14 +121,14 @@ def _show_annotations(stage: Stage, client: Client, annotations: dict[Any, Any])
     said = (opened.scope, opened.address, opened.link_target)
     checks.equal(
         "it names the client's scope and address, and the one place where it is good",
-        said, (EDGE, client.replies.address, annotations[TARGET]),
+        said, (EDGE, client.replies.address, annotations[REQUEST_TARGET]),
     )  # fmt: skip
 
 
 def _answer(stage: Stage, client: Client, asked: bytes, annotations: dict[Any, Any]) -> bytes:
     """The service's answers: one with a forged cookie, one with the real one; returns what the client got."""
     screen, checks = stage.screen, stage.checks
-    target, cookie = str(annotations[TARGET]), annotations[COOKIE]
+    target, cookie = str(annotations[REQUEST_TARGET]), annotations[REQUEST_COOKIE]
     answers = stage.clients.sender(stage.core, target)
     answer = _reply(asked)
     screen.step("service", target, "first a forgery: the cookie with one bit changed")
@@ -148,7 +147,7 @@ def _answer(stage: Stage, client: Client, asked: bytes, annotations: dict[Any, A
 
 
 def _with_cookie(answer: bytes, cookie: bytes) -> bytes:
-    section = annotations_section(DELIVERY_ANNOTATIONS, {ANSWER_COOKIE: encode(cookie)})
+    section = annotations_section(DELIVERY_ANNOTATIONS, {RESPONSE_COOKIE: encode(cookie)})
     return splice(answer, walk(answer), da=section)
 
 
@@ -163,10 +162,8 @@ def _reply(asked: bytes) -> bytes:
 # -- a service that does not
 
 
-def _rewritten(stage: Stage, client: Client) -> bytes:
+def _rewritten(stage: Stage, client: Client, jobs: Inbox) -> bytes:
     screen, checks = stage.screen, stage.checks
-    _retire(stage)
-    jobs = stage.clients.receiver(stage.core, _SERVED)
     screen.gap()
     screen.say(
         "Now an old service takes over, which knows nothing of annotations. The client's links stay, "
@@ -189,11 +186,6 @@ def _rewritten(stage: Stage, client: Client) -> bytes:
     screen.step("gateway", "client", f'"{_text(got)}"')
     checks.equal("the service was told: accepted", answers.outcome(outcome), ACCEPTED)
     return got
-
-
-def _retire(stage: Stage) -> None:
-    """The first service leaves."""
-    stage.clients.close_receivers(stage.core)
 
 
 def _check_rewritten(stage: Stage, client: Client, asked: bytes, changed: list[str]) -> None:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp import sections
-from gateway.amqp.engine import Engine, EngineConfig
+from gateway.amqp.engine import Engine
+from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.link import Link
 from gateway.amqp.outcomes import ACCEPTED, Outcome
 from gateway.amqp.pndata import Granted

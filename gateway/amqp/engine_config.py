@@ -1,0 +1,51 @@
+"""What an engine is told, who is at its other end, and who drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.errors import AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine import Engine
+    from gateway.amqp.link import Link
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What our open says and what we bound; sizes in bytes, times in milliseconds."""
+
+    container_id: str
+    hostname: str | None = None
+    offered: tuple[str, ...] = ()
+    desired: tuple[str, ...] = ()
+    properties: Mapping[str, object] = field(default_factory=dict)
+    max_frame_size: int = 128 * 1024
+    channel_max: int = 255
+    idle_timeout: int = 60_000
+    max_links: int = 1000
+    max_message_size: int = 128 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Peer:
+    """Who is at the other end, as far as nodes and logs need it."""
+
+    scope: str = ""
+    user: str = "anonymous"
+    connection: str = ""
+    address: str = ""
+
+
+class Owner(Protocol):
+    """Who drives the engine: hears of control events and of output that waits."""
+
+    def engine_dirty(self) -> None: ...
+    def engine_opened(self, engine: Engine) -> None: ...
+    def engine_closed(self, engine: Engine, error: AmqpError | None) -> None: ...
+    def link_requested(self, link: Link) -> None: ...
+    def link_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
+    def message_refused(self, link: Link, error: AmqpError) -> None: ...

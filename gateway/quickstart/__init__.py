@@ -1,0 +1,121 @@
+"""`scopegate quickstart`: a gateway with two scopes and an embedded Kafka, and real clients that use it.
+
+The gateway is a child process, reached over its sockets as by anybody; the clients are proton's own
+Container and an ordinary Kafka consumer. Every step is verified; the first that is not ends it with 1.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from gateway import __version__
+from gateway.quickstart import attach, crossing, events
+from gateway.quickstart.checks import Checks, StepFailed
+from gateway.quickstart.clients import ClientError
+from gateway.quickstart.place import NotUsable, Place, read_place
+from gateway.quickstart.screen import Screen
+from gateway.quickstart.server import NotStarted, Server
+from policies.model import EMBEDDED
+from policies.problems import PolicyErrors
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Asked(Exception):
+    """Somebody wants the quickstart to end."""
+
+
+def run(once: bool, policy: Path | None = None) -> int:
+    """Show everything, then serve on unless `once`; 0 only if every step was verified."""
+    screen = Screen(sys.stdout)
+    with ExitStack() as stack:
+        path = policy or stack.enter_context(as_file(files("policies") / "examples" / "quickstart.yaml"))
+        try:
+            server = Server(place := read_place(path.resolve()))
+            stack.callback(server.discard)
+            with _signals():
+                return _journey(place, server, screen, once)
+        except _Asked:
+            return _end(server, screen)
+        except (NotStarted, NotUsable, PolicyErrors) as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+
+
+def _journey(place: Place, server: Server, screen: Screen, once: bool) -> int:
+    screen.title(f"ScopeGate {__version__}: one gateway, two AMQP address scopes, one Kafka")
+    seconds = server.start()
+    bootstrap = _bootstrap(place, server)
+    screen.say(
+        f"Scope edge at amqp://{place.edge}, scope core at amqp://{place.core}, Kafka at {bootstrap}; "
+        f"ready after {seconds:.1f} s."
+    )
+    checks = Checks(screen)
+    try:
+        crossing.show(place, screen, checks)
+        events.show(place, bootstrap, screen, checks)
+    except (StepFailed, ClientError) as error:
+        return _failed(error, server, screen)
+    screen.gap()
+    screen.say(f"All {checks.count} claims were verified.")
+    if once:
+        return _end(server, screen)
+    attach.show(place, server, bootstrap, screen)
+    code = server.wait()
+    sys.stderr.write(f"the gateway ended by itself with {code}:\n{server.tail()}\n")
+    return 1
+
+
+def _bootstrap(place: Place, server: Server) -> str:
+    """Where Kafka clients connect; an embedded cluster chose its port itself and says so in `/readyz`."""
+    for name, servers in place.clusters.items():
+        if servers != EMBEDDED:
+            return servers
+        details = (part["detail"] for part_name, part in server.parts()[1].items() if name in part_name)
+        if found := re.search(r" at (\S+:\d+)", " ".join(details)):
+            return found[1]
+    return "nowhere: the policy has no Kafka"
+
+
+def _failed(error: StepFailed | ClientError, server: Server, screen: Screen) -> int:
+    if isinstance(error, StepFailed):
+        screen.failed(error.claim)
+        screen.table([("expected", error.expected), ("got", error.got)])
+    else:
+        screen.failed(str(error))
+    sys.stderr.write(f"The last lines of the gateway's log:\n{server.tail()}\n")
+    return 1
+
+
+def _end(server: Server, screen: Screen) -> int:
+    """Drain the gateway; a second Ctrl-C does not wait for anybody."""
+    screen.gap()
+    screen.say("Draining ...")
+    ended = server.stop()
+    screen.say("done." if ended else "The gateway did not end in good order.")
+    return 0 if ended else 1
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """End in good order on the first signal; on a second as the system does."""
+
+    def ask(number: int, frame: FrameType | None) -> NoReturn:
+        for each in _ENDING:
+            signal.signal(each, signal.SIG_DFL)
+        raise _Asked
+
+    before = {number: signal.signal(number, ask) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
