@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from proton import Message
 
-from tests.support.foreign import Foreign
 from tests.support.gateway import Gateways
 from tests.support.peer import Peer
 from tests.support.process import ports
-from tests.support.proton_clients import Failed, Login, echo, receive, request, respond, send
+from tests.support.proton_clients import Failed, Login, receive, send
 
 POLICY = """
 gateway: {{id: gw-test, http: "127.0.0.1:{http}", state: memory}}
@@ -37,31 +36,6 @@ def test_it_serves_until_sigterm_and_ends_with_0(start_gateway: Gateways) -> Non
         gateway.process.send_signal(15)
         peer.until("close", error="amqp:connection:forced")
     assert gateway.process.wait(10) == 0
-
-
-@pytest.mark.parametrize("library", ["jms", "rhea"])
-def test_unmodified_clients_meet_at_a_direct_node(start_gateway: Gateways, library: str) -> None:
-    amqp, http = ports(2)
-    start_gateway(policy(amqp, http))
-    client = Foreign(library, amqp)
-    responder = client.run("respond", "chat/echo", count=2).attached()
-    responses = client.run("request", "chat/echo", count=2, body="hello {n}").finish()
-    assert [line["body"] for line in responses] == ["re: hello 0", "re: hello 1"]
-    responder.finish()
-
-
-def test_proton_clients_meet_at_a_direct_node(start_gateway: Gateways) -> None:
-    amqp, http = ports(2)
-    start_gateway(policy(amqp, http))
-    login = Login(amqp)
-    receiver = receive(login, "chat/room", 100).attached()
-    outcomes = send(login, "chat/room", [Message(body=n) for n in range(100)]).finish()
-    assert {outcome.name for outcome in outcomes} == {"accepted"}
-    assert [each.message.body for each in receiver.finish()] == list(range(100))
-    responder = respond(login, "chat/echo", echo).attached()
-    (response,) = request(login, "chat/echo", [Message(id="m1", body="hello")])
-    assert (response.message.correlation_id, response.message.body) == ("m1", "hello")
-    responder.stop()
 
 
 def test_a_reload_keeps_what_is_allowed_and_closes_the_rest(start_gateway: Gateways) -> None:

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from tests.support.parts import ROOT
-from tests.support.process import Process, answers, fresh_folder, wait_until
+from tests.support.process import Process, Timeout, answers, fresh_folder, wait_until
 
 SCOPEGATE = "from gateway.cli import main; main()"
 """What the installed `scopegate` script does; the suite runs the tree it stands in."""
@@ -24,6 +24,9 @@ SCOPEGATE = "from gateway.cli import main; main()"
 
 class Gateway:
     """One running gateway; `policy` is its file."""
+
+    unready = ""
+    """What `/readyz` said last."""
 
     def __init__(
         self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True
@@ -39,12 +42,18 @@ class Gateway:
         self.ports = list(listening_ports(document))
         command = [sys.executable, "-c", SCOPEGATE, "run", str(self.policy)]
         process = Process("gateway", command, env=self._env, cwd=self.policy.parent)
-        process.wait_ready(self.is_ready if self._ready else self.listens, "the gateway to serve", 30)
+        try:
+            process.wait_ready(self.is_ready if self._ready else self.listens, "the gateway to serve", 30)
+        except Timeout as error:
+            raise Timeout(f"{error}\n/readyz: {self.unready}") from None
         return process
 
     def is_ready(self) -> bool:
         """Tell whether the gateway says so (`/readyz`), or listens where it has no HTTP."""
-        return self.get("/readyz")[0] == 200 if self.http else self.listens()
+        if not self.http:
+            return self.listens()
+        status, self.unready = self.get("/readyz")
+        return status == 200
 
     def listens(self) -> bool:
         """Tell whether every AMQP listener accepts connections."""

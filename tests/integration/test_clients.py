@@ -1,0 +1,154 @@
+"""Unmodified clients against each kind of node: proton (Python), Qpid JMS (Java), rhea (JavaScript).
+
+Each as ANONYMOUS on TCP and as PLAIN on TLS (issue 3, section 7). Responders answer over the anonymous
+terminus, requesters listen on a dynamic source, so both are shown by every request.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from proton import Message
+
+from gateway.amqp.users import make_entry, put_user
+from tests.support.certs import Authority
+from tests.support.foreign import Foreign
+from tests.support.gateway import Gateways
+from tests.support.kafka import KafkaBroker
+from tests.support.process import ports
+from tests.support.proton_clients import Failed, Login, echo, receive, request, respond, send
+
+POLICY = """
+gateway: {{id: gw-clients, http: "127.0.0.1:{http}", state: memory}}
+keys:
+  active: one
+  ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}
+kafka:
+  main: {{bootstrap: "{bootstrap}"}}
+scopes:
+  edge:
+    listen:
+      - {{bind: "127.0.0.1:{plain}", sasl: [anonymous]}}
+      - {{bind: "127.0.0.1:{tls}", sasl: [plain], users: "{users}", tls: {{cert: "{cert}", key: "{key}"}}}}
+    addresses:
+      - {{match: "chat/**", direct: balanced}}
+      - {{match: "svc/{{name}}", relay: core, address: "services/{{name}}", replies: auto}}
+      - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
+    access:
+      - {{who: "*", may: [send, receive, info], on: "**"}}
+  core:
+    listen: [{{bind: "127.0.0.1:{core}", sasl: [anonymous]}}]
+    addresses:
+      - {{match: "services/**", direct: balanced}}
+    access:
+      - {{who: "*", may: [send, receive], on: "**"}}
+"""
+BODIES = ["hello 0", "hello 1", "hello 2"]
+
+
+class Clients(NamedTuple):
+    """A library and where its clients connect: `edge` as the case says, `core` always as nobody."""
+
+    library: str
+    edge: Login
+    core: Login
+
+
+@pytest.fixture(scope="module")
+def policy_ports(
+    start_module_gateway: Gateways,
+    kafka_broker: KafkaBroker,
+    authority: Authority,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, int]:
+    """One gateway for the module; returns its ports."""
+    users = tmp_path_factory.mktemp("users") / "users.yaml"
+    users.write_text(put_user("", "alice", make_entry("wonderland", salt=b"salt of a test!!")))
+    server = authority.server()
+    http, plain, tls, core = ports(4)
+    files = {"users": users, "cert": server.cert, "key": server.key}
+    policy = POLICY.format(
+        http=http, plain=plain, tls=tls, core=core, bootstrap=kafka_broker.bootstrap, **files
+    )
+    start_module_gateway(policy, env={"SCOPEGATE_TEST_KEY": "k" * 43})
+    return {"anonymous": plain, "plain-tls": tls, "core": core}
+
+
+@pytest.fixture(params=["proton", "jms", "rhea"])
+def library(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["anonymous", "plain-tls"])
+def clients(
+    request: pytest.FixtureRequest, library: str, policy_ports: dict[str, int], authority: Authority
+) -> Clients:
+    port = policy_ports[request.param]
+    secret = {"user": "alice", "password": "wonderland", "ca": authority.ca}
+    edge = Login(port, **secret) if request.param == "plain-tls" else Login(port)
+    return Clients(library, edge, Login(policy_ports["core"]))
+
+
+def foreign(clients: Clients, login: Login) -> Foreign:
+    return Foreign(clients.library, login.port, login.user, login.password, login.ca)
+
+
+def moved(clients: Clients, address: str) -> tuple[list[str], list[str]]:
+    """Send BODIES to an address that is received from; return the outcomes and what came."""
+    if clients.library == "proton":
+        receiver = receive(clients.edge, address, 3).attached()
+        outcomes = send(clients.edge, address, [Message(body=body) for body in BODIES]).finish()
+        return [each.name for each in outcomes], [each.message.body for each in receiver.finish()]
+    running = foreign(clients, clients.edge).run("receive", address, count=3).attached()
+    sent = foreign(clients, clients.edge).run("send", address, count=3, body="hello {n}").finish()
+    return [each["outcome"] for each in sent], [each["body"] for each in running.finish()]
+
+
+def asked(clients: Clients, address: str, service: tuple[Login, str]) -> list[tuple[object, str]]:
+    """Ask a service of the same library; return correlation id and body of each response."""
+    login, served = service
+    if clients.library == "proton":
+        responder = respond(login, served, echo).attached()
+        ids = [f"request-{n}" for n in range(3)]
+        requests = [Message(correlation_id=id, body=body) for id, body in zip(ids, BODIES, strict=True)]
+        responses = request(clients.edge, address, requests)
+        responder.stop()
+        return [(each.message.correlation_id, f"re: {each.message.body}") for each in responses]
+    running = foreign(clients, login).run("respond", served, count=3).attached()
+    lines = foreign(clients, clients.edge).run("request", address, count=3, body="hello {n}").finish()
+    running.finish()
+    return [(line["correlation_id"], line["body"]) for line in lines]
+
+
+ANSWERS = [(f"request-{n}", f"re: {body}") for n, body in enumerate(BODIES)]
+
+
+def test_direct_node(clients: Clients) -> None:
+    assert moved(clients, "chat/room") == (["accepted"] * 3, BODIES)
+
+
+def test_request_and_response_at_a_direct_node(clients: Clients) -> None:
+    assert asked(clients, "chat/echo", (clients.edge, "chat/echo")) == ANSWERS
+
+
+def test_request_and_response_across_scopes(clients: Clients) -> None:
+    assert asked(clients, "svc/echo", (clients.core, "services/echo")) == ANSWERS
+
+
+def test_kafka_node(clients: Clients, kafka_broker: KafkaBroker) -> None:
+    topic = kafka_broker.create_topic()
+    assert moved(clients, f"events/{topic}") == (["accepted"] * 3, BODIES)
+
+
+def test_a_wrong_password_is_refused(
+    library: str, policy_ports: dict[str, int], authority: Authority
+) -> None:
+    login = Login(policy_ports["plain-tls"], "alice", "wrong", authority.ca)
+    if library == "proton":
+        with pytest.raises(Failed, match="unauthorized"):
+            receive(login, "chat/room", 1).attached()
+    else:
+        client = Foreign(library, login.port, login.user, login.password, login.ca)
+        error = client.run("send", "chat/room").fail()
+        assert "uthenticat" in str(error)
