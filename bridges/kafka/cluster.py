@@ -107,8 +107,9 @@ class Cluster:
         }
 
     def ready(self) -> tuple[bool, str]:
-        """For `/readyz`."""
-        return self.up, f"kafka {self.name}: {'up' if self.up else self._reason}"
+        """For `/readyz`; an embedded cluster chose its port itself, and says here where to find it."""
+        place = f"embedded at {self.bootstrap}" if self._embedded else "up"
+        return self.up, f"kafka {self.name}: {place if self.up else self._reason}"
 
     # -- asking Kafka
 

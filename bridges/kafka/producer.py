@@ -77,19 +77,21 @@ class ClusterProducer:
         return len(self._current) + sum(map(len, self._retired))
 
     def _poll(self) -> None:
-        self._current.poll(0)
-        if self._retired:
+        try:
+            self._current.poll(0)
             self._poll_retired()
-        self._busy = len(self) > 0
-        if not self._busy:
-            self._idle.set()
-        if not self._closed:
-            self._timer = self._loop.call_later(_BUSY if self._busy else _IDLE, self._poll)
+        finally:  # a report that fails must not end all others
+            self._busy = len(self) > 0
+            if not self._busy:
+                self._idle.set()
+            if not self._closed:
+                self._timer = self._loop.call_later(_BUSY if self._busy else _IDLE, self._poll)
 
     def _poll_retired(self) -> None:
-        for producer in self._retired:
-            producer.poll(0)
-        self._retired = [producer for producer in self._retired if len(producer)]
+        if self._retired:
+            for producer in self._retired:
+                producer.poll(0)
+            self._retired = [producer for producer in self._retired if len(producer)]
 
     def _error(self, error: KafkaError) -> None:
         """Called from `poll`: a broker went away, or this producer can write no more."""

@@ -141,7 +141,8 @@ class Sender:
             self._link.settle(delivery, SETTLED)
         else:
             self._count(outcome)
-            if isinstance(outcome, Rejected) and outcome.error is not None:
+            # A link that is gone has freed its deliveries: only `settle` knows that.
+            if isinstance(outcome, Rejected) and outcome.error is not None and self._link.open:
                 refuse(self._link, delivery, outcome.error, settled=False)
             else:
                 self._link.settle(delivery, outcome)
