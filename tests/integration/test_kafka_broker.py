@@ -186,3 +186,24 @@ async def test_order_holds_per_partition_under_load(kafka_broker: KafkaBroker, s
         number = int(event.body)
         assert number > last.get(event.partition, -1)
         last[event.partition] = number
+
+
+async def test_a_link_that_retention_overtook_goes_on_and_says_so(
+    kafka_broker: KafkaBroker, streams: Streams
+) -> None:
+    topic = kafka_broker.create_topic()
+    receiver = await streams.receiver(topic)
+    produce(kafka_broker, topic, *(b"%01000d" % number for number in range(30_000)))
+    admin, end = kafka_broker.admin(), TopicPartition(topic, 0, 29_990)
+    admin.delete_records([end])[TopicPartition(topic, 0)].result(10)
+    receiver.link.grant(30_000)
+    events = await receiver.drain()
+    numbers = [int(event.body) for event in events]
+    assert len(numbers) < 30_000
+    assert numbers[-10:] == list(range(29_990, 30_000))
+    (gap,) = [index for index in range(1, len(numbers)) if numbers[index] != numbers[index - 1] + 1]
+    flagged = [
+        index for index, event in enumerate(events) if "x-opt-gateway-gap" in event.message_annotations
+    ]
+    assert flagged == [gap]
+    assert streams.bridge.counters.gaps == 1
