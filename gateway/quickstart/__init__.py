@@ -26,7 +26,7 @@ from gateway.quickstart.server import NotStarted, Server
 from policies.model import EMBEDDED
 from policies.problems import PolicyErrors
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Asked(Exception):
@@ -42,12 +42,17 @@ def run(once: bool, policy: Path | None = None) -> int:
             server = Server(place := read_place(path.resolve()))
             stack.callback(server.discard)
             with _signals():
-                return _journey(place, server, screen, once)
-        except _Asked:
-            return _end(server, screen)
+                return _until_asked(place, server, screen, once)
         except (NotStarted, NotUsable, PolicyErrors) as error:
             sys.stderr.write(f"{error}\n")
             return 1
+
+
+def _until_asked(place: Place, server: Server, screen: Screen, once: bool) -> int:
+    try:
+        return _journey(place, server, screen, once)
+    except _Asked:
+        return _end(server, screen)
 
 
 def _journey(place: Place, server: Server, screen: Screen, once: bool) -> int:

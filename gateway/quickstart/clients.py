@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from proton import Data, Delivery, Terminus, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, Filter, LinkOption
 
-T = TypeVar("T")
 _PATIENCE: Final = 20.0
 _TURN: Final = 0.1
 _WINDOW: Final = 1000
@@ -44,7 +43,7 @@ class Outcome(NamedTuple):
 ACCEPTED: Final = Outcome("accepted")
 
 
-class Announce(LinkOption):  # type: ignore[misc]  # proton has no types
+class Announce(LinkOption):
     """Says on the target of a receiver what whoever reads there understands."""
 
     def __init__(self, capability: str) -> None:
@@ -68,7 +67,8 @@ class Outbox:
 
     def post(self, message: bytes) -> str:
         """Send without waiting for the outcome; returns the delivery's name."""
-        self._clients.wait(lambda: self._link.credit > 0, f"credit to send to {self._link.target.address}")
+        if not self._link.credit:
+            self._clients.wait(lambda: self._link.credit > 0, f"credit to send to {self._link.target.address}")
         tag: str = self._link.delivery_tag()
         self._link.delivery(tag)
         self._link.stream(message)
@@ -77,7 +77,8 @@ class Outbox:
 
     def outcome(self, tag: str) -> Outcome:
         """Wait for the outcome of what was posted."""
-        return self._clients.wait(lambda: self.outcomes.get(tag), "the outcome of a message")
+        self._clients.wait(lambda: tag in self.outcomes, "the outcome of a message")
+        return self.outcomes[tag]
 
     def send(self, message: bytes) -> Outcome:
         """Send and wait for the outcome."""
@@ -99,11 +100,12 @@ class Outbox:
 
 
 class Inbox:
-    """A receiver: it asks for messages when somebody wants them."""
+    """A receiver: it asks for one message, and for more when somebody wants more."""
 
     def __init__(self, clients: Clients, link: Any) -> None:
         self._clients, self._link = clients, link
         self._arrived: list[bytes] = []
+        link.flow(1)
 
     @property
     def address(self) -> str:
@@ -141,7 +143,7 @@ class Inbox:
         self._clients.wait(lambda: self._link.state & self._link.REMOTE_CLOSED, "the detach of a receiver")
 
 
-class Clients(MessagingHandler):  # type: ignore[misc]  # proton has no types
+class Clients(MessagingHandler):
     """The connections of one chapter; leaving the `with` block closes them."""
 
     def __init__(self) -> None:
@@ -156,7 +158,9 @@ class Clients(MessagingHandler):  # type: ignore[misc]  # proton has no types
     def __enter__(self) -> Clients:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for connection in self._connections:
             connection.close()
         if error is None:
@@ -177,9 +181,7 @@ class Clients(MessagingHandler):  # type: ignore[misc]  # proton has no types
         self._attached(link, link.is_sender, address)
         return box
 
-    def receiver(
-        self, connection: Any, address: str | None, *, options: Collection[LinkOption | Filter] = ()
-    ) -> Inbox:
+    def receiver(self, connection: Any, address: str | None, *, options: Collection[LinkOption | Filter] = ()) -> Inbox:
         """A receiver from `address`; without one from a temporary address, which the gateway makes."""
         link = self._container.create_receiver(
             connection, address, name=self._name(), dynamic=address is None, options=list(options)
@@ -198,17 +200,16 @@ class Clients(MessagingHandler):  # type: ignore[misc]  # proton has no types
 
         self.wait(answered, f"the attach to {address}")
 
-    def wait(self, condition: Callable[[], T], what: str | Callable[[], str]) -> Any:
-        """Turn the container until `condition` gives something; what is refused meanwhile ends the wait."""
+    def wait(self, condition: Callable[[], object], what: str | Callable[[], str]) -> None:
+        """Turn the container until `condition` holds; what is refused meanwhile ends the wait."""
         deadline = time.monotonic() + _PATIENCE
-        while not (value := condition()):
+        while not condition():
             if self._refused is not None:
                 raise ClientError(self._refused)
             if time.monotonic() > deadline:
                 said = what if isinstance(what, str) else what()
                 raise ClientError(f"nothing came within {_PATIENCE:.0f} s: {said}")
             self._container.process()
-        return value
 
     # -- called by the container
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
 from proton import Described, Message, symbol
@@ -152,7 +152,7 @@ def _changed(events: list[Sent], seen: list[Event]) -> list[str]:
 def _disorder(seen: list[Event]) -> list[str]:
     faults = []
     for partition, events in _by_partition(seen):
-        for one, next_ in zip(events, events[1:], strict=False):
+        for one, next_ in pairwise(events):
             if next_.offset != one.offset + 1 or next_.number <= one.number:
                 faults.append(
                     f"partition {partition}: event {next_.number} at {next_.offset} after {one.number} at {one.offset}"
@@ -166,9 +166,7 @@ def _wrong_times(seen: list[Event]) -> list[str]:
     return [f"event {event.number}: {event.timestamp}" for event in late]
 
 
-def _read_with_kafka(
-    bootstrap: str, events: list[Sent], seen: list[Event], screen: Screen, checks: Checks
-) -> None:
+def _read_with_kafka(bootstrap: str, events: list[Sent], seen: list[Event], screen: Screen, checks: Checks) -> None:
     screen.step("Kafka consumer", f"topic {TOPIC}", f"confluent_kafka.Consumer at {bootstrap}")
     records = attempt(
         "an ordinary Kafka consumer reads the topic", f"{COUNT} records",

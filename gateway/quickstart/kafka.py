@@ -24,9 +24,8 @@ class Read(NamedTuple):
 
 def read_topic(bootstrap: str, topic: str, count: int) -> dict[tuple[int, int], Read]:
     """The first `count` records of a topic, by partition and offset."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "scopegate-quickstart", "enable.auto.commit": False, "log_level": 0}
-    )
+    group = {"group.id": "scopegate-quickstart", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, **group})
     try:
         partitions = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])

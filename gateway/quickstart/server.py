@@ -46,7 +46,7 @@ class Server:
         begin = time.monotonic()
         # A session of its own: Ctrl-C reaches the quickstart alone, which then ends the gateway in good order.
         with self.log.open("wb") as log:
-            self._child = subprocess.Popen(
+            self._child = subprocess.Popen(  # noqa: S603 - this very program
                 [sys.executable, "-m", "gateway.cli", "run", str(self._place.policy)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
