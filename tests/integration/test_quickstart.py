@@ -1,0 +1,157 @@
+"""`scopegate quickstart`, the first thing anybody runs: it verifies itself, says what failed, and ends when asked."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.parts import ROOT
+from tests.support.process import Process, free_port, fresh_folder
+
+EXAMPLE = (ROOT / "policies/examples/quickstart.yaml").read_text()
+PORTS = ("5672", "5673", "8672")
+SECONDS = 60.0
+
+
+def policy(text: str = EXAMPLE) -> Path:
+    """Return the example on free ports, as a file."""
+    for port in PORTS:
+        assert f":{port}" in text, f"the example no longer listens on {port}"
+        text = text.replace(f":{port}", f":{free_port()}")
+    path = fresh_folder("quickstart") / "policy.yaml"
+    path.write_text(text)
+    return path
+
+
+def start(path: Path, *options: str, **env: str) -> Process:
+    """Start the command on a policy."""
+    command = [sys.executable, "-m", "gateway.cli", "quickstart", "--policy", str(path), *options]
+    return Process("quickstart", command, env={"PYTHONPATH": str(ROOT), **env})
+
+
+def once(path: Path) -> tuple[int, str]:
+    """Return exit code and output of a run that ends after the transcript."""
+    process = start(path, "--once")
+    try:
+        return process.wait(SECONDS), process.text()
+    finally:
+        process.discard()
+
+
+@pytest.fixture(scope="module")
+def transcript() -> str:
+    """Return what `--once` prints; it must succeed."""
+    code, text = once(policy())
+    assert code == 0, text
+    return text
+
+
+def test_it_verifies_every_step(transcript: str) -> None:
+    for claim in (
+        "the service has the client's message byte for byte",
+        "it names the client's scope and address",
+        "refused: rejected (amqp:unauthorized-access)",
+        "it came home byte for byte",
+        "all sections are equal: the client cannot tell the difference",
+        "10,000 accepted",
+        "all of them came back, each once",
+        "in order in every partition",
+        "10,000 records: the same bodies and keys at the same offsets",
+        "it says what the consumer saw",
+    ):
+        assert f"ok  {claim}" in " ".join(transcript.split()).replace(" ok ", " ok  ")
+    assert "FAILED" not in transcript
+
+
+def test_it_is_plain_text_for_80_columns(transcript: str) -> None:
+    assert transcript.isascii()
+    assert "\x1b" not in transcript
+    assert max(map(len, transcript.splitlines())) <= 80
+
+
+def test_a_missing_kafka_rule_is_a_failed_step() -> None:
+    line = next(line for line in EXAMPLE.splitlines() if "events/{topic}" in line)
+    code, text = once(policy(EXAMPLE.replace(line, "")))
+    assert code == 1
+    assert "FAILED" in text
+    assert "amqp:not-found" in text
+    assert "cannot tell the difference" in text, "the chapter before it is not affected"
+
+
+def test_a_request_without_its_cookie_is_a_failed_step_with_what_was_expected() -> None:
+    """With `replies: rewrite` no request carries a cookie, whatever the service announces."""
+    code, text = once(policy(EXAMPLE.replace("replies: auto", "replies: rewrite")))
+    assert code == 1
+    lines = [line.split() for line in text.splitlines()]
+    assert any(line[:1] == ["FAILED"] for line in lines)
+    assert any(line[:1] == ["expected"] for line in lines)
+    assert any(line[:1] == ["got"] for line in lines)
+
+
+def test_a_wrong_policy_is_reported_as_by_check() -> None:
+    code, text = once(policy(EXAMPLE.replace("replies: auto", "replies: perhaps")))
+    assert code == 1
+    assert "policy.yaml:" in text
+    assert "replies" in text
+
+
+def test_a_taken_port_is_one_clear_line() -> None:
+    path = policy()
+    bind = next(line for line in path.read_text().splitlines() if "bind" in line).split('"')[1]
+    with socket.create_server(("127.0.0.1", int(bind.rpartition(":")[2]))):
+        code, text = once(path)
+    assert code == 1
+    complaint = next(line for line in text.splitlines() if bind in line)
+    assert "scope edge" in complaint
+    assert "--policy FILE" in complaint
+
+
+def serving(process: Process) -> None:
+    """Wait until it has said how to attach."""
+    process.wait_ready(lambda: "Ctrl-C ends it." in process.text(), "the quickstart to serve", SECONDS)
+
+
+@pytest.fixture
+def quickstart() -> Iterator[tuple[Process, Path]]:
+    """A quickstart that serves."""
+    path = policy()
+    process = start(path)
+    try:
+        serving(process)
+        yield process, path
+    finally:
+        process.discard()
+
+
+def test_a_second_one_says_that_the_first_serves_and_ctrl_c_ends_the_first_at_once(
+    quickstart: tuple[Process, Path],
+) -> None:
+    first, path = quickstart
+    code, text = once(path)
+    assert code == 1
+    assert "another quickstart" in text
+    begin = time.monotonic()
+    assert first.end(signal.SIGINT, 10) == 0
+    assert time.monotonic() - begin < 3
+    assert "done." in first.text()
+    code, text = once(path)
+    assert code == 0, f"its ports are free again\n{text}"
+
+
+def test_killing_it_leaves_no_gateway_behind(quickstart: tuple[Process, Path]) -> None:
+    process, path = quickstart
+    process.end(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    bind = next(line for line in path.read_text().splitlines() if "bind" in line).split('"')[1]
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", int(bind.rpartition(":")[2])), timeout=1).close()
+        except OSError:
+            return
+        assert time.monotonic() < deadline, "the gateway still serves"
