@@ -49,10 +49,11 @@ class Engine:
         self.peer = Peer()
         self._sessions: list[Any] = []
         self._session: Any = None
-        self._serial = 0
-        self._tag_buffer = ffi.new("uint64_t *")
-        self._tag_pointer = ffi.new("pn_bytes_t *", {"size": 8, "start": ffi.cast("char *", self._tag_buffer)})
-        self._tag = self._tag_pointer[0]
+        self.serial = 0
+        self.tag_bytes = ffi.new("uint64_t *")
+        self._tag_pointer = ffi.new("pn_bytes_t *", {"size": 8, "start": ffi.cast("char *", self.tag_bytes)})
+        self.tag = self._tag_pointer[0]
+        """The tag of the next delivery: `serial` as the eight bytes at `tag_bytes`; proton copies it."""
         self._build(server)
         self._table: Final[dict[int, Callable[[Any], None]]] = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
@@ -240,12 +241,6 @@ class Engine:
     def message_refused(self, link: Link, error: AmqpError) -> None:
         """A message of the peer was refused: for the owner's log and counters."""
         self._owner.message_refused(link, error)
-
-    def next_tag(self) -> Any:
-        """A fresh delivery tag, unique within the connection."""
-        self._serial = serial = self._serial + 1
-        self._tag_buffer[0] = serial
-        return self._tag
 
     # -- events
 

@@ -23,7 +23,6 @@ _ACCEPTED: Final = lib.PN_ACCEPTED
 _RECEIVED: Final = lib.PN_RECEIVED
 _END: Final = -1
 """What `pn_link_recv` says of a complete message with nothing left to read (PN_EOS)."""
-_UNLIMITED: Final = 1 << 63
 _PARTIAL: Final = 128 * 1024
 """Bytes of an unfinished message that are taken out of proton, so that the session window stays open."""
 # Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
@@ -43,7 +42,7 @@ class Link:
     """
 
     __slots__ = (
-        "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "engine", "handler",
+        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "engine", "handler",
         "incoming", "max_message_size", "name", "node", "open", "others", "presettled", "properties", "ptr",
         "refusals", "session", "source", "target", "transfers", "way", "window",
     )  # fmt: skip
@@ -60,6 +59,7 @@ class Link:
         self.way: Any = None
         self.draining = False
         self.max_message_size = 0
+        self._at_once = _BUFFER_SIZE - 1
         self.transfers = 0
         self.accepted = 0
         """Deliveries of the peer that were accepted; the other outcomes are in `others` by name."""
@@ -157,6 +157,7 @@ class Link:
 
     def _limit(self, max_message_size: int) -> None:
         self.max_message_size = max_message_size
+        self._at_once = min(max_message_size or _BUFFER_SIZE, _BUFFER_SIZE - 1)
         if self.incoming and max_message_size:
             lib.pn_link_set_max_message_size(self.ptr, max_message_size)
 
@@ -229,26 +230,43 @@ class Link:
         if _partial(delivery) or self._parts is not None:
             self._arrived_in_parts(delivery)
             return
-        size = _recv(self.ptr, _buffer, _BUFFER_SIZE)
+        pointer = self.ptr
+        size = _recv(pointer, _buffer, _BUFFER_SIZE)
+        if not 0 < size <= self._at_once:
+            self._unusual(delivery, size)
+            return
+        data = _unpack(_buffer, size)
+        _advance(pointer)
+        self._granted = granted = self._granted - 1
+        if granted < 0:
+            self._no_credit()
+            return
+        self.transfers += 1
+        self.handler.on_transfer(delivery, data, not self._never_settled and _is_settled(delivery))
+
+    def _unusual(self, delivery: Any, size: int) -> None:
+        """More than fits the buffer or the limit, nothing at all, or aborted."""
         if size == _BUFFER_SIZE:
             self._parts = bytearray(ffi.buffer(_buffer, size))
             self._arrived_in_parts(delivery)
-        elif size >= 0 or size == _END:
-            self._complete(delivery, _unpack(_buffer, size) if size > 0 else b"")
+        elif size > 0:
+            self._too_large(size)
+        elif size == _END:
+            self._complete(delivery, b"")
         else:
             self._aborted(delivery)
 
     def _complete(self, delivery: Any, data: bytes) -> None:
-        if len(data) > (self.max_message_size or _UNLIMITED):
-            self._too_large(len(data))
-            return
         _advance(self.ptr)
-        self._granted = granted = self._granted - 1
-        if granted < 0:
-            self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
+        self._granted -= 1
+        if self._granted < 0:
+            self._no_credit()
             return
         self.transfers += 1
-        self.handler.on_transfer(delivery, data, not self._never_settled and _is_settled(delivery))
+        self.handler.on_transfer(delivery, data, bool(_is_settled(delivery)))
+
+    def _no_credit(self) -> None:
+        self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
 
     def drop(self, delivery: Any) -> None:
         """A pre-settled delivery that nobody can take: counted, for its sender cannot be told."""
@@ -328,7 +346,9 @@ class Link:
         pointer, engine = self.ptr, self.engine
         self.window -= 1
         self.transfers += 1
-        delivery = _deliver(pointer, engine.next_tag())
+        engine.serial = serial = engine.serial + 1
+        engine.tag_bytes[0] = serial
+        delivery = _deliver(pointer, engine.tag)
         _send(pointer, data, len(data))
         _advance(pointer)
         if settled or self.presettled:
