@@ -215,7 +215,7 @@ class Streams:
         return peer
 
     async def _attached(self, peer: Peer) -> Peer:
-        await asyncio.wait({peer.attached, peer.detached}, timeout=SECONDS, return_when="FIRST_COMPLETED")
+        await asyncio.wait([peer.attached, peer.detached], timeout=SECONDS, return_when="FIRST_COMPLETED")  # type: ignore[type-var]
         if not peer.attached.done():
             error = peer.detached.result() if peer.detached.done() else None
             raise error or AssertionError("no answer to the attach")

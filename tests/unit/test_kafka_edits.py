@@ -1,0 +1,141 @@
+"""Pure parts of the Kafka bridge: edits of an event, partition names, what errors mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridges.kafka import faults, partitions
+from bridges.kafka.redelivery import ASSOCIATED, GAP, Event, after_gap, again, announced
+from gateway.amqp import sections
+from gateway.amqp.outcomes import FAILED, RELEASED, Rejected
+from gateway.amqp.types import Symbol
+from gateway.errors import (
+    INTERNAL_ERROR,
+    INVALID_FIELD,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    UNAUTHORIZED_ACCESS,
+    AmqpError,
+)
+from tests.support.messages import message
+
+ANNOTATIONS = st.none() | st.dictionaries(
+    st.sampled_from(["x-opt-a", "x-opt-b", ASSOCIATED, GAP]), st.integers(0, 9)
+)
+MESSAGES = st.builds(
+    message,
+    st.binary(max_size=20),
+    header=st.none() | st.just([True, 5]) | st.just([None, None, None, False, 7]),
+    da=ANNOTATIONS,
+    ma=ANNOTATIONS,
+    app=st.none() | st.just({"k": "v"}),
+)
+
+
+def bare(data: bytes) -> bytes:
+    return data[sections.walk(data).bare :]
+
+
+@given(MESSAGES)
+def test_edits_leave_the_bare_message_alone(data: bytes) -> None:
+    event = Event(data, 0, 1)
+    change = sections.annotations_section(0x72, {"x-opt-c": b"\x41"})[3:]
+    for edited in (
+        announced(data, (0, 1)),
+        after_gap(data),
+        again(event, failed=True).data,
+        again(event, failed=True, annotations=change).data,
+    ):
+        assert bare(edited) == bare(data)
+    assert again(event, failed=False).data == data
+
+
+@given(MESSAGES)
+def test_what_an_edit_says(data: bytes) -> None:
+    edited = announced(after_gap(data), (0, 1, 2))
+    layout = sections.walk(edited)
+    named = sections.delivery_annotations(edited, layout)[ASSOCIATED]
+    assert (named.kind, named.items) == ("symbol", ("0", "1", "2"))
+    assert sections.message_annotations(edited, layout)[GAP] is True
+
+
+@given(MESSAGES, st.lists(st.booleans(), max_size=5))
+def test_only_failures_count(data: bytes, fates: list[bool]) -> None:
+    event = Event(data, 0, 1)
+    for failed in fates:
+        event = again(event, failed=failed)
+    assert (event.attempts, event.failures) == (len(fates), sum(fates))
+    if any(fates):
+        header = sections.header(event.data, sections.walk(event.data))
+        original = sections.header(data, sections.walk(data))
+        assert header[4] == sum(fates)
+        assert header[: len(original)][:4] == original[:4]
+
+
+@given(
+    st.text(max_size=12) | st.integers(0, 60).map(str) | st.integers() | st.none() | st.binary(max_size=3),
+    st.integers(1, 50),
+)
+def test_a_partition_is_its_decimal_index_or_an_error(value: Any, count: int) -> None:
+    if value in {str(index) for index in range(count)}:
+        assert str(partitions.number(value, count, "f")) == value
+        return
+    with pytest.raises(AmqpError) as refused:
+        partitions.number(value, count, "f")
+    assert refused.value.condition == (NOT_FOUND if isinstance(value, str) else INVALID_FIELD)
+
+
+def test_groups_are_refused() -> None:
+    partitions.refuse_group({})
+    with pytest.raises(AmqpError) as refused:
+        partitions.refuse_group({Symbol("event-streams-consumer-group"): "g"})
+    assert refused.value.condition == NOT_IMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("code", "condition"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, MESSAGE_SIZE_EXCEEDED),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, UNAUTHORIZED_ACCESS),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, NOT_FOUND),
+        (KafkaError._UNKNOWN_PARTITION, NOT_FOUND),
+        (KafkaError.INVALID_RECORD, INVALID_FIELD),
+    ],
+)
+def test_definitive_refusals_are_rejections(code: int, condition: str) -> None:
+    for outcome in (faults.failed(KafkaError(code)), faults.refused(KafkaError(code))):
+        assert isinstance(outcome, Rejected)
+        assert outcome.error is not None
+        assert outcome.error.condition == condition
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._FATAL,
+    ],
+)
+def test_what_nobody_knows_is_modified_but_what_never_left_is_released(code: int) -> None:
+    assert faults.failed(KafkaError(code)) is FAILED
+    assert faults.refused(KafkaError(code)) is RELEASED
+
+
+def test_errors_of_links() -> None:
+    conditions = {
+        KafkaError.UNKNOWN_TOPIC_OR_PART: NOT_FOUND,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: UNAUTHORIZED_ACCESS,
+        KafkaError._TRANSPORT: INTERNAL_ERROR,
+    }
+    for code, condition in conditions.items():
+        assert faults.link_error(KafkaError(code), "main", "t").condition == condition
