@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.logs import configure_logs
+from gateway.materials import MaterialsError
 from gateway.policy_file import load
 from gateway.service import Service
 from gateway.tasks import Supervisor
@@ -65,8 +66,8 @@ async def _serve(policy: CompiledPolicy) -> int:
     service = Service(policy, _make_cluster)
     try:
         await service.start()
-    except OSError as error:
-        service.report.log.error("cannot start", error=str(error))
+    except (OSError, MaterialsError) as error:
+        service.report.log.error("cannot start", problems=str(error).splitlines())
         await service.stop(0)
         return 1
     process = Process(service, policy.file)
@@ -125,7 +126,7 @@ class Process:
         try:
             policy = load(self._path)
         except PolicyErrors as errors:
-            self._service.reload_failed(errors)
+            self._service.reload_failed(str(errors).splitlines())
             return
         await self._service.apply(policy)
 

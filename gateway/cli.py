@@ -47,6 +47,17 @@ def _load(file: Path, *, with_secrets: bool = True) -> CompiledPolicy:
         sys.exit(1)
 
 
+def _check_files(policy: CompiledPolicy) -> None:
+    """User files and certificates, as `run` would read them; mistakes on stderr and exit code 1."""
+    from gateway.materials import MaterialsError, load_materials
+
+    try:
+        load_materials(policy)
+    except MaterialsError as errors:
+        click.echo(errors, err=True)
+        sys.exit(1)
+
+
 @main.command(epilog="Exit codes: 0 no mistake; 1 mistakes, all of them on stderr.")
 @_FILE
 @click.option("--no-secrets", is_flag=True, help="Do not look for secrets, user files and certificates.")
@@ -58,6 +69,8 @@ def check(file: Path, no_secrets: bool) -> None:
     policy = _load(file, with_secrets=not no_secrets)
     for warning in policy.warnings:
         click.echo(f"warning: {warning}", err=True)
+    if not no_secrets:
+        _check_files(policy)
     scopes = policy.model.scopes.values()
     counts = {
         "scope": len(scopes),

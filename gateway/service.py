@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from gateway import connectors
 from gateway.amqp.connection import Connection, Hub
-from gateway.amqp.tls import ServerTls, client_context
-from gateway.amqp.users import UserStore, load_users
-from gateway.connectors import Connector
 from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, AmqpError
 from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
 from gateway.listeners import Listener, Settings
+from gateway.materials import Materials, MaterialsError, load_materials
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.scopes import Decided, EventStreams, Scope, World
 from gateway.report import Report
@@ -31,8 +30,9 @@ from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.amqp.tls import ServerTls
     from policies.model import KafkaCluster
-    from policies.problems import PolicyErrors
+    from policies.model_scope import Connector
     from policies.rules import CompiledPolicy
 
 class Cluster(EventStreams, Protocol):
@@ -73,7 +73,7 @@ class Service:
         self.clusters: dict[str, Cluster] = {}
         self.listeners: dict[Settings, Listener] = {}
         self.retired: list[Listener] = []
-        self.connectors: dict[tuple[str, str], Connector] = {}
+        self.connectors: dict[tuple[str, str], connectors.Connector] = {}
         self._tls: dict[Settings, ServerTls] = {}
         self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._crossings = self._make_crossings(policy)
@@ -100,7 +100,7 @@ class Service:
         """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
         self.readiness.add("state", self._state.ready)
         self.supervisor.start(self._state.run(), "state")
-        await self._install(self.policy)
+        await self._install(self.policy, load_materials(self.policy))
         bind = self.policy.model.gateway.http
         if bind is not None:
             from gateway.http.server import make_app, serve_http
@@ -112,22 +112,27 @@ class Service:
 
     async def apply(self, policy: CompiledPolicy) -> None:
         """Take a new policy: links it still allows stay, others are told why they go."""
+        try:
+            materials = load_materials(policy)
+        except MaterialsError as errors:
+            self.reload_failed(errors.problems)
+            return
         before = self.policy
         self.policy = policy
         self.world.crossings = self._make_crossings(policy)
         changed = {name for name in self.clusters if before.model.kafka[name] != policy.model.kafka.get(name)}
         try:
-            await self._install(policy)
+            await self._install(policy, materials)
         except OSError as error:
             self.report.log.error("reload incomplete", error=str(error))
         closed = self._judge(changed)
         self.report.bump("reloads", "ok")
         self.report.log.info("policy reloaded", policy=str(policy.file), links_closed=closed)
 
-    def reload_failed(self, errors: PolicyErrors) -> None:
-        """The new file is wrong: the old policy goes on."""
+    def reload_failed(self, problems: list[str]) -> None:
+        """The new file, or one it names, is wrong: the old policy goes on."""
         self.report.bump("reloads", "failed")
-        self.report.log.error("reload refused, the old policy stays", problems=str(errors).splitlines())
+        self.report.log.error("reload refused, the old policy stays", problems=problems)
 
     def _judge(self, changed: set[str]) -> int:
         """Look at every link under the new rules; returns how many had to go."""
@@ -144,15 +149,15 @@ class Service:
                 closed += 1
         return closed
 
-    async def _install(self, policy: CompiledPolicy) -> None:
-        await self._install_clusters(policy)
+    async def _install(self, policy: CompiledPolicy, materials: Materials) -> None:
+        self._install_clusters(policy)
         self._install_scopes(policy)
-        await self._install_connectors(policy)
-        await self._install_listeners(policy)
+        self._install_connectors(policy, materials)
+        await self._install_listeners(policy, materials)
 
     # -- rooms
 
-    async def _install_clusters(self, policy: CompiledPolicy) -> None:
+    def _install_clusters(self, policy: CompiledPolicy) -> None:
         wanted = policy.model.kafka
         for name, bridge in list(self.clusters.items()):
             if wanted.get(name) != self._cluster_models[name]:
@@ -177,7 +182,7 @@ class Service:
         for name in set(self.world.scopes) - set(policy.model.scopes):
             del self.world.scopes[name]
 
-    async def _install_connectors(self, policy: CompiledPolicy) -> None:
+    def _install_connectors(self, policy: CompiledPolicy, materials: Materials) -> None:
         wanted = {
             (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
         }
@@ -188,29 +193,27 @@ class Service:
                 self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
         for key, model in wanted.items():
             if key not in self.connectors:
-                self._add_connector(key, model, policy)
+                self._add_connector(key, model, policy, materials)
         for name, scope in self.world.scopes.items():
             scope.connectors = {key[1]: made for key, made in self.connectors.items() if key[0] == name}
 
-    def _add_connector(self, key: tuple[str, str], model: Any, policy: CompiledPolicy) -> None:
-        tls, password = None, model.sasl.password
-        if any(endpoint.tls for endpoint in model.to):
-            names = {name: getattr(model.tls, name) for name in ("ca", "cert", "key")}
-            paths = {name: policy.path(path) if path else None for name, path in names.items()}
-            tls = client_context(**paths, verify=model.tls.verify)
-        connector = self.connectors[key] = Connector(
+    def _add_connector(
+        self, key: tuple[str, str], model: Connector, policy: CompiledPolicy, materials: Materials
+    ) -> None:
+        password = model.sasl.password
+        connector = self.connectors[key] = connectors.Connector(
             key[0],
             model,
             container_id=policy.model.gateway.id,
             password=policy.secret(password).decode() if password is not None else None,
-            tls=tls,
+            tls=materials.clients.get(model),
             hub=self.hub,
             report=self.report,
         )
         self.readiness.add(f"connector/{key[1]}", connector.ready)
         self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
 
-    async def _install_listeners(self, policy: CompiledPolicy) -> None:
+    async def _install_listeners(self, policy: CompiledPolicy, materials: Materials) -> None:
         wanted = {
             Settings(scope, model, policy.model.gateway.id, self._offered(policy, scope)): scope
             for scope, each in policy.model.scopes.items()
@@ -223,31 +226,24 @@ class Service:
                 if settings.scope not in self.world.scopes:
                     listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
         for settings in wanted:
-            await self._install_listener(settings, policy)
+            await self._install_listener(settings, materials)
 
-    async def _install_listener(self, settings: Settings, policy: CompiledPolicy) -> None:
+    async def _install_listener(self, settings: Settings, materials: Materials) -> None:
         model = settings.model
-        users = load_users(policy.path(model.users).read_text()) if model.users else UserStore({})
-        if settings in self.listeners:
-            self.listeners[settings].users = users
+        if (listener := self.listeners.get(settings)) is not None:
+            listener.users = materials.users_of(model)
             if settings in self._tls:
                 self._tls[settings].reload()
             return
-        tls = None
-        if model.tls is not None:
-            authority = policy.path(model.tls.client_ca) if model.tls.client_ca else None
-            tls = self._tls[settings] = ServerTls(
-                policy.path(model.tls.cert),
-                policy.path(model.tls.key),
-                client_ca=authority,
-                require_client_cert=model.tls.require_client_cert,
-            )
+        tls = materials.servers.get(model)
+        if tls is not None:
+            self._tls[settings] = tls
         listener = Listener(
             settings,
             self.world.scopes[settings.scope],
             self.hub,
             self.report,
-            users=users,
+            users=materials.users_of(model),
             tls=tls.context if tls is not None else None,
         )
         await listener.start()

@@ -9,35 +9,39 @@ from gateway.quickstart.screen import Screen
 from gateway.quickstart.server import Server
 
 _PYTHON: Final = """\
-Python (python-qpid-proton):
-  from proton import Message
-  from proton.utils import BlockingConnection
-  BlockingConnection("{edge}").create_sender("events/orders").send(Message(body="tea"))
+# Python: one event (pip install python-qpid-proton)
+from proton import Message
+from proton.utils import BlockingConnection
+connection = BlockingConnection("{edge}")
+sender = connection.create_sender("events/orders")
+sender.send(Message(body="tea"))
 """
 _NODE: Final = """\
-Node.js (rhea):
-  const c = require("rhea").connect({{host: "{host}", port: {port}, username: "anonymous"}});
-  c.on("message", e => console.log(e.message.body)); c.open_receiver("events/orders");
+// Node.js: what comes in from now on (npm install rhea)
+const to = {{host: "{host}", port: {port}, username: "me"}};
+const c = require("rhea").connect(to);
+c.on("message", ({{message}}) => console.log(message.body));
+c.open_receiver("events/orders");
 """
 
 
 def show(place: Place, server: Server, bootstrap: str, screen: Screen) -> None:
     """Addresses, URLs and lines to copy."""
-    screen.heading("It goes on serving. Attach your own clients")
+    screen.heading("It goes on serving: attach your own clients")
     screen.table(
         [
-            ("AMQP, scope edge", f"amqp://{place.edge}", "events/orders, svc/<name>, chat/**, news/**"),
-            ("AMQP, scope core", f"amqp://{place.core}", "services/<name>"),
+            ("AMQP, scope edge", f"amqp://{place.edge}", "events/orders  svc/...  chat/..."),
+            ("AMQP, scope core", f"amqp://{place.core}", "services/..."),
             ("Kafka", bootstrap, "topic orders"),
             ("HTTP", f"http://{place.http}", "/readyz  /healthz  /metrics"),
-            ("log", str(server.log), ""),
         ]
     )
     host, _, port = place.edge.rpartition(":")
+    for example in (_PYTHON.format(edge=place.edge), _NODE.format(host=host, port=port)):
+        screen.gap()
+        screen.code(example)
     screen.gap()
-    screen.code(_PYTHON.format(edge=place.edge))
+    screen.say("Its policy and its log:")
+    screen.code(f"{place.policy}\n{server.log}")
     screen.gap()
-    screen.code(_NODE.format(host=host, port=port))
-    screen.gap()
-    screen.say(f"The policy: {place.policy}")
     screen.say("Ctrl-C ends it.")

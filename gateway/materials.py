@@ -1,0 +1,92 @@
+"""The files a policy names beside itself: user files and certificates, read and checked before anything changes.
+
+A start or a reload gets either all of them or one error that lists every mistake.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gateway.amqp.tls import ServerTls, TlsError, client_context
+from gateway.amqp.users import UsersError, UserStore, load_users
+
+if TYPE_CHECKING:
+    from policies.model_scope import Connector, Listener
+    from policies.rules import CompiledPolicy
+
+_NOBODY: Final = UserStore({})
+
+
+class MaterialsError(Exception):
+    """Files that cannot be used; `problems` says of each what is wrong."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems: Final = problems
+
+
+@dataclass(slots=True)
+class Materials:
+    """What was read: users by file, TLS by the part of the policy that wants it."""
+
+    users: dict[str, UserStore] = field(default_factory=dict)
+    servers: dict[Listener, ServerTls] = field(default_factory=dict)
+    clients: dict[Connector, ssl.SSLContext] = field(default_factory=dict)
+
+    def users_of(self, listener: Listener) -> UserStore:
+        """Who may log in at a listener."""
+        return _NOBODY if listener.users is None else self.users[str(listener.users)]
+
+
+def load_materials(policy: CompiledPolicy) -> Materials:
+    """Read every file the policy names; raises `MaterialsError` with all that is wrong."""
+    materials, problems = Materials(), list[str]()
+    for name, scope in policy.model.scopes.items():
+        for listener in scope.listen:
+            problems += _listener(policy, listener, materials, f"scopes.{name}.listen {listener.bind}")
+        for connector in scope.connect:
+            problems += _connector(policy, connector, materials, f"scopes.{name}.connect {connector.name}")
+    if problems:
+        raise MaterialsError(problems)
+    return materials
+
+
+def _listener(policy: CompiledPolicy, model: Listener, materials: Materials, where: str) -> list[str]:
+    problems = []
+    if model.users is not None and str(model.users) not in materials.users:
+        path = policy.path(model.users)
+        try:
+            materials.users[str(model.users)] = load_users(path.read_text())
+        except UsersError as error:
+            problems += [f"{path}:{problem}" for problem in error.problems]
+        except (OSError, UnicodeError) as error:
+            problems.append(f"{where}: users: {path}: {error}")
+    if (tls := model.tls) is not None:
+        authority = policy.path(tls.client_ca) if tls.client_ca is not None else None
+        try:
+            materials.servers[model] = ServerTls(
+                policy.path(tls.cert),
+                policy.path(tls.key),
+                client_ca=authority,
+                require_client_cert=tls.require_client_cert,
+            )
+        except TlsError as error:
+            problems.append(f"{where}: tls: {error}")
+    return problems
+
+
+def _connector(policy: CompiledPolicy, model: Connector, materials: Materials, where: str) -> list[str]:
+    if not any(endpoint.tls for endpoint in model.to):
+        return []
+    files: dict[str, str | None] = {"ca": model.tls.ca, "cert": model.tls.cert, "key": model.tls.key}
+    paths: dict[str, Path | None] = {name: policy.path(path) if path else None for name, path in files.items()}
+    try:
+        materials.clients[model] = client_context(
+            ca=paths["ca"], cert=paths["cert"], key=paths["key"], verify=model.tls.verify
+        )
+    except TlsError as error:
+        return [f"{where}: tls: {error}"]
+    return []
