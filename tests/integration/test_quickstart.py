@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.foreign import rhea_environment
 from tests.support.parts import ROOT
-from tests.support.process import Process, free_port, fresh_folder
+from tests.support.process import Process, free_port, fresh_folder, wait_until
 
 EXAMPLE = (ROOT / "policies/examples/quickstart.yaml").read_text()
 PORTS = ("5672", "5673", "8672")
@@ -142,6 +143,29 @@ def test_a_second_one_says_that_the_first_serves_and_ctrl_c_ends_the_first_at_on
     assert "done." in first.text()
     code, text = once(path)
     assert code == 0, f"its ports are free again\n{text}"
+
+
+def example(text: str, start: str) -> str:
+    """Return a printed example: from the line that starts so to the next empty one."""
+    lines = [line.strip() for line in text.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith(start))
+    return "\n".join(lines[first : lines.index("", first)])
+
+
+def test_the_printed_examples_work(quickstart: tuple[Process, Path]) -> None:
+    text = quickstart[0].text()
+    assert max(map(len, text.splitlines())) <= 80
+    log = Path(next(line.strip() for line in text.splitlines() if line.endswith("gateway.log")))
+    before = log.read_text().count("link attached")
+    node = Process("example", ["node", "-e", example(text, "// Node.js")], env=rhea_environment())
+    try:
+        wait_until(lambda: log.read_text().count("link attached") > before, "the receiver's attach")
+        python = Process("example", [sys.executable, "-c", example(text, "# Python")])
+        assert python.wait() == 0, python.text()
+        python.discard()
+        wait_until(lambda: "tea" in node.text(), "the event at the receiver")
+    finally:
+        node.discard()
 
 
 def test_killing_it_leaves_no_gateway_behind(quickstart: tuple[Process, Path]) -> None:
