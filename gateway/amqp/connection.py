@@ -36,7 +36,12 @@ class Hub:
     def _flush(self) -> None:
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception as error:  # a bug: it costs this connection, not the others
+                context = {"message": f"connection {connection.name}", "exception": error}
+                self.loop.call_exception_handler(context)
+                connection.abort()
 
 
 class Security(Protocol):
