@@ -34,8 +34,7 @@ def main(arguments: list[str]) -> int:
                 figures.append(figure)
         except (NotMeasured, AssertionError, OSError) as error:
             failed[name] = str(error)
-            last = str(error).strip().rpartition("\n")[2]
-            print(f"{name:26} NOT MEASURED: {last}", flush=True)
+            print(f"{name:26} NOT MEASURED: {str(error).partition(chr(10))[0]}", flush=True)
     write(figures, failed, quick=options.quick)
     return 1 if failed else 0
 
@@ -48,7 +47,10 @@ def write(figures: list[Figure], failed: dict[str, str], *, quick: bool) -> None
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(json.dumps(report, indent=2) + "\n")
     missed = [figure.name for figure in figures if figure.met is False]
+    disturbed = [figure.name for figure in figures if figure.disturbed]
     print(f"{OUTPUT.relative_to(ROOT)}: {len(figures)} figures, targets missed: {', '.join(missed) or 'none'}")
+    if disturbed:
+        print(f"other processes took part of the machine, measure again: {', '.join(disturbed)}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
+UNDISTURBED = 0.2
+"""Cores that processes outside the bench may take before a comparison of rates says nothing."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -34,9 +37,15 @@ class Figure:
         measured = self.value if self.ratio is None else self.ratio
         return measured <= self.target if self.at_most else measured >= self.target
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether anything else ran on the machine during either side: then `met` is no verdict."""
+        sides = [self.details, *(side for side in self.details.values() if isinstance(side, dict))]
+        return any(side.get("others_cores", 0.0) > UNDISTURBED for side in sides)
+
     def as_json(self) -> dict[str, Any]:
         """The entry of `build/bench.json`."""
-        return {**asdict(self), "ratio": self.ratio, "met": self.met}
+        return {**asdict(self), "ratio": self.ratio, "met": self.met, "disturbed": self.disturbed}
 
     def line(self) -> str:
         """One line for people."""
@@ -45,8 +54,9 @@ class Figure:
             parts.append(f"{self.ratio:7.2f} x {self.baseline:,.1f} ({self.baseline_is})")
         if self.target is not None:
             sign = "at most" if self.at_most else "at least"
-            parts.append(f"{sign} {self.target:g}: {'met' if self.met else 'MISSED'}")
-        if "p50_us" in self.details:
+            verdict = "met" if self.met else "MISSED"
+            parts.append(f"{sign} {self.target:g}: {verdict}{' (DISTURBED)' if self.disturbed else ''}")
+        if self.details.get("p50_us"):
             parts.append(f"p50 {self.details['p50_us']:,.0f} us p99 {self.details['p99_us']:,.0f} us")
         return "  ".join(parts)
 
@@ -66,7 +76,8 @@ def interleaved(value: Callable[[], Sample], baseline: Callable[[], Sample], rou
 
 
 def medians(samples: list[Sample]) -> Sample:
-    """The median of every key, and the spread of the rate."""
+    """The median of every key, the spread of the rate, and the worst disturbance."""
     result = {key: median(sample[key] for sample in samples) for key in samples[0]}
     rates = [sample["rate"] for sample in samples]
-    return {**result, "lowest": min(rates), "highest": max(rates)}
+    others = max(sample["others_cores"] for sample in samples)
+    return {**result, "lowest": min(rates), "highest": max(rates), "others_cores": others}

@@ -52,6 +52,7 @@ class Result:
 
     rate: float
     messages: int
+    total: int
     seconds: float
     cpu_seconds: float
     p50_us: float
@@ -143,7 +144,8 @@ class Run:
             peer.close()
         rejected = getattr(counter, "not_accepted", 0) + getattr(other, "not_accepted", 0)
         p50, p99 = percentiles(counter.latencies)
-        return Result((after - before) / seconds, after - before, seconds, cpu, p50, p99, rejected)
+        count = after - before
+        return Result(count / seconds, count, counter.received, seconds, cpu, p50, p99, rejected)
 
     async def _warm_up(self, counter: Any) -> None:
         await self.until(lambda: counter.received > 0, 20.0, "first message")

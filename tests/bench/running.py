@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def module(name: str, *arguments: str, seconds: float = 180.0) -> str:
 
 def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
     """One run of the load generator; `measured` is the process whose processor time per message counts."""
-    before = cpu_seconds(measured) if measured else 0.0
+    before, watch = cpu_seconds(measured) if measured else 0.0, Watch()
     result: dict[str, Any] = json.loads(module("loadgen", json.dumps(plan)))
     if result["not_accepted"]:
         raise NotMeasured(f"{result['not_accepted']} messages were not accepted")
@@ -42,9 +43,34 @@ def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
         raise NotMeasured("no message arrived in the measured time")
     sample = {key: float(result[key]) for key in ("rate", "p50_us", "p99_us")}
     sample["loadgen_busy"] = result["cpu_seconds"] / result["seconds"]
+    sample["others_cores"] = watch.others_cores()
     if measured:
-        sample["cpu_seconds"] = cpu_seconds(measured) - before
+        sample["cpu_us"] = (cpu_seconds(measured) - before) * 1e6 / result["total"]
     return sample
+
+
+def bare(job: str, *arguments: str) -> Sample:
+    """One run of a Kafka baseline."""
+    watch = Watch()
+    rate = float(module("kafka_base", job, *arguments))
+    return {"rate": rate, "others_cores": watch.others_cores()}
+
+
+class Watch:
+    """What processes that do not belong to the bench took of the machine since this was made."""
+
+    def __init__(self) -> None:
+        self._start, self._others = time.perf_counter(), self._now()
+
+    def others_cores(self) -> float:
+        """Cores taken by others, on average; time a host took from this machine included."""
+        return (self._now() - self._others) / (time.perf_counter() - self._start)
+
+    @staticmethod
+    def _now() -> float:
+        user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
+        own = sum(os.times()[:4]) + sum(cpu_seconds(each.pid) for each in Process.running if each.alive)
+        return (user + nice + system + sum(rest)) / _TICK - own
 
 
 def cpu_seconds(pid: int) -> float:
