@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
@@ -48,8 +49,8 @@ def relays(effort: Effort) -> Iterator[Figure]:
         for path in ("direct", "relay"):
             for size, target in ((100, 15.0), (10_000, None)):
                 ours, theirs = interleaved(
-                    lambda path=path, size=size: _stream(gateway, path, size, effort),
-                    lambda size=size: load(_stock_plan(stock, size, effort)),
+                    partial(_stream, gateway, path, size, effort),
+                    partial(_stock, stock, size, effort),
                     effort.rounds,
                 )
                 yield _relay_figure(f"{path}_{_size(size)}", ours, theirs, target)
@@ -84,11 +85,12 @@ def _stream(gateway: BenchGateway, path: str, size: int, effort: Effort, **more:
     return load(plan, gateway.pid)
 
 
-def _stock_plan(stock: StockRelay, size: int, effort: Effort) -> dict[str, Any]:
+def _stock(stock: StockRelay, size: int, effort: Effort) -> Sample:
     where, address = ("127.0.0.1", stock.port), f"s{next(_names)}"
     ends = {"send_address": address, "receive_address": address, "send_to": where, "receive_from": where}
     # A thousand messages may wait in front of the slow side: give it time to come to its own pace.
-    return {**_plan(effort, size=size, **ends), "warmup": max(effort.warmup, 1.0 if effort.rounds > 1 else 0.2)}
+    warmup = max(effort.warmup, 1.0 if effort.rounds > 1 else 0.2)
+    return load({**_plan(effort, size=size, **ends), "warmup": warmup})
 
 
 def replies(effort: Effort) -> Iterator[Figure]:
@@ -96,8 +98,8 @@ def replies(effort: Effort) -> Iterator[Figure]:
     with closing(BenchGateway()) as gateway:
         for kind, target in (("cookie", 0.6), ("rewrite", 0.45)):
             ours, theirs = interleaved(
-                lambda kind=kind: _exchange(gateway, kind, effort),
-                lambda: _exchange(gateway, "plain", effort),
+                partial(_exchange, gateway, kind, effort),
+                partial(_exchange, gateway, "plain", effort),
                 effort.rounds,
             )
             # Both sides are this gateway, so processor time compares them on a busy machine, too.

@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
 import uvloop
@@ -128,7 +129,7 @@ class Run:
         mirror = Mirror(receiver)
         for peer, sock in ((Peer(mirror, server=True), theirs), (Peer(sender), ours)):
             sock.setblocking(False)
-            await self.loop.create_connection(lambda peer=peer: peer, sock=sock)
+            await self.loop.create_connection(partial(_same, peer), sock=sock)
             self.peers.append(peer)
         await self.until(lambda: sender.ready, 20.0, "self-test attach")
 
@@ -172,6 +173,10 @@ class Outcomes:
     @property
     def received(self) -> int:
         return self._sender.outcomes
+
+
+def _same(peer: Peer) -> Peer:
+    return peer
 
 
 def percentiles(nanoseconds: list[int]) -> tuple[float, float]:
