@@ -16,7 +16,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from bridges.kafka import faults
-from bridges.kafka.records import RecordReader
+from bridges.kafka.encoding import EventEncoder
 from bridges.kafka.redelivery import Event, after_gap
 from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.filters.event_stream import Position
@@ -67,7 +67,7 @@ class Fetcher:
         topic: str,
         starts: Mapping[int, int],
         position: Position,
-        reader: RecordReader,
+        encoder: EventEncoder,
         loop: asyncio.AbstractEventLoop,
         owner: Owner,
     ) -> None:
@@ -75,7 +75,7 @@ class Fetcher:
         self._topic: Final = topic
         self._position: Final = position
         self._everything: Final = position.first_offset == 0 and position.after_ms is None
-        self._reader: Final = reader
+        self._encoder: Final = encoder
         self._loop: Final = loop
         self._owner: Final = owner
         self._room: Final = threading.Semaphore(_WAITING)
@@ -163,7 +163,7 @@ class Fetcher:
     def _convert(self, consumer: Consumer, messages: list[Any]) -> Batch:
         events: list[Event] = []
         positions: dict[int, int] = {}
-        encode, new = self._reader.encode, tuple.__new__
+        encode, new = self._encoder.encode, tuple.__new__
         everything, wanted = self._everything, self._position.matches
         for message in messages:
             if (error := message.error()) is not None:

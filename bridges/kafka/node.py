@@ -12,11 +12,12 @@ from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
+from bridges.kafka.encoding import EventEncoder
 from bridges.kafka.fetcher import Fetcher
 from bridges.kafka.links import wanted
 from bridges.kafka.producer import ClusterProducer
 from bridges.kafka.receiver import Receiver
-from bridges.kafka.records import RecordReader, RecordWriter
+from bridges.kafka.records import RecordWriter
 from bridges.kafka.sender import Sender
 from bridges.kafka.starts import resolve
 from gateway.amqp.types import Symbol
@@ -121,9 +122,14 @@ class KafkaNode:
         if not wanted(link):
             return
         receiver = Receiver(link, cluster, topic, tuple(read), self._counters, bound=bound is not None)
-        reader = RecordReader()
         fetcher = Fetcher(
-            cluster.settings(), topic.name, starts, parsed.position, reader, cluster.loop, receiver.owner()
+            cluster.settings(),
+            topic.name,
+            starts,
+            parsed.position,
+            EventEncoder(),
+            cluster.loop,
+            receiver.owner(),
         )
         receiver.begin(fetcher)
         link.accept(
