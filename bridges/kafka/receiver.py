@@ -53,6 +53,7 @@ class Receiver:
         self._drain_to: dict[int, Bounds] | None = None
         self._draining = False
         self._pump_soon = False
+        self._stalled = False
 
     def owner(self) -> Owner:
         """What the fetcher calls."""
@@ -105,15 +106,15 @@ class Receiver:
 
     def on_outcome(self, event: Event, outcome: Outcome) -> None:
         """The peer is done with an event, or wants it again."""
-        self._held -= len(event.data)
+        self._held -= len(event[0])
+        if self._stalled:
+            self._pump_later()
         if outcome is ACCEPTED:
             return
         if isinstance(outcome, Released):
             self._repeat(event, failed=False)
         elif isinstance(outcome, Modified) and not outcome.undeliverable:
             self._repeat(event, failed=outcome.failed, annotations=outcome.annotations)
-        elif self._held < _MAX_HELD:
-            self._pump_later()
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over, and its position with it."""
@@ -131,25 +132,24 @@ class Receiver:
             self._send_again()
         while self._batches and self._link.credit > 0 and self._held < _MAX_HELD:
             self._send_from(self._batches[0])
+        self._stalled = self._held >= _MAX_HELD
         if self._drain_to is not None:
             self._finish_drain(self._drain_to)
 
     def _send_from(self, batch: Batch) -> None:
         """Send until the batch or the credit is used up; the hot path."""
-        link, events = self._link, batch.events
-        send: Callable[[bytes, Event], None] = link.send
-        index, end, held = self._index, len(events), 0
-        if self._announce and index < end:
+        index, events = self._index, batch.events
+        send: Callable[[bytes, Event], None] = self._link.send
+        if self._announce and index < len(events):
             events[index] = self._announced(events[index])
-        while index < end and link.credit > 0 and self._held + held < _MAX_HELD:
-            event = events[index]
-            index += 1
-            held += len(event[0])
+        chosen = events[index : index + self._link.credit]
+        # Counted first: on a pre-settled link the outcome comes from within `send`.
+        self._held += sum([len(event[0]) for event in chosen])
+        self._index += len(chosen)
+        self._counters.delivered += len(chosen)
+        for event in chosen:
             send(event[0], event)
-        self._counters.delivered += index - self._index
-        self._held += held
-        self._index = index
-        if index == end:
+        if self._index == len(events):
             self._used_up(batch)
 
     def _used_up(self, batch: Batch) -> None:

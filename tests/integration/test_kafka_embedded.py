@@ -346,6 +346,24 @@ async def test_drain_returns_the_credit_at_the_end(streams: Streams) -> None:
     assert await receiver.drain() == []
 
 
+async def test_unsettled_events_are_held_within_bounds(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridges.kafka.receiver._MAX_HELD", 50_000)
+    await fill(streams, SOLO, 3000)
+    receiver = await streams.receiver(SOLO, after="@earliest", credit=5000)
+    first = await receiver.receive(300, None)
+    probe = await streams.receiver(
+        SOLO, after="@earliest", credit=3000
+    )  # what it gets, the other could have had
+    await probe.receive(3000)
+    assert receiver.messages.qsize() < 1000
+    for event in first:
+        receiver.link.settle(event.delivery, ACCEPTED)
+    await receiver.receive(2700)
+    assert await receiver.drain() == []
+
+
 async def test_one_slow_receiver_does_not_slow_another(streams: Streams) -> None:
     await fill(streams, SOLO, 3000)
     await streams.receiver(SOLO, after="@earliest", credit=1)
