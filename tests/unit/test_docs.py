@@ -1,0 +1,82 @@
+"""The front door keeps its promises: links lead somewhere, the README's policy is one, modules named exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from policies.load import load_policy
+from tests.support.parts import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+README = (ROOT / "README.md").read_text()
+DESIGN = (ROOT / "docs/design.md").read_text()
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def fenced(text: str, language: str) -> str:
+    """Return the first code block of a language."""
+    found = re.search(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert found, language
+    return found[1]
+
+
+def test_the_policy_in_the_readme_is_one_of_twenty_lines(tmp_path: Path) -> None:
+    text = fenced(README, "yaml")
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    policy = load_policy(path, environ={}, read_bytes=Path.read_bytes, with_secrets=False)
+    assert policy.warnings == ()
+    assert text.count("\n") <= 21
+
+
+def test_commands_in_the_readme_exist() -> None:
+    commands = set(re.findall(r"`?scopegate ([a-z]+)", README))
+    made = set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE))
+    listed = subprocess.run(
+        [sys.executable, "-m", "gateway.cli", "--help"], capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout
+    assert [name for name in commands if not re.search(rf"^  {name}\b", listed, re.MULTILINE)] == []
+    assert made <= set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_modules_named_in_the_design_exist() -> None:
+    house = fenced(DESIGN, "")
+    folder, missing = "", []
+    for line in house.splitlines():
+        top, inner = re.match(r"(\w+)/", line), re.match(r"  ([\w./ ]+?)  ", line)
+        folder = top[1] if top else folder
+        names = [folder] if top else [f"{folder}/{name}" for name in inner[1].split()] if inner else []
+        missing += [name for name in names if not (ROOT / name).exists()]
+    missing += [path for path in re.findall(r"`((?:gateway|bridges|policies)/[\w/.]+)`", DESIGN)
+                if not (ROOT / path).exists() and path not in ("bridges/cloudevents", "bridges/spark")]  # fmt: skip
+    assert missing == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    listed = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
+    assert listed
+    names = re.findall(r'"([a-z.-]+)', listed[1])
+    page = (ROOT / "docs/decisions/0002-dependencies.md").read_text()
+    rows = re.findall(r"^\| ([a-z., -]+) \|", page, re.MULTILINE)
+    assert set(names) - set(re.split(r", ", ", ".join(rows))) == set()
+
+
+def test_pages_name_no_place_outside_the_project() -> None:
+    for page in PAGES:
+        assert not re.search(r"\.\./shared|/work/|/tmp/prep", page.read_text()), page
