@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from gateway.nodes.meeting import Crossing
 
 RESPONSE_ADDRESS_SUPPORTED: Final = "response-address-supported"
+HOMEWARD: Final = "homeward"
+"""The replies word of a response that asks for no response: it crosses, and there is nothing to rewrite."""
 _REPLIES: Final = "$replies"
+_REMEMBERED: Final = 4096
+"""Reply addresses whose origin is remembered, so that a response is not tried against every scope."""
 
 
 class Way(NamedTuple):
@@ -53,6 +57,7 @@ class Crossings:
         self._clock: Final = clock
         self._annotators: dict[tuple[str, str], Crossing] = {}
         self._targets: dict[str, LinkTarget] = {}
+        self._origins: dict[tuple[str, str], Rewriter] = {}
         self._rewriters: dict[tuple[str, str], Rewriter] = {}
 
     def between(self, origin: Link, target: Link) -> Crossing | None:
@@ -61,14 +66,14 @@ class Crossings:
         if from_way.scope == to_way.scope:
             return None
         wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
-        if wanted == "none":
+        capable = RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
+        if wanted == "none" or (wanted == HOMEWARD and not capable):
             return None
         if self._ring is None:
             return _refuse(
                 AmqpError(NOT_ALLOWED, "no key is configured to route responses", fault=Fault.GATEWAY)
             )
-        capable = RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
-        if capable and wanted in ("auto", "cookie"):
+        if capable and wanted in ("auto", "cookie", HOMEWARD):
             return self._annotator(from_way.scope, to_way.scope)
         if wanted == "cookie":
             return _refuse(AmqpError(NOT_IMPLEMENTED, "the receiver does not support response annotations"))
@@ -105,15 +110,23 @@ class Crossings:
 
     def undo(self, scope: str, token: str, data: bytes) -> Restored:
         """A response to a rewritten request, that came to the address with `token` in `scope`."""
-        rewriter = self._origin(scope, token)
-        return rewriter.undo(token, data, self._clock())
+        return self._origin(scope, token).undo(token, data, self._clock())
 
     def check(self, scope: str, token: str) -> None:
         """Refuse an attach to a rewritten address that is forged or expired (RA-2.5-9)."""
         self._origin(scope, token).resolve(token, self._clock())
 
     def _origin(self, scope: str, token: str) -> Rewriter:
-        """The crossing whose token this is; any of them refuses a forged one in the same words."""
+        """The crossing that made `token`; it still judges the expiry at every use."""
+        found = self._origins.get((scope, token))
+        if found is None:
+            if len(self._origins) >= _REMEMBERED:
+                self._origins.clear()
+            found = self._origins[scope, token] = self._find_origin(scope, token)
+        return found
+
+    def _find_origin(self, scope: str, token: str) -> Rewriter:
+        """Any crossing into `scope` may have made it; all refuse a forged one in the same words."""
         refusal = AmqpError(NOT_FOUND, "there is no such response address")
         if self._ring is None:
             raise refusal

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.amqp.codec import decode_all
 from gateway.amqp.sections import property_field, walk
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
-from gateway.nodes.routed import Aim, Router
+from gateway.nodes.crossings import HOMEWARD, Crossings, replies_address, way
+from gateway.nodes.routed import Aim, RoutedLink, Router
 from gateway.scope.annotate import Restored
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ _TO: Final = 2
 def attach_anonymous(scope: Scope, link: Link) -> None:
     """The anonymous terminus of `scope` (AT 2.3)."""
 
+    replies = replies_address(scope.name)
+    rewritten = replies + "/"
+
     def aim(link: Link, data: bytes) -> Aim:
         raw = property_field(data, walk(data), _TO)
         if raw is None:
@@ -32,7 +36,14 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
         to = decode_all(raw)
         if not isinstance(to, str):
             raise AmqpError(INVALID_FIELD, "`to` is not a string", info={"field": "to"})
-        return Aim((scope.name, to), data, lambda route: scope.attach_to(route, to, link.user))
+        if to.startswith(rewritten):
+            return _home(scope, crossings().undo(scope.name, to[len(rewritten) :], data))
+        if to == replies:
+            return _home(scope, crossings().restore(scope.name, data))
+        return Aim((scope.name, to, ""), data, lambda route: scope.attach_to(route, to, link.user))
+
+    def crossings() -> Crossings:
+        return scope.world.crossings
 
     Router(link, aim).start()
 
@@ -45,15 +56,15 @@ def attach_replies(scope: Scope, link: Any, address: str) -> None:
 
 
 def _homeward(scope: Scope, address: str) -> Any:
-    crossings = scope.world.crossings
+    world = scope.world
     _, _, token = address.partition("/")
     if token:
-        crossings.check(scope.name, token)
+        world.crossings.check(scope.name, token)
 
     def aim(link: Link, data: bytes) -> Aim:
         if token:
-            return _home(scope, crossings.undo(scope.name, token, data))
-        return _home(scope, crossings.restore(scope.name, data))
+            return _home(scope, world.crossings.undo(scope.name, token, data))
+        return _home(scope, world.crossings.restore(scope.name, data))
 
     return aim
 
@@ -63,4 +74,10 @@ def _home(scope: Scope, restored: Restored) -> Aim:
     address = restored.target or restored.address
     assert address is not None  # a response without a destination was refused before
     origin = scope.world.scopes[restored.scope]
-    return Aim((restored.scope, address), restored.data, lambda route: origin.attach_to(route, address, None))
+    homeward = way(scope.name, "auto" if restored.onward else HOMEWARD)
+
+    def attach(route: RoutedLink) -> None:
+        route.way = homeward
+        origin.attach_to(route, address, None)
+
+    return Aim((restored.scope, address, homeward.replies), restored.data, attach)

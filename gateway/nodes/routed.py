@@ -28,9 +28,9 @@ ROUTES: Final = 256
 
 
 class Aim(NamedTuple):
-    """Where a message goes: `way` is the scope it comes from, `attach` lets the node take the routed link."""
+    """Where a message goes: `key` names scope, address and how it crosses; `attach` gives the route to the node."""
 
-    key: tuple[str, str]
+    key: tuple[str, str, str]
     data: bytes
     attach: Callable[[RoutedLink], None]
 
@@ -41,7 +41,7 @@ class RoutedLink:
     incoming: Final = True
     draining: Final = False
 
-    def __init__(self, router: Router, link: Link, key: tuple[str, str]) -> None:
+    def __init__(self, router: Router, link: Link, key: tuple[str, str, str]) -> None:
         self._router: Final = router
         self._link: Final = link
         self.key: Final = key
@@ -161,7 +161,7 @@ class Router:
     def __init__(self, link: Link, aim: Callable[[Link, bytes], Aim]) -> None:
         self.link: Final = link
         self._aim: Final = aim
-        self._routes: OrderedDict[tuple[str, str], RoutedLink] = OrderedDict()
+        self._routes: OrderedDict[tuple[str, str, str], RoutedLink] = OrderedDict()
         self._owed = 0
 
     def start(self, capabilities: tuple[str, ...] = ()) -> None:

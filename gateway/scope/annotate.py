@@ -16,7 +16,7 @@ from gateway.scope.annotations import (
     REQUEST_TARGET,
     previous_annotations,
 )
-from gateway.scope.cookie import Cookie, expiry_of, payload, template
+from gateway.scope.cookie import Cookie, expiry_of, lifetime, payload, template
 from gateway.scope.fields import NULL, REPLY_TO, address_text
 from gateway.scope.keys import COOKIE, KeyRing
 from gateway.scope.recent import Recent
@@ -58,10 +58,11 @@ class Annotator:
         reply_to = property_field(data, layout, REPLY_TO) or NULL
         if layout.da != layout.ma:
             return self._annotate_further(data, layout, reply_to, now_ms)
-        recent = self._recent.at(now_ms)
+        expiry = lifetime(now_ms, self._ttl_ms)
+        recent = self._recent.at(expiry)
         section = recent.get(reply_to)
         if section is None:
-            section = recent[reply_to] = self._section(reply_to, now_ms)
+            section = recent[reply_to] = self._section(reply_to, expiry_of(expiry, None))
         return b"".join((data[: layout.da], section, data[layout.da :]))
 
     def restore(self, data: bytes, now_ms: int, *, scope: str | None = None) -> Restored:
@@ -78,7 +79,7 @@ class Annotator:
         """The message has delivery annotations: a previous gateway's travel inside our cookie (A31)."""
         section = data[layout.da : layout.ma]
         cookie, target, until = previous_annotations(section)
-        expiry = expiry_of(now_ms + self._ttl_ms, until)
+        expiry = expiry_of(lifetime(now_ms, self._ttl_ms), until)
         entries = {
             REQUEST_COOKIE: encode_binary(self._cookie(reply_to, expiry, cookie, target)),
             REQUEST_TARGET: encode(self._target),
@@ -92,9 +93,8 @@ class Annotator:
         data = payload(self._shared, cookie)
         return data + self._signer.mac(data)
 
-    def _section(self, reply_to: bytes, now_ms: int) -> bytes:
+    def _section(self, reply_to: bytes, expiry: int) -> bytes:
         """The whole delivery annotations section of a request that has none yet."""
-        expiry = expiry_of(now_ms + self._ttl_ms, None)
         cookie = encode_binary(self._cookie(reply_to, expiry, None, None))
         when = expiry.to_bytes(8, "big")
         entries = b"%b%b%b%b\x83%b" % (_COOKIE_KEY, cookie, self._target_entry, _EXPIRY_KEY, when)

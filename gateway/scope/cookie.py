@@ -167,6 +167,16 @@ def too_long() -> AmqpError:
     )
 
 
+def lifetime(now_ms: int, ttl_ms: int) -> int:
+    """The expiry of what is made now: at least `ttl_ms` away, rounded up to a step of a 64th of it.
+
+    Requests of one client then carry one cookie or reply address for a while: that is what makes them cheap,
+    and lets a responder keep its link to the address.
+    """
+    step = max(ttl_ms >> 6, 1)
+    return -(-(now_ms + ttl_ms) // step) * step
+
+
 def expiry_of(own_ms: int, previous_ms: int | None) -> int:
     """The earlier of our expiry and that of a previous gateway, as a cookie can hold it (RA-2.3-17)."""
     earlier = own_ms if previous_ms is None else min(own_ms, previous_ms)

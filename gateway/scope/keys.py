@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
@@ -69,7 +70,7 @@ class Signer:
 class KeyRing:
     """The keys by id. `active` signs; all verify until their date. A new policy makes a new ring."""
 
-    __slots__ = ("_signers", "_until", "active")
+    __slots__ = ("_dates", "_signers", "_until", "active")
 
     def __init__(self, active: str, keys: Mapping[str, Key]) -> None:
         if active not in keys:
@@ -77,6 +78,7 @@ class KeyRing:
         for name, key in keys.items():
             _check_key(name, key)
         self.active: Final = active
+        self._dates = sorted(key.until_ms for key in keys.values() if key.until_ms is not None)
         self._until = {name.encode(): key.until_ms for name, key in keys.items()}
         self._signers = {
             purpose: {name.encode(): Signer(key.secret, purpose) for name, key in keys.items()} for purpose in _PURPOSES
@@ -85,6 +87,10 @@ class KeyRing:
     def signer(self, purpose: Purpose) -> Signer:
         """The active key, for whoever prepares templates."""
         return self._signers[purpose][self.active.encode()]
+
+    def epoch(self, now_ms: int) -> int:
+        """How many keys have retired by now: within one epoch, what verified once verifies again."""
+        return bisect_left(self._dates, now_ms) if self._dates else 0
 
     def verify(self, purpose: Purpose, key_id: bytes, data: bytes, mac: bytes, now_ms: int) -> None:
         """Raises `BadToken` unless `mac` is over `data` by a key of the ring that is still valid."""

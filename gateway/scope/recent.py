@@ -1,30 +1,33 @@
-"""Results that repeat within one millisecond: under load, hundreds of messages share one.
+"""Results that repeat: under load, thousands of messages share one cookie.
 
-A cookie is made of the reply-to and the time alone, so requests of one client in the same
-millisecond carry the same cookie, and their responses repeat it. Signing and verifying it once for all
-of them saves half of the path; nothing is remembered beyond the millisecond, so expiry and key dates
-are judged as if nothing were remembered at all.
+A cookie is made of the reply-to and an expiry alone, and expiries come in steps (`cookie.lifetime`), so the
+requests of one client carry the same cookie for a while, and their responses repeat it. Signing and verifying
+it once for all of them saves half of the path. What depends on the time is judged anew at each use.
 """
 
 from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-_MOST: Final = 256
+_MOST: Final = 2048
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """`at(now_ms)` is the memory of that millisecond, empty when it is a new one or grew too large."""
+    """`at(epoch)` is the memory of that epoch, empty when it is a new one or grew too large.
 
-    __slots__ = ("_memory", "_now_ms")
+    An epoch is whatever the results depend on beside their key: the expiry that is being written, or how many
+    keys have retired (`KeyRing.epoch`).
+    """
+
+    __slots__ = ("_epoch", "_memory")
 
     def __init__(self) -> None:
-        self._now_ms = -1
+        self._epoch = -1
         self._memory: dict[K, V] = {}
 
-    def at(self, now_ms: int) -> dict[K, V]:
-        if now_ms != self._now_ms or len(self._memory) >= _MOST:
-            self._now_ms, self._memory = now_ms, {}
+    def at(self, epoch: int) -> dict[K, V]:
+        if epoch != self._epoch or len(self._memory) >= _MOST:
+            self._epoch, self._memory = epoch, {}
         return self._memory

@@ -6,11 +6,13 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from gateway.amqp.codec import encode_binary
-from gateway.amqp.sections import edit_map, walk
+from gateway.amqp.sections import edit_map, property_field, walk
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.scope.annotations import RESPONSE_COOKIE, typed_entry
-from gateway.scope.cookie import Cookie, check_expiry, open_token, refusal
+from gateway.scope.cookie import Cookie, Expired, check_expiry, open_token, refusal
+from gateway.scope.fields import REPLY_TO
 from gateway.scope.keys import COOKIE, BadToken, KeyRing
+from gateway.scope.message_id import MARK
 from gateway.scope.recent import Recent
 
 _MAP8: Final = b"\x00\x53\x71\xc1"
@@ -22,13 +24,15 @@ class Restored(NamedTuple):
     """A response on its way home.
 
     It goes to `address` in `scope`; where the request had come through a previous gateway that gave a
-    link target, to `target` instead (`data` then carries that gateway's cookie).
+    link target, to `target` instead (`data` then carries that gateway's cookie). `onward` says that the
+    response asks for a response itself, or quotes an id of ours, so that it has to cross as requests do.
     """
 
     scope: str
     address: str | None
     data: bytes
     target: str | None = None
+    onward: bool = True
 
 
 class LinkTarget:
@@ -48,13 +52,16 @@ class LinkTarget:
         alone = token is not None
         if token is None:
             token = _find_cookie(section)
-        recent = self._recent.at(now_ms)
+        recent = self._recent.at(self._ring.epoch(now_ms))
         cookie = recent.get(token)
         if cookie is None:
             cookie = recent[token] = self._verified(token, now_ms)
+        elif now_ms > cookie.expiry_ms:
+            raise refusal(Expired())
         annotations = restored_annotations(b"" if alone else section, cookie)
         home = b"".join((data[: layout.da], annotations, data[layout.ma :]))
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target)
+        onward = MARK in data[layout.properties : layout.app] or property_field(data, layout, REPLY_TO) is not None
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward)
 
     def _verified(self, token: bytes, now_ms: int) -> Cookie:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import Final
 
 from gateway.amqp.codec import encode
 from gateway.amqp.sections import edit_map, splice, walk
@@ -21,6 +22,7 @@ from gateway.scope.cookie import (
     check_expiry,
     expiry_of,
     from_url,
+    lifetime,
     open_token,
     payload,
     template,
@@ -41,6 +43,8 @@ from gateway.scope.keys import BadToken, KeyRing
 from gateway.scope.message_id import ScopeIds
 from gateway.scope.recent import Recent
 from gateway.scope.restore import Restored, restored_annotations
+
+_EXPIRED: Final = "the response address has expired"
 
 
 class Rewriter:
@@ -112,15 +116,18 @@ class Rewriter:
         leading[CORRELATION_ID] = self._ids.original(correlation, now_ms) or correlation
         leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID], now_ms)
         home = assemble(data, layout, annotations, fields)
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target)
+        onward = leading[REPLY_TO] != NULL
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward)
 
     def _resolved(self, token: str, now_ms: int) -> tuple[Cookie, bytes]:
         """The cookie, and its reply address encoded."""
-        recent = self._recent_tokens.at(now_ms)
+        recent = self._recent_tokens.at(self._ring.epoch(now_ms))
         found = recent.get(token)
         if found is None:
             cookie = self._verified(token, now_ms)
             found = recent[token] = (cookie, encode(cookie.address))
+        elif now_ms > found[0].expiry_ms:
+            raise AmqpError(PRECONDITION_FAILED, _EXPIRED) from Expired()
         return found
 
     def _verified(self, token: str, now_ms: int) -> Cookie:
@@ -131,23 +138,24 @@ class Rewriter:
                 raise BadToken("wrong scope or prefix")
             check_expiry(cookie, now_ms)
         except Expired as fault:
-            raise AmqpError(PRECONDITION_FAILED, "the response address has expired") from fault
+            raise AmqpError(PRECONDITION_FAILED, _EXPIRED) from fault
         except BadToken as fault:
             raise AmqpError(NOT_FOUND, "there is no such response address") from fault
         return cookie
 
     def _reply_to(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
         """The encoded address that stands for the encoded reply-to `field`."""
-        recent = self._recent_addresses.at(now_ms)
+        expiry = lifetime(now_ms, self._ttl_ms)
+        recent = self._recent_addresses.at(expiry)
         address = recent.get((field, previous))
         if address is None:
-            address = recent[field, previous] = self._sealed_address(field, previous, now_ms)
+            address = recent[field, previous] = self._sealed_address(field, previous, expiry)
         return address
 
-    def _sealed_address(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
+    def _sealed_address(self, field: bytes, previous: Previous, expiry_ms: int) -> bytes:
         inner_cookie, inner_target, until = previous
         reply_to = address_text(field, "reply-to")
-        expiry = expiry_of(now_ms + self._ttl_ms, until)
+        expiry = expiry_of(expiry_ms, until)
         cookie = Cookie(self._origin, self._prefix, reply_to, expiry, inner_cookie, inner_target)
         data = payload(self._shared, cookie)
         return encode(f"{self._prefix}/{to_url(data + self._signer.mac(data)).decode()}")

@@ -37,7 +37,7 @@ from gateway.scope.restore import Restored
 from gateway.scope.rewrite import Rewriter
 
 NOW = 1_700_000_000_000
-TTL = 60_000
+TTL = 64_000
 RING = KeyRing("k", {"k": Key(b"k" * 32)})
 IDS = [Ulong(0), Ulong(42), Ulong(2**40), uuid.UUID(int=5), b"\x00\xff", "text", "ID:sg-nonsense", None]
 
