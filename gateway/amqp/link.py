@@ -164,10 +164,13 @@ class Link:
     def refuse(self, error: AmqpError) -> None:
         """Answer an attach with a null terminus of ours and a closing detach (CORE-2)."""
         pointer = self.ptr
+        source, target = lib.pn_link_source(pointer), lib.pn_link_target(pointer)
         if self.incoming:
-            lib.pn_terminus_copy(lib.pn_link_source(pointer), lib.pn_link_remote_source(pointer))
+            lib.pn_terminus_copy(source, lib.pn_link_remote_source(pointer))
+            lib.pn_terminus_set_type(target, lib.PN_UNSPECIFIED)
         else:
-            lib.pn_terminus_copy(lib.pn_link_target(pointer), lib.pn_link_remote_target(pointer))
+            lib.pn_terminus_copy(target, lib.pn_link_remote_target(pointer))
+            lib.pn_terminus_set_type(source, lib.PN_UNSPECIFIED)
         lib.pn_link_open(pointer)
         self._close(error)
         self.engine.refused(self, error)
