@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from proton import Message
 
-from gateway.amqp.codec import encode
+from gateway.amqp.codec import Timestamp, encode
 from gateway.amqp.sections import (
     DELIVERY_ANNOTATIONS,
     Properties,
@@ -126,6 +127,8 @@ def _show_annotations(stage: Stage, client: Client, annotations: dict[Any, Any])
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, Timestamp):
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
     return f"{len(value)} bytes: {value.hex()}" if isinstance(value, bytes) else str(value)
 
 
