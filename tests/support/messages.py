@@ -102,3 +102,34 @@ def sections(data: bytes) -> dict[str, Any]:
             value = {key: item for key, item in zip(PROPERTIES, value, strict=False) if item is not None}
         found[name] = [found[name], value] if name in found else value
     return found
+
+
+def split(data: bytes) -> dict[str, bytes]:
+    """Return the exact bytes of each section by name; repeated body sections together."""
+    found: dict[str, bytes] = {}
+    offset = 0
+    while offset < len(data):
+        described, end = decode(data, offset)
+        name = SECTIONS[int(described.descriptor)]
+        found[name] = found.get(name, b"") + data[offset:end]
+        offset = end
+    return found
+
+
+def bare(data: bytes) -> bytes:
+    """Return the bytes of the bare message: properties, application properties and body."""
+    hop = ("header", "delivery_annotations", "message_annotations", "footer")
+    return b"".join(raw for name, raw in split(data).items() if name not in hop)
+
+
+def fields(properties: bytes) -> dict[str, bytes]:
+    """Return the exact bytes of each field of a properties section, nulls left out."""
+    constructor = properties[3]
+    offset = {0x45: 4, 0xC0: 6, 0xD0: 12}[constructor]
+    found: dict[str, bytes] = {}
+    for name in PROPERTIES:
+        if offset < len(properties):
+            _, end = decode(properties, offset)
+            found[name] = properties[offset:end]
+            offset = end
+    return {name: raw for name, raw in found.items() if raw != b"\x40"}

@@ -40,12 +40,19 @@ class Peer:
         connection: socket.socket | None = None,
     ) -> None:
         self._socket = connection or socket.create_connection(("127.0.0.1", port or 0), timeout=seconds)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a script waits for each answer
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
         self.seconds = seconds
         self.transcript: list[str] = []
         self._next_delivery = 0
         self._received_transfers = 0
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """What the other side showed in the TLS handshake."""
+        assert isinstance(self._socket, ssl.SSLSocket)
+        return dict(self._socket.getpeercert() or {})
 
     # bytes
 
@@ -245,6 +252,11 @@ class Peer:
         return self.send(
             "transfer", channel=channel, payload=payload, **{"handle": handle, **delivery, **fields}
         )
+
+    @property
+    def last_delivery(self) -> int:
+        """The id of the delivery that `transfer` sent last."""
+        return self._next_delivery - 1
 
     def disposition(self, first: int, state: Any, *, role: bool = RECEIVER, **fields: Any) -> Self:
         """Send disposition; `state` is the name of an outcome without fields, or a composite."""
