@@ -13,7 +13,9 @@ from typing import Any, Final
 from cproton_ffi import ffi, lib
 
 from gateway.amqp import pndata
+from gateway.amqp.decoder import malformed
 from gateway.amqp.engine_config import EngineConfig, Owner, Peer
+from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
 from gateway.errors import NOT_ALLOWED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
@@ -22,6 +24,8 @@ _peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_even
 _delivery_of, _link_of = lib.pn_event_delivery, lib.pn_delivery_link
 _DELIVERY: Final = lib.PN_DELIVERY
 _FLOW: Final = lib.PN_LINK_FLOW
+_ERROR: Final = lib.PN_TRANSPORT_ERROR
+_frames: Final = lib.pn_transport_get_frames_input
 _CHUNK: Final = 64 * 1024
 _OVERFULL: Final = 8 * 1024 * 1024
 """Bytes queued in one session above which its links send no more until the peer takes some."""
@@ -55,6 +59,8 @@ class Engine:
         self.tag = self._tag_pointer[0]
         """The tag of the next delivery: `serial` as the eight bytes at `tag_bytes`; proton copies it."""
         self._build(server)
+        self._room = lib.pn_transport_capacity(self._transport)
+        self._intake: Final = Intake(self._room)
         self._table: Final[dict[int, Callable[[Any], None]]] = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
             lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
@@ -63,7 +69,7 @@ class Engine:
             lib.PN_LINK_REMOTE_OPEN: self._link_open,
             lib.PN_LINK_REMOTE_CLOSE: self._link_close,
             lib.PN_LINK_REMOTE_DETACH: self._link_close,
-            lib.PN_TRANSPORT_ERROR: self._transport_error,
+            lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
         }
 
     def _build(self, server: bool) -> None:
@@ -87,13 +93,23 @@ class Engine:
     def receive(self, data: bytes) -> None:
         """Feed what the peer sent; handlers are called before this returns."""
         transport, start, left = self._transport, ffi.from_buffer("char[]", data), len(data)
-        while left:
-            room = lib.pn_transport_capacity(transport)
-            taken = lib.pn_transport_push(transport, start, min(room, left)) if room > 0 else 0
+        intake, room = self._intake, self._room
+        while left and room > 0:
+            taken = min(room, left)
+            before = _frames(transport) if taken == room else -1
+            intake.pushing(data, len(data) - left, room, taken)
+            lib.pn_transport_push(transport, start, taken)
             self._dispatch_safely()
-            if taken <= 0:
-                break
             start, left = start + taken, left - taken
+            room = lib.pn_transport_capacity(transport)
+            if before >= 0 and before == _frames(transport):
+                intake.grown(room)
+        self._input_left(data, room)
+
+    def _input_left(self, data: bytes, room: int) -> None:
+        self._room = -1 if self.faulted else room
+        if self._room > 0:
+            self._intake.pushed(data, room)
         if not self.dirty:
             self.touch()
 
@@ -261,7 +277,10 @@ class Engine:
                 link = links.get(lib.pn_event_link(event))
                 if link is not None:
                     link.flowed()
+            elif kind == _ERROR:
+                self._transport_error()
             elif (handle := self._table.get(kind)) is not None:
+                self._intake.look()
                 handle(event)
             pop(collector)
 
@@ -280,7 +299,12 @@ class Engine:
         self.touch()
         self.lost(error)
 
-    def _transport_error(self, event: Any) -> None:
+    def _input_ended(self, event: Any) -> None:
+        """proton takes no more: after a close, an error, or a frame that it says nothing about."""
+        if not self.closed:
+            raise malformed("a frame holds no performative that can stand here")
+
+    def _transport_error(self) -> None:
         error = pndata.read_condition(lib.pn_transport_condition(self._transport))
         self.faulted = True
         self.touch()

@@ -1,0 +1,111 @@
+"""Finds the control frames in what a peer sent, when the engine has seen that there are some (part 2, 2.3).
+
+proton reads frames and shows events, not frames. Going through all of them beside it would cost on every message,
+so this looks only when an event says that a control frame was among the bytes just pushed. To know where a frame
+begins in them it keeps track of how much proton holds of an unfinished frame: the size of proton's input buffer
+less its capacity.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from gateway.amqp.performatives import ATTACH, BEGIN, DETACH, END, OPEN, Performative, read_control
+from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, AmqpError
+
+_HEAD: Final = struct.Struct(">IBBH")
+_HEADER: Final = b"AMQP"
+_HEADER_SIZE: Final = 8
+_PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
+HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
+
+
+class Intake:
+    """The incoming side of one connection: its position in the stream, and the channels and handles in use."""
+
+    __slots__ = ("_channels", "_data", "_end", "_held", "_opened", "_room", "_seen", "_size", "_start")
+
+    def __init__(self, room: int) -> None:
+        self._size = self._room = room
+        """Of proton's input buffer, and what was free in it before the last push."""
+        self._data = b""
+        self._start = self._end = 0
+        self._held = bytearray()
+        """The beginning of an unfinished frame that came with earlier data."""
+        self._seen = True
+        self._opened = False
+        self._channels: dict[int, set[int]] = {}
+
+    # -- once per push
+
+    def pushing(self, data: bytes, start: int, room: int, taken: int) -> None:
+        """`taken` bytes of `data` from `start` on are about to go into the `room` that proton has."""
+        self._data, self._start, self._end, self._room, self._seen = data, start, start + taken, room, False
+
+    def grown(self, room: int) -> None:
+        """proton's buffer was full of one unfinished frame and has got bigger: `room` of it is free."""
+        self._size += room
+
+    def pushed(self, data: bytes, room: int) -> None:
+        """All of `data` is with proton: keep what belongs to a frame that is not complete."""
+        unfinished = self._size - room
+        if unfinished > len(data):
+            self._held += data
+            del self._held[: len(self._held) - unfinished]
+        else:
+            self._held = bytearray(data[len(data) - unfinished :]) if unfinished else bytearray()
+        self._data = b""
+
+    # -- once per push that had a control frame
+
+    def look(self) -> None:
+        """Check the control frames of the last push, once; raises the AMQP error that ends the connection."""
+        if self._seen:
+            return
+        self._seen = True
+        begin = self._start - (self._size - self._room)
+        data = self._data[max(begin, 0) : self._end]
+        self._walk(bytes(self._held[begin:]) + data if begin < 0 else data)
+
+    def _walk(self, data: bytes) -> None:
+        position = _HEADER_SIZE if data.startswith(_HEADER) and not self._opened else 0
+        while position + _HEAD.size <= len(data):
+            size, offset, kind, channel = _HEAD.unpack_from(data, position)
+            body = position + 4 * offset
+            if size < 4 * offset or position + size > len(data):
+                return  # malformed, which proton says itself, or unfinished
+            if kind != 0:
+                raise AmqpError(FRAMING_ERROR, f"a frame of type {kind} cannot stand here")
+            if 4 * offset < size and data[body : body + 3] not in _PER_MESSAGE:
+                self._frame(channel, data[body : position + size])
+            position += size
+
+    def _frame(self, channel: int, body: bytes) -> None:
+        control = read_control(channel, body)
+        if control is not None:
+            self._follow(control)
+
+    def _follow(self, control: Performative) -> None:
+        """Channels and handles in use, and the one open: proton would mix the old and the new."""
+        code, channel, fields = control
+        if code == OPEN:
+            if self._opened:
+                raise AmqpError(ILLEGAL_STATE, "the connection is open already")
+            self._opened = True
+        elif code == BEGIN:
+            if channel in self._channels:
+                raise AmqpError(ILLEGAL_STATE, f"channel {channel} has a session already")
+            self._channels[channel] = set()
+        elif code == END:
+            self._channels.pop(channel, None)
+        elif code == ATTACH:
+            self._attach(self._channels.get(channel, set()), fields[1])
+        elif code == DETACH:
+            self._channels.get(channel, set()).discard(fields[0])
+
+    @staticmethod
+    def _attach(handles: set[int], handle: int) -> None:
+        if handle in handles:
+            raise AmqpError(HANDLE_IN_USE, f"handle {handle} has a link already")
+        handles.add(handle)

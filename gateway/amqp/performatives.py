@@ -1,0 +1,163 @@
+"""The control performatives of a peer, checked field by field (AMQP 1.0 part 2, 2.7; part 3, 3.5).
+
+proton takes a field of a wrong type for an absent one and goes on with its default: an address that is a number
+would become the anonymous terminus, a missing handle number 0. Here such a frame is the error it is. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from gateway.amqp.decoder import decode, malformed
+from gateway.amqp.types import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort
+from gateway.errors import INVALID_FIELD, AmqpError
+
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+_ERROR, _SOURCE, _TARGET, _COORDINATOR = 0x1D, 0x28, 0x29, 0x30
+
+
+class Performative(NamedTuple):
+    """A checked control frame: which one, on which channel, its fields as far as they were given."""
+
+    code: int
+    channel: int
+    fields: list[Any]
+
+
+Check = Callable[[Any], bool]
+
+
+class Field(NamedTuple):
+    """A field of a composite type: `check` says whether a value that is not null may stand there."""
+
+    name: str
+    check: Check
+    mandatory: bool = False
+
+
+def _is(*kinds: type) -> Check:
+    return lambda value: type(value) in kinds
+
+
+def _at_most(kind: type[int], highest: int) -> Check:
+    return lambda value: type(value) is kind and value <= highest
+
+
+def _symbols(value: Any) -> bool:
+    """`symbol multiple="true"`; a list of symbols is no AMQP, but peers send it and it is understood."""
+    items = [value] if type(value) is Symbol else value.items if type(value) is Array else value
+    return isinstance(items, list | tuple) and all(type(item) is Symbol for item in items)
+
+
+def _composite(*codes: int) -> Check:
+    """A described list of one of these types, with its own fields in order."""
+
+    def check(value: Any) -> bool:
+        if type(value) is not Described or type(value.descriptor) is not Ulong or value.descriptor not in codes:
+            return False
+        check_fields(_COMPOSITES[value.descriptor], value.value)
+        return True
+
+    return check
+
+
+_STRING, _SYMBOL, _BOOLEAN, _MAP = _is(str), _is(Symbol), _is(bool), _is(dict)
+_UINT, _USHORT, _ULONG = _is(Uint), _is(Ushort), _is(Ulong)
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+_CAPABILITIES: Final = (
+    Field("offered-capabilities", _symbols),
+    Field("desired-capabilities", _symbols),
+    Field("properties", _MAP),
+)
+_TERMINUS: Final = (
+    Field("address", _STRING),
+    Field("durable", _at_most(Uint, 2)),
+    Field("expiry-policy", _SYMBOL),
+    Field("timeout", _UINT),
+    Field("dynamic", _BOOLEAN),
+    Field("dynamic-node-properties", _MAP),
+)
+_COMPOSITES: Final[Mapping[int, tuple[Field, ...]]] = {
+    _ERROR: (Field("condition", _SYMBOL, True), Field("description", _STRING), Field("info", _MAP)),
+    _SOURCE: (
+        *_TERMINUS,
+        Field("distribution-mode", _SYMBOL),
+        Field("filter", _MAP),
+        Field("default-outcome", _is(Described)),
+        Field("outcomes", _symbols),
+        Field("capabilities", _symbols),
+    ),
+    _TARGET: (*_TERMINUS, Field("capabilities", _symbols)),
+    _COORDINATOR: (Field("capabilities", _symbols),),
+}
+_FAILURE: Final = Field("error", _composite(_ERROR))
+_CONTROL: Final[Mapping[int, tuple[Field, ...]]] = {
+    OPEN: (
+        Field("container-id", _STRING, True),
+        Field("hostname", _STRING),
+        Field("max-frame-size", _UINT),
+        Field("channel-max", _USHORT),
+        Field("idle-time-out", _UINT),
+        Field("outgoing-locales", _symbols),
+        Field("incoming-locales", _symbols),
+        *_CAPABILITIES,
+    ),
+    BEGIN: (
+        Field("remote-channel", _USHORT),
+        Field("next-outgoing-id", _UINT, True),
+        Field("incoming-window", _UINT, True),
+        Field("outgoing-window", _UINT, True),
+        Field("handle-max", _UINT),
+        *_CAPABILITIES,
+    ),
+    ATTACH: (
+        Field("name", _STRING, True),
+        Field("handle", _UINT, True),
+        Field("role", _BOOLEAN, True),
+        Field("snd-settle-mode", _at_most(Ubyte, 2)),
+        Field("rcv-settle-mode", _at_most(Ubyte, 1)),
+        Field("source", _composite(_SOURCE)),
+        Field("target", _composite(_TARGET, _COORDINATOR)),
+        Field("unsettled", _MAP),
+        Field("incomplete-unsettled", _BOOLEAN),
+        Field("initial-delivery-count", _UINT),
+        Field("max-message-size", _ULONG),
+        *_CAPABILITIES,
+    ),
+    DETACH: (Field("handle", _UINT, True), Field("closed", _BOOLEAN), _FAILURE),
+    END: (_FAILURE,),
+    CLOSE: (_FAILURE,),
+}
+
+
+def read_control(channel: int, body: bytes) -> Performative | None:
+    """Decode and check a frame's body; None for transfers, flows and dispositions, which proton reads alone."""
+    value, end = decode(body)
+    if type(value) is not Described or type(value.descriptor) is not Ulong:
+        raise malformed("a frame holds no performative")
+    code = int(value.descriptor)
+    if code in (FLOW, TRANSFER, DISPOSITION):
+        return None
+    if code not in _CONTROL:
+        raise malformed(f"there is no performative {code:#x}")
+    if end != len(body):
+        raise malformed("bytes follow a performative that has no payload")
+    check_fields(_CONTROL[code], value.value)
+    return Performative(code, channel, value.value)
+
+
+def check_fields(fields: tuple[Field, ...], values: Any) -> None:
+    """Check the list of a composite type; what a later version of AMQP may add at its end is not ours to judge."""
+    if type(values) is not list:
+        raise malformed("a composite type is not a list")
+    for index, field in enumerate(fields):
+        value = values[index] if index < len(values) else None
+        if field.mandatory if value is None else not field.check(value):
+            what = "is missing" if value is None else "has a wrong type or value"
+            raise AmqpError(INVALID_FIELD, f"{field.name} {what}", info={"field": Symbol(field.name)})
