@@ -23,6 +23,7 @@ from gateway.quickstart.clients import ClientError
 from gateway.quickstart.place import NotUsable, Place, read_place
 from gateway.quickstart.screen import Screen
 from gateway.quickstart.server import NotStarted, Server
+from gateway.quickstart.terminal import own_terminal
 from policies.model import EMBEDDED
 from policies.problems import PolicyErrors
 
@@ -37,6 +38,7 @@ def run(once: bool, policy: Path | None = None) -> int:
     """Show everything, then serve on unless `once`; 0 only if every step was verified."""
     screen = Screen(sys.stdout)
     with ExitStack() as stack:
+        stack.enter_context(own_terminal())
         path = policy or stack.enter_context(as_file(files("policies") / "examples" / "quickstart.yaml"))
         try:
             server = Server(place := read_place(path.resolve()))

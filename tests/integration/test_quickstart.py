@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
 import signal
 import socket
 import sys
@@ -143,6 +146,33 @@ def test_a_second_one_says_that_the_first_serves_and_ctrl_c_ends_the_first_at_on
     assert "done." in first.text()
     code, text = once(path)
     assert code == 0, f"its ports are free again\n{text}"
+
+
+def test_ctrl_c_in_a_terminal_ends_make_with_0(tmp_path: Path) -> None:
+    """Make would answer a Ctrl-C of its own with an error."""
+    command = f"{sys.executable} -m gateway.cli quickstart --policy {policy()}"
+    (tmp_path / "Makefile").write_text(f"run:\n\t@{command}\n")
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.pop("NO_COLOR", None)
+        os.environ.update(PYTHONPATH=str(ROOT), TERM="xterm")
+        os.execvp("make", ["make", "--no-print-directory", "-C", str(tmp_path)])
+    shown = read_terminal(terminal, b"Ctrl-C ends it.")
+    assert b"\x1b[32mok\x1b[0m" in shown, "a terminal gets colour"
+    os.write(terminal, b"\x03")
+    assert b"done." in read_terminal(terminal, b"done.")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(terminal)
+
+
+def read_terminal(terminal: int, until: bytes) -> bytes:
+    """Return what was shown up to and with `until`."""
+    shown, deadline = b"", time.monotonic() + SECONDS
+    while until not in shown:
+        assert time.monotonic() < deadline, shown.decode(errors="replace")
+        if select.select([terminal], [], [], 0.1)[0]:
+            shown += os.read(terminal, 65536)
+    return shown
 
 
 def example(text: str, start: str) -> str:

@@ -1,0 +1,34 @@
+"""Ctrl-C under `make run`: without this, make would get it too, and end with an error after our good end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def own_terminal() -> Iterator[None]:
+    """Be the terminal's foreground process group while the block runs.
+
+    A shell does this for what it starts, make does not. Ctrl-Z is ignored meanwhile: who started us does not
+    watch for it.
+    """
+    if os.getpgrp() == os.getpid() or not _in_foreground():
+        yield
+        return
+    before = os.getpgrp()
+    for number in (signal.SIGTTOU, signal.SIGTSTP):  # SIGTTOU: giving the terminal back is done from behind
+        signal.signal(number, signal.SIG_IGN)
+    os.setpgid(0, 0)
+    os.tcsetpgrp(sys.stdin.fileno(), os.getpgrp())
+    try:
+        yield
+    finally:
+        os.tcsetpgrp(sys.stdin.fileno(), before)
+
+
+def _in_foreground() -> bool:
+    return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
