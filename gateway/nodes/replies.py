@@ -57,12 +57,12 @@ def attach_replies(scope: Scope, link: Any, address: str) -> None:
 
 def _homeward(scope: Scope, address: str) -> Any:
     world = scope.world
-    _, _, token = address.partition("/")
-    if token:
+    _, rewritten, token = address.partition("/")
+    if rewritten:
         world.crossings.check(scope.name, token)
 
     def aim(link: Link, data: bytes) -> Aim:
-        if token:
+        if rewritten:
             return _home(scope, world.crossings.undo(scope.name, token, data))
         return _home(scope, world.crossings.restore(scope.name, data))
 

@@ -83,10 +83,12 @@ class Inbox:
     def empty(self) -> bool:
         """Tell that nothing has come: the answer to a drain is all there is to read."""
         self.peer.flow(self.handle, link_credit=1, delivery_count=self.received, drain=True)
-        frame = self.peer.receive()
-        while frame is not None and frame.kind != "transfer" and not (frame.kind == "flow" and frame.drain):
-            frame = self.peer.receive()
-        return frame is not None and frame.kind == "flow"
+        while (frame := self.peer.receive()) is not None and frame.kind != "transfer":
+            if frame.kind == "flow" and frame.drain:
+                self.received = frame.delivery_count
+                self.peer.flow(self.handle, link_credit=100, delivery_count=self.received)
+                return True
+        return False
 
 
 class Outbox:
@@ -118,6 +120,12 @@ class Outbox:
     def send(self, payload: bytes, **fields: Any) -> Any:
         """Send and wait for the outcome."""
         return self.outcome(self.post(payload, **fields))
+
+    def send_when_taken(self, payload: bytes, inbox: Inbox) -> Any:
+        """Send, let the inbox accept, and return the outcome."""
+        delivery = self.post(payload)
+        inbox.take()
+        return self.outcome(delivery)
 
     def fails(self, payload: bytes, **fields: Any) -> Frame:
         """Send and wait for the detach that it brings."""
