@@ -120,7 +120,10 @@ class Process:
             if self._reload.is_set() or (stamp != self._seen and stamp is not None):
                 self._reload.clear()
                 self._seen = stamp
-                await self._apply()
+                try:
+                    await self._apply()
+                except Exception as error:  # a bug: it must not be the last reload
+                    self._service.report.task_failed("reload", error)
 
     async def _apply(self) -> None:
         try:

@@ -36,16 +36,14 @@ class Connector:
         model: ConnectorModel,
         *,
         container_id: str,
-        password: str | None,
-        tls: ssl.SSLContext | None,
         hub: Hub,
         report: Report,
     ) -> None:
         self.name: Final = model.name
         self.scope: Final = scope
         self.model: Final = model
-        self._password: Final = password
-        self._tls: Final = tls
+        self._password: str | None = None
+        self._tls: ssl.SSLContext | None = None
         self._hub: Final = hub
         self._report: Final = report
         self._relays: set[Relay] = set()
@@ -62,6 +60,10 @@ class Connector:
             idle_timeout=model.idle_timeout,
             max_links=65_535,
         )
+
+    def credentials(self, password: str | None, tls: ssl.SSLContext | None) -> None:
+        """What the next connection uses; set before `run`, and again by every reload."""
+        self._password, self._tls = password, tls
 
     async def run(self) -> None:
         """Connect, and connect again, until cancelled."""

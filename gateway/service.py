@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway import connectors
 from gateway.amqp.connection import Connection, Hub
-from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, AmqpError
+from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
+from gateway.judge import Judge, Replaced
 from gateway.listeners import Listener, Settings
 from gateway.materials import Materials, MaterialsError, load_materials
 from gateway.nodes.crossings import Crossings
-from gateway.nodes.scopes import Decided, EventStreams, Scope, World
+from gateway.nodes.scopes import EventStreams, Scope, World
 from gateway.report import Report
 from gateway.scope.keys import Key, KeyRing
 from gateway.state import open_state
 from gateway.tasks import Supervisor
-from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -65,13 +65,14 @@ class Service:
         loop = asyncio.get_running_loop()
         self.policy = policy
         self._make_cluster: Final = make_cluster
-        self._cluster_models: dict[str, KafkaCluster] = {}
+        self._cluster_settings: Mapping[str, tuple[KafkaCluster, Mapping[str, str]]] = {}
         self.report: Final = Report(Metrics())
         self.readiness: Final = Readiness()
         self.supervisor: Final = Supervisor(self.report.task_failed)
         self.hub: Final = Hub(loop)
         self.clusters: dict[str, Cluster] = {}
         self.listeners: dict[Settings, Listener] = {}
+        self._unbound: dict[str, OSError] = {}
         self.retired: list[Listener] = []
         self.connectors: dict[tuple[str, str], connectors.Connector] = {}
         self._tls: dict[Settings, ServerTls] = {}
@@ -101,6 +102,8 @@ class Service:
         self.readiness.add("state", self._state.ready)
         self.supervisor.start(self._state.run(), "state")
         await self._install(self.policy, load_materials(self.policy))
+        for error in self._unbound.values():
+            raise error
         bind = self.policy.model.gateway.http
         if bind is not None:
             from gateway.http.server import make_app, serve_http
@@ -117,15 +120,10 @@ class Service:
         except MaterialsError as errors:
             self.reload_failed(errors.problems)
             return
-        before = self.policy
+        self._warn_of_restart(self.policy, policy)
         self.policy = policy
         self.world.crossings = self._make_crossings(policy)
-        changed = {name for name in self.clusters if before.model.kafka[name] != policy.model.kafka.get(name)}
-        try:
-            await self._install(policy, materials)
-        except OSError as error:
-            self.report.log.error("reload incomplete", error=str(error))
-        closed = self._judge(changed)
+        closed = self._judge(await self._install(policy, materials))
         self.report.bump("reloads", "ok")
         self.report.log.info("policy reloaded", policy=str(policy.file), links_closed=closed)
 
@@ -134,42 +132,47 @@ class Service:
         self.report.bump("reloads", "failed")
         self.report.log.error("reload refused, the old policy stays", problems=problems)
 
-    def _judge(self, changed: set[str]) -> int:
+    def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
+        """What is opened once for the life of the process does not follow a reload."""
+        old, new = before.model.gateway, after.model.gateway
+        fixed = [key for key in ("http", "state", "log") if getattr(old, key) != getattr(new, key)]
+        if fixed:
+            keys = [f"gateway.{key}" for key in fixed]
+            self.report.log.warning("changes that need a restart", keys=keys)
+
+    def _judge(self, replaced: Replaced) -> int:
         """Look at every link under the new rules; returns how many had to go."""
-        closed = 0
+        judge, closed = Judge(self.world.scopes, replaced), 0
+        for link in self.far_links():
+            judge.link(link)  # they follow their near halves; only what they remember is forgotten
         for link in self.links():
-            if (told := getattr(link.handler, "policy_changed", None)) is not None:
-                told()
-            scope = self.world.scopes.get(link.scope)
-            error = scope.still(link) if scope is not None else AmqpError(CONNECTION_FORCED, "the scope is gone")
-            if error is None and _uses(link, changed):
-                error = AmqpError(DETACH_FORCED, "the cluster behind this address has changed")
-            if error is not None and link.open:
+            if (error := judge.link(link)) is not None and link.open:
                 link.detach(error)
                 closed += 1
         return closed
 
-    async def _install(self, policy: CompiledPolicy, materials: Materials) -> None:
-        self._install_clusters(policy)
+    async def _install(self, policy: CompiledPolicy, materials: Materials) -> Replaced:
+        clusters = self._install_clusters(policy)
         self._install_scopes(policy)
-        self._install_connectors(policy, materials)
+        replaced = Replaced(clusters, self._install_connectors(policy, materials))
         await self._install_listeners(policy, materials)
+        return replaced
 
     # -- rooms
 
-    def _install_clusters(self, policy: CompiledPolicy) -> None:
-        wanted = policy.model.kafka
-        for name, bridge in list(self.clusters.items()):
-            if wanted.get(name) != self._cluster_models[name]:
-                del self.clusters[name], self._cluster_models[name]
-                self.readiness.remove(f"kafka/{name}")
-                self.supervisor.start(bridge.close(), f"kafka-close:{name}")
-        for name, cluster in wanted.items():
+    def _install_clusters(self, policy: CompiledPolicy) -> set[str]:
+        """Returns the names of those that are gone, or new under an old name (a secret may have changed)."""
+        wanted = {name: (model, policy.client_settings(model)) for name, model in policy.model.kafka.items()}
+        gone = {name for name in self.clusters if wanted.get(name) != self._cluster_settings[name]}
+        for name in gone:
+            self.readiness.remove(f"kafka/{name}")
+            self.supervisor.start(self.clusters.pop(name).close(), f"kafka-close:{name}")
+        for name, (model, settings) in wanted.items():
             if name not in self.clusters:
-                settings = policy.client_settings(cluster)
-                bridge = self.clusters[name] = self._make_cluster(name, cluster, settings, self.supervisor)
-                self._cluster_models[name] = cluster
+                bridge = self.clusters[name] = self._make_cluster(name, model, settings, self.supervisor)
                 self.readiness.add(f"kafka/{name}", bridge.ready)
+        self._cluster_settings = wanted
+        return gone
 
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
@@ -182,35 +185,31 @@ class Service:
         for name in set(self.world.scopes) - set(policy.model.scopes):
             del self.world.scopes[name]
 
-    def _install_connectors(self, policy: CompiledPolicy, materials: Materials) -> None:
+    def _install_connectors(self, policy: CompiledPolicy, materials: Materials) -> set[tuple[str, str]]:
+        """Returns which are gone, or new under an old name."""
         wanted = {
             (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
         }
-        for key, connector in list(self.connectors.items()):
-            if wanted.get(key) != connector.model:
-                self._connector_tasks.pop(key).cancel()
-                self.readiness.remove(f"connector/{key[1]}")
-                self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
+        gone = {key for key, connector in self.connectors.items() if wanted.get(key) != connector.model}
+        for key in gone:
+            self._connector_tasks.pop(key).cancel()
+            self.readiness.remove(_part(key))
+            self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
         for key, model in wanted.items():
             if key not in self.connectors:
-                self._add_connector(key, model, policy, materials)
+                self._add_connector(key, model, policy)
+            password = model.sasl.password
+            secret = policy.secret(password).decode() if password is not None else None
+            self.connectors[key].credentials(secret, materials.clients.get(model))
         for name, scope in self.world.scopes.items():
             scope.connectors = {key[1]: made for key, made in self.connectors.items() if key[0] == name}
+        return gone
 
-    def _add_connector(
-        self, key: tuple[str, str], model: Connector, policy: CompiledPolicy, materials: Materials
-    ) -> None:
-        password = model.sasl.password
-        connector = self.connectors[key] = connectors.Connector(
-            key[0],
-            model,
-            container_id=policy.model.gateway.id,
-            password=policy.secret(password).decode() if password is not None else None,
-            tls=materials.clients.get(model),
-            hub=self.hub,
-            report=self.report,
-        )
-        self.readiness.add(f"connector/{key[1]}", connector.ready)
+    def _add_connector(self, key: tuple[str, str], model: Connector, policy: CompiledPolicy) -> None:
+        identity = policy.model.gateway.id
+        connector = connectors.Connector(key[0], model, container_id=identity, hub=self.hub, report=self.report)
+        self.connectors[key] = connector
+        self.readiness.add(_part(key), connector.ready)
         self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
 
     async def _install_listeners(self, policy: CompiledPolicy, materials: Materials) -> None:
@@ -222,11 +221,19 @@ class Service:
         for settings, listener in list(self.listeners.items()):
             if settings not in wanted:
                 listener.stop()
+                self._tls.pop(settings, None)
                 self.retired.append(self.listeners.pop(settings))
                 if settings.scope not in self.world.scopes:
                     listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
+        self.retired = [listener for listener in self.retired if listener.connections]
+        self._unbound.clear()
         for settings in wanted:
-            await self._install_listener(settings, materials)
+            try:
+                await self._install_listener(settings, materials)
+            except OSError as error:  # one port in use must not keep the others from being served
+                bind = str(settings.model.bind)
+                self._unbound[bind] = error
+                self.report.log.error("cannot listen", scope=settings.scope, bind=bind, error=str(error))
 
     async def _install_listener(self, settings: Settings, materials: Materials) -> None:
         model = settings.model
@@ -236,8 +243,6 @@ class Service:
                 self._tls[settings].reload()
             return
         tls = materials.servers.get(model)
-        if tls is not None:
-            self._tls[settings] = tls
         listener = Listener(
             settings,
             self.world.scopes[settings.scope],
@@ -248,6 +253,8 @@ class Service:
         )
         await listener.start()
         self.listeners[settings] = listener
+        if tls is not None:
+            self._tls[settings] = tls
 
     def _offered(self, policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
         model = policy.model.scopes[scope]
@@ -271,9 +278,21 @@ class Service:
             if connection.engine is not None:
                 yield from connection.engine.links
 
+    def far_links(self) -> Iterator[Link]:
+        """Every link of ours at the containers behind the connectors."""
+        for connector in self.connectors.values():
+            if connector.engine is not None:
+                yield from connector.engine.links
+
+    def _listening(self) -> tuple[bool, str]:
+        """For `/readyz`."""
+        if self._unbound:
+            return False, f"cannot listen at {', '.join(self._unbound)}"
+        return all(each.listening for each in self.listeners.values()), ""
+
     def _observe(self) -> None:
         metrics = self.report.metrics
-        self.readiness.add("listeners", lambda: (all(each.listening for each in self.listeners.values()), ""))
+        self.readiness.add("listeners", self._listening)
         metrics.count_source(self._count)
         metrics.gauge("scopegate_connections", lambda: float(sum(1 for _ in self.connections())))
         metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))
@@ -328,10 +347,9 @@ class Service:
         self.report.log.info("stopped", unsettled=left)
 
 
-def _uses(link: Link, clusters: set[str]) -> bool:
-    decided = link.node
-    last = decided.routes[-1] if isinstance(decided, Decided) else None
-    return isinstance(last, KafkaRoute) and last.cluster in clusters
+def _part(connector: tuple[str, str]) -> str:
+    """What `/readyz` calls a connector: two scopes may have one of the same name."""
+    return f"connector/{connector[0]}/{connector[1]}"
 
 
 async def _until(condition: Any, seconds: float) -> None:

@@ -10,7 +10,7 @@ Part = Callable[[], tuple[bool, str]]
 
 
 class Readiness:
-    """The parts by name, as `listeners`, `kafka/main`, `connector/broker`, `state`."""
+    """The parts by name, as `listeners`, `kafka/main`, `connector/edge/broker`, `state`."""
 
     def __init__(self) -> None:
         self._parts: dict[str, Part] = {}

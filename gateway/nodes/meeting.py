@@ -65,7 +65,7 @@ class Outlet:
             made = self._crossings[origin.way] = self._meeting.make_crossing(origin, self.link)
             return made
 
-    def policy_changed(self) -> None:
+    def policy_changed(self, verdict: Any) -> None:
         """A reload may have changed keys or rules: decide anew at the next message."""
         self._crossings.clear()
 
@@ -131,7 +131,10 @@ class Meeting:
 
     def leave_inlet(self, inlet: Inlet) -> None:
         self.inlets.remove(inlet)
+        left = [item for item in self._waiting if item[0] is inlet.link]
         self._waiting = deque(item for item in self._waiting if item[0] is not inlet.link)
+        for item in left:  # a routed link leaves its deliveries to the link around it, which is still there
+            self._undeliverable(*item)
         self.share_credit()
         self._left()
 

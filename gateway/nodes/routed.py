@@ -144,7 +144,7 @@ class RoutedLink:
         self.handler.on_transfer(delivery, data, settled)
 
     def close(self) -> None:
-        """The link around it has ended."""
+        """The link around it has ended, or it makes room for another."""
         if self.open:
             self.open = False
             self.handler.on_detach(None)
@@ -199,17 +199,16 @@ class Router:
             idle.close()
 
     def on_detach(self, error: AmqpError | None) -> None:
-        self.reset()
-
-    def policy_changed(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Let go of every destination; the next message finds its own again (policy reload)."""
         routes = list(self._routes.values())
         self._routes.clear()
         for route in routes:
             route.close()
+
+    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
+        """A reload: destinations that are no longer allowed go, with what waits for them."""
+        for route in list(self._routes.values()):
+            if (error := verdict(route.node)) is not None:
+                route.detach(error)
 
     def forget(self, route: RoutedLink) -> None:
         if self._routes.get(route.key) is route:

@@ -46,8 +46,13 @@ class Remotes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the policy decided for a link: equal decisions keep the link on a reload."""
+    """What the policy decided for a link: equal decisions keep the link on a reload.
 
+    `user` None is the gateway itself.
+    """
+
+    scope: str
+    user: str | None
     action: str
     address: str
     rule: str
@@ -96,12 +101,10 @@ class Scope:
         terminus = link.target if link.incoming else link.source
         if terminus.coordinator:
             raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
-        if terminus.dynamic:
-            self._dynamic(link)
-        elif not terminus.present:
+        if not (terminus.dynamic or terminus.present):
             raise AmqpError(INVALID_FIELD, "the attach has no " + ("target" if link.incoming else "source"))
-        elif terminus.address is None:
-            self._anonymous(link)
+        if terminus.dynamic or terminus.address is None:
+            self._attach_unnamed(link, terminus.dynamic)
         else:
             self.attach_to(link, terminus.address, link.user)
 
@@ -123,17 +126,15 @@ class Scope:
             link.way = way(self.name, first.replies)
         self._node(decided).attach(link)
 
-    def _dynamic(self, link: Link) -> None:
-        if not self.temporary:
-            raise AmqpError(NOT_ALLOWED, "this scope makes no temporary nodes")
-        self.temporaries.create(link)
-
-    def _anonymous(self, link: Link) -> None:
-        if not link.incoming:
+    def _attach_unnamed(self, link: Link, dynamic: bool) -> None:
+        if not (dynamic or link.incoming):
             raise AmqpError(INVALID_FIELD, "the source has no address and is not dynamic")
-        if not self.anonymous:
-            raise AmqpError(NOT_IMPLEMENTED, "this scope has no anonymous terminus")
-        attach_anonymous(self, link)
+        if (error := self.unnamed(link)) is not None:
+            raise error
+        if dynamic:
+            self.temporaries.create(link)
+        else:
+            attach_anonymous(self, link)
 
     # -- policy
 
@@ -153,7 +154,8 @@ class Scope:
             raise AmqpError(NOT_FOUND, f"{address!r}: no node has this address")
         rule = self.rules.rule(address.removesuffix(_INFO) if info else address)
         assert rule is not None  # it made the route
-        return Decided("info" if info else action, address, rule.match.text, (route, *self._further(route)))
+        routes = (route, *self._further(route))
+        return Decided(self.name, user, "info" if info else action, address, rule.match.text, routes)
 
     def _further(self, route: Route, hops: int = 0) -> tuple[Route, ...]:
         """The routes in the scopes that a relay leads to."""
@@ -164,16 +166,23 @@ class Scope:
             raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
         return (onward, *self.world.scopes[route.scope]._further(onward, hops + 1))
 
-    def still(self, link: Link) -> AmqpError | None:
-        """Why `link` may not stay under the present rules; None: it may (reload)."""
-        decided = link.node
-        if not isinstance(decided, Decided):
-            return None
+    def still(self, decided: Decided) -> AmqpError | None:
+        """Why a link may not stay under the present rules; None: it may (reload)."""
+        action = "receive" if decided.action == "info" else decided.action
         try:
-            now = self.decide("send" if link.incoming else "receive", decided.address, link.user)
+            now = self.decide(action, decided.address, decided.user)
         except AmqpError as error:
             return error
         return None if now == decided else AmqpError(NOT_FOUND, "the node at this address has changed")
+
+    def unnamed(self, link: Link) -> AmqpError | None:
+        """Why a link without an address of the policy's may not be; None: it may."""
+        terminus = link.target if link.incoming else link.source
+        if terminus.dynamic:
+            return None if self.temporary else AmqpError(NOT_ALLOWED, "this scope makes no temporary nodes")
+        if terminus.address is None and not self.anonymous:
+            return AmqpError(NOT_IMPLEMENTED, "this scope has no anonymous terminus")
+        return None
 
     # -- nodes
 

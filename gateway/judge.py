@@ -1,0 +1,60 @@
+"""Which links a new policy still allows (reload): the old decision against the same question asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, AmqpError
+from gateway.nodes.scopes import Decided, Scope
+from policies.rules import KafkaRoute, RelayRoute
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+
+class Replaced(NamedTuple):
+    """Backends that a reload has taken away or made anew: clusters by name, connectors by scope and name."""
+
+    clusters: Collection[str]
+    connectors: Collection[tuple[str, str]]
+
+
+class Judge:
+    """Knows the scopes as they are now, and what has been replaced below them."""
+
+    def __init__(self, scopes: Mapping[str, Scope], replaced: Replaced) -> None:
+        self._scopes: Final = scopes
+        self._replaced: Final = replaced
+
+    def link(self, link: Link) -> AmqpError | None:
+        """Why a link may not stay; None: it may. A handler with links of its own asks about those first."""
+        scope = self._scopes.get(link.scope)
+        if scope is None:
+            return AmqpError(CONNECTION_FORCED, "the scope is gone")
+        if (told := getattr(link.handler, "policy_changed", None)) is not None:
+            told(self.decided)
+        return scope.unnamed(link) or self.decided(link.node)
+
+    def decided(self, node: Any) -> AmqpError | None:
+        """The same for what the policy had decided; for what no rule decides there is no reason to go."""
+        if not isinstance(node, Decided):
+            return None
+        scope = self._scopes.get(node.scope)
+        if scope is None:
+            return AmqpError(CONNECTION_FORCED, "the scope is gone")
+        return scope.still(node) or self._backend(node)
+
+    def _backend(self, node: Decided) -> AmqpError | None:
+        last = node.routes[-1]
+        if isinstance(last, KafkaRoute) and last.cluster in self._replaced.clusters:
+            return AmqpError(DETACH_FORCED, "the cluster behind this address has changed; attach again")
+        if isinstance(last, RelayRoute) and (_home(node), last.connector) in self._replaced.connectors:
+            return AmqpError(DETACH_FORCED, "the connector behind this address has changed; attach again")
+        return None
+
+
+def _home(node: Decided) -> str:
+    """The scope of the last route: where the relay before it leads."""
+    before = node.routes[-2] if len(node.routes) > 1 else None
+    return before.scope if isinstance(before, RelayRoute) and before.scope is not None else node.scope
