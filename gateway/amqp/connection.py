@@ -224,6 +224,9 @@ class Connection(asyncio.Protocol):
         self._timer = self._hub.loop.call_later(0.01, self._tick)
 
     def engine_closed(self, engine: Engine, error: AmqpError | None) -> None:
+        self._stop_timer()
+        if self.transport is not None:  # a peer that does not read our last frame shall not keep the socket
+            self._timer = self._hub.loop.call_later(_CLOSE_GRACE, self.abort)
         self._host.closed(self, error)
 
     def link_requested(self, link: Link) -> None:

@@ -120,8 +120,16 @@ class Engine:
         except AmqpError as error:
             lib.pn_collector_pop(self._collector)
             self.faulted = True
-            self.close(error)
+            self._give_up(error)
             self.lost(error)
+
+    def _give_up(self, error: AmqpError) -> None:
+        """Before the peer's open proton sends no close of ours, only that of an error of the stream."""
+        if self.opened:
+            self.close(error)
+        else:
+            pndata.write_condition(lib.pn_transport_condition(self._transport), error)
+            lib.pn_transport_close_tail(self._transport)
 
     def take(self) -> bytes:
         """The bytes to write now; empty while `paused` (the socket is full)."""
@@ -279,7 +287,7 @@ class Engine:
                     link.flowed()
             elif kind == _ERROR:
                 self._transport_error()
-            elif (handle := self._table.get(kind)) is not None:
+            elif not self.closed and (handle := self._table.get(kind)) is not None:
                 self._intake.look()
                 handle(event)
             pop(collector)
