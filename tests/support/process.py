@@ -73,7 +73,7 @@ def sweep() -> None:
     for path in (*WORK.glob("*-*"), *LOGS.glob("*-*")):
         owner = path.name.split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def fresh_folder(name: str) -> Path:
