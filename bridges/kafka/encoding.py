@@ -1,4 +1,4 @@
-"""Records to encoded events, fast for the plain ones: no key, no header, just a value.
+"""Shortcuts for plain events, both ways: no key, no header, one data section and nothing else.
 
 The mapping itself is `records`; what it makes of a plain record differs from event to event in four places only.
 So it is asked once per partition, and its answer becomes a template.
@@ -13,10 +13,25 @@ from bridges.kafka.records import RecordReader
 
 _SMALL: Final = 256
 _DATA: Final = b"\x00\x53\x75"
+_SMALL_DATA: Final = _DATA + b"\xa0"
+_LARGE_DATA: Final = _DATA + b"\xb0"
 _ZERO_OFFSET: Final = b"0" * 20
 _ZERO_TIME: Final = b"\x83" + bytes(8)
 _time: Final = struct.Struct(">q").pack
 _size: Final = struct.Struct(">I").pack
+
+
+def plain_value(data: bytes) -> bytes | None:
+    """The body of a message that is one data section and nothing else; None for every other message.
+
+    Such a message is its own record value (KM-13), so it needs neither walk nor mapping.
+    """
+    size = len(data)
+    if data.startswith(_SMALL_DATA):
+        return data[5:] if size > 4 and data[4] == size - 5 else None
+    if data.startswith(_LARGE_DATA):
+        return data[8:] if size > 7 and data[4:8] == _size(size - 8) else None
+    return None
 
 
 class EventEncoder:

@@ -8,7 +8,9 @@ stops asking, librdkafka's bounded queue fills, and Kafka is no longer asked. Cr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +27,7 @@ _BATCH: Final = 500
 _WAITING: Final = 2
 _PATIENCE: Final = 0.2
 """Seconds after which an idle thread looks whether it is still wanted."""
+_METADATA: Final = 5.0
 _SETTINGS: Final[dict[str, Any]] = {
     "group.id": "scopegate-reader",  # required by the client and never used: no subscription, no commit
     "enable.auto.commit": False,
@@ -81,6 +84,7 @@ class Fetcher:
         self._room: Final = threading.Semaphore(_WAITING)
         self._lock: Final = threading.Lock()
         self._added: dict[int, int] = dict(starts)
+        self._next: dict[int, int] = {}
         self._gaps: set[int] = set()
         self._stopped = False
         self._thread: Final = threading.Thread(target=self._run, name=f"kafka-reader-{topic}", daemon=True)
@@ -156,6 +160,10 @@ class Fetcher:
     def _assign_added(self, consumer: Consumer) -> None:
         with self._lock:
             added, self._added = self._added, {}
+        if self._next:  # partitions that this client may not have heard of yet; asking tells it
+            with contextlib.suppress(KafkaException):
+                consumer.list_topics(self._topic, timeout=_METADATA)
+        self._next.update(added)
         consumer.incremental_assign(
             [TopicPartition(self._topic, partition, offset) for partition, offset in added.items()]
         )
@@ -171,14 +179,15 @@ class Fetcher:
                 continue
             partition, offset = message.partition(), message.offset()
             positions[partition] = offset + 1
-            kind, time = message.timestamp()
-            if everything or wanted(offset, time):
+            kind, stamp = message.timestamp()
+            if everything or wanted(offset, stamp):
                 key, value, headers = message.key(), message.value(), message.headers()
-                data = encode(key, value, headers, partition, offset, kind, time)
+                data = encode(key, value, headers, partition, offset, kind, stamp)
                 if self._gaps and partition in self._gaps:
                     self._gaps.discard(partition)
                     data = after_gap(data)
                 events.append(new(Event, (data, partition, offset, 0, 0)))
+        self._next.update(positions)
         return Batch(events, positions)
 
     def _failure(
@@ -189,6 +198,9 @@ class Fetcher:
             positions[partition] = offset
         elif code in _POSITION_LOST and partition is not None and offset is not None:
             self._position_lost(consumer, partition, offset)
+        elif code == KafkaError._UNKNOWN_PARTITION and partition in self._next:
+            time.sleep(_PATIENCE)  # a new partition that not every broker knows yet, or a topic about to go
+            self._assign_again(consumer, partition, self._next[partition])
         elif code in faults.UNAUTHORIZED:
             self._tell(self._owner.failed, faults.link_error(error, "", self._topic))
         else:  # librdkafka goes on trying; a topic that is gone is found by the metadata watch
@@ -200,7 +212,7 @@ class Fetcher:
         A log that begins before our position and does not hold it has been replaced.
         """
         where = TopicPartition(self._topic, partition)
-        low, _ = consumer.get_watermark_offsets(where, timeout=5)
+        low, _ = consumer.get_watermark_offsets(where, timeout=_METADATA)
         if low < offset:
             gone = AmqpError(RESOURCE_DELETED, f"the event log {self._topic!r} was replaced")
             self._tell(self._owner.failed, gone)
@@ -210,6 +222,9 @@ class Fetcher:
         )
         self._gaps.add(partition)
         self._tell(self._owner.gap)
-        consumer.incremental_unassign([where])
+        self._assign_again(consumer, partition, low)
+
+    def _assign_again(self, consumer: Consumer, partition: int, offset: int) -> None:
+        consumer.incremental_unassign([TopicPartition(self._topic, partition)])
         with self._lock:
-            self._added[partition] = low
+            self._added[partition] = offset

@@ -77,17 +77,15 @@ class KafkaNode:
         bound = self._bound(link, topic)
         if not wanted(link):
             return
-        writer = RecordWriter(
-            self._route.mode,
-            tombstones=self._route.tombstones,
-            compacted=topic is not None and topic.compacted,
-        )
+        compacted = topic is not None and topic.compacted
+        writer = RecordWriter(self._route.mode, tombstones=self._route.tombstones, compacted=compacted)
         sender = Sender(
             link,
             self._cluster,
             self._producer,
             topic or self._route.topic,
             writer,
+            self._route.mode == "auto" and topic is not None and not compacted,
             self._counters,
             bound=bound,
             window=self._route.credit,

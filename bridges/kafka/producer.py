@@ -56,7 +56,7 @@ class ClusterProducer:
         partition: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Any,
+        headers: list[Any] | None,
         report: Report,
     ) -> None:
         """Hand a record over; `report` is called once, unless `BufferError` or `KafkaException` is raised.

@@ -17,7 +17,8 @@ from bridges.kafka import faults, partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
-from bridges.kafka.producer import ClusterProducer
+from bridges.kafka.encoding import plain_value
+from bridges.kafka.producer import ClusterProducer, Report
 from bridges.kafka.records import RecordWriter
 from gateway.amqp import sections
 from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
@@ -39,6 +40,7 @@ class Sender:
         producer: ClusterProducer,
         topic: Topic | str,
         writer: RecordWriter,
+        shortcut: bool,
         counters: Counters,
         *,
         bound: int | None,
@@ -51,6 +53,7 @@ class Sender:
         self._name: Final = topic if isinstance(topic, str) else topic.name
         self._topic = None if isinstance(topic, str) else topic
         self._writer: Final = writer
+        self._shortcut: Final = shortcut
         self._counters: Final = counters
         self._bound: Final = bound
         self._window: Final = window
@@ -83,13 +86,12 @@ class Sender:
             self._put_off(delivery, settled)
             return
         try:
-            layout = sections.walk(data)
-            partition = _ANY if self._bound is None else self._bound
-            if layout.da != layout.ma:
-                partition = self._target(sections.delivery_annotations(data, layout), partition, topic)
-            key, value, headers = self._writer.record(data, layout)
             report = self._reported_settled if settled else partial(self._reported, delivery)
-            self._producer.produce(self._name, partition, key, value, headers, report)
+            partition = _ANY if self._bound is None else self._bound
+            if self._shortcut and (plain := plain_value(data)) is not None:
+                self._producer.produce(self._name, partition, None, plain, None, report)
+            else:
+                self._produce(topic, partition, data, report)
         except AmqpError as error:
             self._reject(delivery, settled, error)
             return
@@ -101,6 +103,13 @@ class Sender:
             return
         if settled:
             self._link.settle(delivery, SETTLED)
+
+    def _produce(self, topic: Topic, partition: int, data: bytes, report: Report) -> None:
+        layout = sections.walk(data)
+        if layout.da != layout.ma:
+            partition = self._target(sections.delivery_annotations(data, layout), partition, topic)
+        key, value, headers = self._writer.record(data, layout)
+        self._producer.produce(self._name, partition, key, value, headers, report)
 
     def on_detach(self, error: AmqpError | None) -> None:
         """What is in flight goes on to Kafka; its outcomes have nowhere to go."""

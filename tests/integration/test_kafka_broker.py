@@ -17,6 +17,7 @@ from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, RESOURCE_DELETE
 from gateway.filters.event_stream import OFFSET, TIMESTAMP, offset_symbol
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
+from tests.support.process import wait_until
 from tests.support.streams import Delivered, Streams, position
 
 
@@ -29,9 +30,11 @@ async def streams(kafka_broker: KafkaBroker) -> AsyncIterator[Streams]:
 
 def produce(broker: KafkaBroker, topic: str, *values: bytes, **options: Any) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    errors: list[Any] = []
     for value in values:
-        producer.produce(topic, value, **options)
+        producer.produce(topic, value, on_delivery=lambda error, _: error and errors.append(error), **options)
     assert producer.flush(10) == 0
+    assert errors == []
 
 
 def bodies(messages: list[Delivered]) -> list[bytes]:
@@ -97,6 +100,7 @@ async def test_growth_is_announced_once(kafka_broker: KafkaBroker, streams: Stre
     assert len((await info.receive())[0].body["partitions"]) == 1
     admin = kafka_broker.admin()  # kept: an answer ends with its client
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+    wait_until(lambda: len(kafka_broker.metadata().topics[topic].partitions) == 2, "two partitions", 10)
     produce(kafka_broker, topic, b"early", partition=1)
     (early,) = await receiver.receive()
     assert (early.body, early.partition) == (b"early", "1")
