@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         self.peer = Peer(connection=name)
         self._security: Security | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._counted = False
+        self._ending = False
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -174,7 +174,16 @@ class Connection(asyncio.Protocol):
             self.bytes_out += len(data)
             transport.write(data)
         engine.dispatch()
-        if engine.finished:
+        if engine.finished and not self._ending:
+            self._end(transport)
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """End our half only: a socket closed with input unread is reset, and our close frame lost on its way."""
+        self._ending = True
+        if transport.can_write_eof():
+            transport.write_eof()
+            self._hub.loop.call_later(_CLOSE_GRACE, self.abort)
+        else:
             transport.close()
 
     def _write(self, data: bytes) -> None:

@@ -17,6 +17,7 @@ from gateway.amqp.decoder import malformed
 from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
+from gateway.amqp.sending import Sending
 from gateway.errors import NOT_ALLOWED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 # Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
@@ -49,7 +50,7 @@ class Engine:
         self.offered: frozenset[str] = frozenset()
         self.desired: frozenset[str] = frozenset()
         self._links: dict[Any, Link] = {}
-        self.unsettled: dict[Any, tuple[Link, Any]] = {}
+        self.unsettled: dict[Any, tuple[Sending, Any]] = {}
         self.peer = Peer()
         self._sessions: list[Any] = []
         self._session: Any = None
@@ -148,7 +149,7 @@ class Engine:
 
     @property
     def finished(self) -> bool:
-        """True when nothing will be written any more: the socket may be closed."""
+        """True when nothing will be written any more; the peer may still have something to say."""
         return bool(lib.pn_transport_pending(self._transport) < 0)
 
     def tick(self, now_ms: int) -> int:
@@ -216,6 +217,7 @@ class Engine:
             link.orphan(context)
         self.unsettled.clear()
         for link in list(self._links.values()):
+            link.gone = True
             link.ended(error)
             self._owner.link_ended(link, error)
         self._links.clear()
@@ -251,7 +253,7 @@ class Engine:
         link = self._links[pointer] = Link(self, pointer)
         return link
 
-    def take_unsettled(self, link: Link) -> list[Any]:
+    def take_unsettled(self, link: Sending) -> list[Any]:
         """The contexts of one link's deliveries whose outcome will never come."""
         mine = [(delivery, sent[1]) for delivery, sent in self.unsettled.items() if sent[0] is link]
         for delivery, _ in mine:
@@ -376,6 +378,7 @@ class Engine:
 
     def _forget(self, pointer: Any, link: Link, error: AmqpError | None) -> None:
         self._links.pop(pointer, None)
+        link.gone = True
         if link.open or link.handler is None:
             link.ended(error)
         else:

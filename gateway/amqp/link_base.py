@@ -1,0 +1,116 @@
+"""What both halves of a link share: what the attach said, and how the link ends (AMQP 1.0 part 2, 2.6 and 2.7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp import pndata
+from gateway.errors import AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine import Engine
+
+BUFFER_SIZE: Final = 1 << 20
+"""The largest message that is read from proton in one piece is one byte less."""
+
+
+class LinkBase:
+    """A link as the nodes see it; `incoming` means that the peer is its sender.
+
+    `open` is True from our attach answer until either side detaches: only then may it be used.
+    """
+
+    __slots__ = (
+        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "engine",
+        "gone", "handler", "incoming", "max_message_size", "name", "node", "open", "others", "presettled", "properties", "ptr",
+        "refusals", "session", "source", "target", "transfers", "way", "window",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, pointer: Any) -> None:
+        self.engine: Final = engine
+        self.ptr: Final = pointer
+        self.session: Final = lib.pn_link_session(pointer)
+        self.name: Final = pndata.text(lib.pn_link_name(pointer)) or ""
+        self.incoming: Final = bool(lib.pn_link_is_receiver(pointer))
+        self.open = False
+        self.gone = False
+        """The peer has left, or its connection: an attach that was still waiting for its answer gets none."""
+        self.handler: Any = None
+        self.node: Any = None
+        self.way: Any = None
+        self.draining = False
+        self.max_message_size = 0
+        self._at_once = BUFFER_SIZE - 1
+        self.transfers = 0
+        self.accepted = 0
+        """Deliveries of the peer that were accepted; the other outcomes are in `others` by name."""
+        self.others: dict[str, int] = {}
+        self.refusals = 0
+        self.window = 0
+        self._granted = 0
+        self._parts: bytearray | None = None
+        self._orphans: list[Any] | None = None
+        self.read_attach()
+
+    @property
+    def scope(self) -> str:
+        """The scope of the connection this link is on."""
+        return self.engine.peer.scope
+
+    @property
+    def user(self) -> str:
+        """The authenticated identity behind the link."""
+        return self.engine.peer.user
+
+    @property
+    def rejects(self) -> bool:
+        """Whether the sender takes `rejected`: absent outcomes mean all of them (ledger A23)."""
+        outcomes = self.source.outcomes
+        return not outcomes or "amqp:rejected:list" in outcomes
+
+    def read_attach(self) -> None:
+        """Decode the peer's attach; again when the answer to an attach of ours has come."""
+        pointer = self.ptr
+        self.source = pndata.read_terminus(lib.pn_link_remote_source(pointer))
+        self.target = pndata.read_terminus(lib.pn_link_remote_target(pointer))
+        properties = pndata.read(lib.pn_link_remote_properties(pointer))
+        self.properties: dict[Any, Any] = properties if isinstance(properties, dict) else {}
+        mode = lib.pn_link_remote_snd_settle_mode(pointer)
+        self.presettled = mode == lib.PN_SND_SETTLED
+        self._never_settled = mode == lib.PN_SND_UNSETTLED
+
+    @property
+    def address(self) -> str | None:
+        """The address the peer asked for: its target when it sends, its source when it receives."""
+        return (self.target if self.incoming else self.source).address
+
+    def _limit(self, max_message_size: int) -> None:
+        self.max_message_size = max_message_size
+        self._at_once = min(max_message_size or BUFFER_SIZE, BUFFER_SIZE - 1)
+        if self.incoming and max_message_size:
+            lib.pn_link_set_max_message_size(self.ptr, max_message_size)
+
+    def detach(self, error: AmqpError | None = None) -> None:
+        """Detach for good (closed=true); the handler hears `on_detach` before this returns."""
+        if not self.open:
+            return
+        self._close(error)
+        self.ended(error)
+
+    def fail(self, error: AmqpError) -> None:
+        """A pre-settled message cannot be refused: the link that carried it ends."""
+        self.detach(error)
+
+    def _close(self, error: AmqpError | None) -> None:
+        pndata.write_condition(lib.pn_link_condition(self.ptr), error)
+        lib.pn_link_close(self.ptr)
+        self.engine.touch()
+
+    def ended(self, error: AmqpError | None) -> None:
+        """The link can carry nothing more: tell the node once."""
+        if self.open:
+            self.open = False
+            self.window = 0
+            self.handler.on_detach(error)
