@@ -24,8 +24,8 @@ class LinkBase:
 
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "engine",
-        "gone", "handler", "incoming", "max_message_size", "name", "node", "open", "others", "presettled", "properties", "ptr",
-        "refusals", "session", "source", "target", "transfers", "way", "window",
+        "gone", "handler", "incoming", "max_message_size", "name", "node", "open", "others", "presettled",
+        "properties", "ptr", "refusals", "session", "source", "target", "transfers", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
