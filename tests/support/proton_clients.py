@@ -160,6 +160,10 @@ class Client(MessagingHandler):
     def on_connection_error(self, event: Any) -> None:
         self._fail(event.connection, "connection closed")
 
+    def on_disconnected(self, event: Any) -> None:
+        """The socket went without a close; proton takes a close with `amqp:connection:forced` for that, too."""
+        self._fail(event.connection, "disconnected")
+
     def on_transport_error(self, event: Any) -> None:
         self._fail(event.transport, "transport failed")
 
