@@ -41,6 +41,14 @@ class AmqpError(Exception):
         self.fault: Final = fault
 
 
+_QUOTED: Final = 100
+
+
+def quoted(text: str) -> str:
+    """What a peer said, for a description: printable, and not at any length (64 kB of it would go back)."""
+    return repr(text) if len(text) <= _QUOTED else f"{text[:_QUOTED]!r}… ({len(text)} characters)"
+
+
 INTERNAL_ERROR: Final = "amqp:internal-error"
 NOT_FOUND: Final = "amqp:not-found"
 UNAUTHORIZED_ACCESS: Final = "amqp:unauthorized-access"

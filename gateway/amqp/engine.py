@@ -18,7 +18,7 @@ from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
 from gateway.amqp.sending import Sending
-from gateway.errors import NOT_ALLOWED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 
 # Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
 _peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
@@ -342,11 +342,14 @@ class Engine:
         lib.pn_session_free(session)
 
     def _link_open(self, event: Any) -> None:
-        pointer = lib.pn_event_link(event)
+        pointer, asked = lib.pn_event_link(event), self._intake.asked()
         if (link := self._links.get(pointer)) is not None:
             self._answered(link)
             return
         link = Link(self, pointer)
+        if asked is not None and "\0" in asked:
+            link.refuse(AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address"))
+            return
         if len(self._links) >= self.config.max_links:
             link.refuse(
                 AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {self.config.max_links} links a connection")

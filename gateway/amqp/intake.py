@@ -9,7 +9,8 @@ less its capacity.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections import deque
+from typing import Any, Final
 
 from gateway.amqp.performatives import ATTACH, BEGIN, DETACH, END, OPEN, Performative, read_control
 from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, AmqpError
@@ -24,7 +25,7 @@ HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 class Intake:
     """The incoming side of one connection: its position in the stream, and the channels and handles in use."""
 
-    __slots__ = ("_channels", "_data", "_end", "_held", "_opened", "_room", "_seen", "_size", "_start")
+    __slots__ = ("_asked", "_channels", "_data", "_end", "_held", "_opened", "_room", "_seen", "_size", "_start")
 
     def __init__(self, room: int) -> None:
         self._size = self._room = room
@@ -36,6 +37,7 @@ class Intake:
         self._seen = True
         self._opened = False
         self._channels: dict[int, set[int]] = {}
+        self._asked: deque[str | None] = deque()
 
     # -- once per push
 
@@ -100,12 +102,20 @@ class Intake:
         elif code == END:
             self._channels.pop(channel, None)
         elif code == ATTACH:
-            self._attach(self._channels.get(channel, set()), fields[1])
+            self._attach(self._channels.get(channel, set()), fields)
         elif code == DETACH:
             self._channels.get(channel, set()).discard(fields[0])
 
-    @staticmethod
-    def _attach(handles: set[int], handle: int) -> None:
+    def _attach(self, handles: set[int], fields: list[Any]) -> None:
+        handle, sends = fields[1], not fields[2]
         if handle in handles:
             raise AmqpError(HANDLE_IN_USE, f"handle {handle} has a link already")
         handles.add(handle)
+        index = 6 if sends else 5
+        terminus = fields[index] if index < len(fields) else None
+        self._asked.append(terminus.value[0] if terminus is not None and terminus.value else None)
+
+    def asked(self) -> str | None:
+        """The address of the next attach, in the order they came: proton knows it only up to a NUL."""
+        asked = self._asked.popleft()
+        return asked if isinstance(asked, str) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.codec import Described, Symbol, Ulong
-from gateway.errors import NOT_FOUND, RESOURCE_DELETED, AmqpError
+from gateway.errors import NOT_FOUND, RESOURCE_DELETED, AmqpError, quoted
 from gateway.nodes.meeting import Meeting
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Temporaries:
         """Attach to an existing one: knowing its address is the permission."""
         node = self._nodes.get(address)
         if node is None:
-            raise AmqpError(NOT_FOUND, f"{address!r}: no node has this address")
+            raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
         node.attach(link)
 
     def __len__(self) -> int:
