@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
+from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault, quoted
 from gateway.nodes.crossings import Crossings, replies_address, way
 from gateway.nodes.meeting import Crossing, Meeting, Multicast
 from gateway.nodes.replies import attach_anonymous, attach_replies
@@ -144,14 +144,14 @@ class Scope:
         if user is not None:
             decision = self.rules.decide(user, action, address)  # type: ignore[arg-type]
             if decision.condition is not None:
-                raise AmqpError(decision.condition, f"{address!r}: {decision.reason}")
+                raise AmqpError(decision.condition, f"{quoted(address)}: {decision.reason}")
             route, info = decision.route, decision.info
         else:
             route = self.rules.route(address)
             if route is None and address.endswith(_INFO):
                 route, info = self.rules.route(address.removesuffix(_INFO)), True
         if route is None:
-            raise AmqpError(NOT_FOUND, f"{address!r}: no node has this address")
+            raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
         rule = self.rules.rule(address.removesuffix(_INFO) if info else address)
         assert rule is not None  # it made the route
         routes = (route, *self._further(route))
