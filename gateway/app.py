@@ -64,13 +64,13 @@ def prepare_process() -> None:
 
 async def _serve(policy: CompiledPolicy) -> int:
     service = Service(policy, _make_cluster)
+    process = Process(service, policy.file)  # before anybody can connect: from then on the end is an orderly one
     try:
         await service.start()
     except (OSError, MaterialsError) as error:
         service.report.log.error("cannot start", problems=str(error).splitlines())
         await service.stop(0)
         return 1
-    process = Process(service, policy.file)
     service.supervisor.start(process.watch(), "policy-watch")
     await process.ended()
     await service.stop(service.policy.model.gateway.drain.seconds)

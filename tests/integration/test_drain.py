@@ -1,0 +1,157 @@
+"""The orderly end: SIGTERM and SIGINT wait for outcomes, then close with a reason (issue 3, section 2)."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from gateway.amqp.codec import Symbol
+from tests.support import frames
+from tests.support.document import Document
+from tests.support.gateway import Gateway, Gateways
+from tests.support.links import connected, outcomes, receiving, sending
+from tests.support.messages import message
+from tests.support.peer import Peer
+from tests.support.process import answers, free_port, wait_until
+from tests.support.proton_clients import Failed, Login, receive
+from tests.support.streams import position
+
+BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+
+
+def ask_to_end(gateway: Gateway, number: int = signal.SIGTERM) -> float:
+    """Send the signal, wait until the gateway says that it drains; return the time."""
+    started = time.monotonic()
+    gateway.process.send_signal(number)
+    gateway.wait_log("draining")
+    return started
+
+
+def held(document: Document) -> tuple[Peer, Peer, int]:
+    """A sender and a receiver that holds the sender's message without an outcome, and that delivery's id."""
+    receiver, sender = receiving(document.edge, "chat/room"), sending(document.edge, "chat/room")
+    sender.transfer(message(b"held"))
+    return sender, receiver, receiver.until("transfer").delivery_id
+
+
+def forced(peer: Peer) -> None:
+    """The connection is closed with a reason that a person understands; answer, as a client library does."""
+    error = peer.until("close", error="amqp:connection:forced").error
+    assert "shutting down" in error["description"]
+    peer.close().expect_eof()
+
+
+@BOTH
+def test_an_idle_gateway_ends_at_once(start_gateway: Gateways, number: int) -> None:
+    document = Document()
+    document.kafka("embedded")
+    gateway = start_gateway(document.text)
+    client = receive(Login(document.edge), "chat/room", 1).attached()
+    started = ask_to_end(gateway, number)
+    assert gateway.process.wait(20) == 0
+    took = time.monotonic() - started
+    print(f"{signal.Signals(number).name} when idle: {took:.2f} s")
+    assert took < 3
+    with pytest.raises(Failed, match="amqp:connection:forced"):
+        client.finish()
+
+
+def test_an_idle_gateway_without_its_backends_ends_at_once(start_gateway: Gateways) -> None:
+    document = Document()
+    document.kafka(f"127.0.0.1:{free_port()}")
+    document.connector(free_port())
+    gateway = start_gateway(document.text, ready=False)
+    started = ask_to_end(gateway)
+    assert gateway.process.wait(20) == 0
+    assert time.monotonic() - started < 6
+
+
+@BOTH
+def test_it_waits_for_outcomes_and_lets_nobody_in(start_gateway: Gateways, number: int) -> None:
+    document = Document(drain="60s")
+    gateway = start_gateway(document.text)
+    sender, receiver, delivery = held(document)
+    ask_to_end(gateway, number)
+    wait_until(lambda: not answers(document.edge), "the listener to refuse connections")
+    assert gateway.get("/healthz")[0] == 200
+    receiver.disposition(delivery, "accepted")
+    sender.until("disposition", first=0, state="accepted")
+    forced(sender)
+    forced(receiver)
+    assert gateway.process.wait(20) == 0
+    assert gateway.wait_log("stopped")["unsettled"] == 0
+
+
+def test_it_waits_no_longer_than_the_policy_says(start_gateway: Gateways) -> None:
+    document = Document(drain="700ms")
+    gateway = start_gateway(document.text)
+    sender, receiver, _ = held(document)
+    started = ask_to_end(gateway)
+    forced(sender)
+    assert time.monotonic() - started >= 0.7
+    forced(receiver)
+    assert not [line for line in sender.transcript if "disposition" in line]
+    assert gateway.process.wait(20) == 0
+    assert gateway.wait_log("stopped")["unsettled"] == 1
+
+
+def test_peers_that_say_nothing_do_not_keep_it(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    silent, greeting = connected(document.edge), Peer(document.edge)
+    ask_to_end(gateway)
+    silent.until("close", error="amqp:connection:forced")
+    assert gateway.process.wait(20) == 0
+    greeting.disconnect()
+
+
+@BOTH
+def test_a_second_signal_ends_it_at_once(start_gateway: Gateways, number: int) -> None:
+    document = Document(drain="60s")
+    gateway = start_gateway(document.text)
+    held(document)
+    ask_to_end(gateway, number)
+    again = time.monotonic()
+    gateway.process.send_signal(number)
+    assert gateway.process.wait(10) == 1
+    assert time.monotonic() - again < 2
+
+
+def test_what_is_on_its_way_to_kafka_gets_its_outcome(start_gateway: Gateways) -> None:
+    document = Document()
+    document.kafka("embedded", topics={"orders": 1})
+    gateway = start_gateway(document.text)
+    sender = sending(document.edge, "events/orders")
+    for number in range(500):
+        sender.transfer(message(b"%d" % number))
+    gateway.process.send_signal(signal.SIGTERM)
+    assert set(outcomes(sender, 500).values()) == {"accepted"}
+    forced(sender)
+    assert gateway.process.wait(20) == 0
+
+
+def test_a_busy_consumer_does_not_keep_it(start_gateway: Gateways) -> None:
+    document = Document(drain="20s")
+    document.kafka("embedded", topics={"orders": 1})
+    gateway = start_gateway(document.text)
+    sender = sending(document.edge, "events/orders")
+    for _ in range(10):
+        for number in range(100):
+            sender.transfer(message(b"%d" % number))
+        sender.until("disposition")
+    consumer = connected(document.edge)
+    start = position(**{"event-streams-offset": Symbol("@earliest")})
+    consumer.attach_receiver("events/orders", source=frames.source("events/orders", filter=start))
+    consumer.flow(0, link_credit=1000)
+    first = consumer.until("transfer").delivery_id
+    started = ask_to_end(gateway)
+    while (frame := consumer.receive()) is not None and frame.kind != "close":
+        if frame.kind == "transfer":
+            consumer.disposition(first, "accepted", last=frame.delivery_id)
+            first = frame.delivery_id + 1
+    assert frame is not None
+    consumer.close().expect_eof()
+    assert gateway.process.wait(20) == 0
+    assert time.monotonic() - started < 15

@@ -1,0 +1,140 @@
+"""Reloads that add, change and remove listeners, scopes, connectors and clusters (row X-8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import frames
+from tests.support.document import Document
+from tests.support.gateway import Gateways
+from tests.support.links import connected, passes, receiving, refusal, sending
+from tests.support.messages import message
+from tests.support.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.process import answers, wait_until
+
+pytestmark = pytest.mark.row("X-8")
+
+def test_listeners_come_and_go(start_gateway: Gateways) -> None:
+    document = Document()
+    first = document.edge
+    gateway = start_gateway(document.text)
+    stays = receiving(first, "chat/room")
+    both = document.but()
+    second = both.add_listener()
+    gateway.reload(both.text)
+    passes(sending(second, "chat/room"), stays, 0)
+    only = both.but()
+    del only.scope()["listen"][0]
+    gateway.reload(only.text)
+    wait_until(lambda: not answers(first), "the removed listener to refuse connections")
+    passes(sending(second, "chat/room"), stays, 0)  # whoever is connected stays
+    only.scope()["access"] = []
+    gateway.reload(only.text)
+    stays.until("detach", error="amqp:unauthorized-access")  # and is judged like everybody
+
+
+def test_a_listener_with_other_settings_at_the_same_port(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    old = receiving(document.edge, "chat/room")
+    tighter = document.but()
+    tighter.scope()["listen"][0]["limits"] = {"links": 1, "max_message_size": "100B"}
+    gateway.reload(tighter.text)
+    new = connected(document.edge)
+    assert new.attach_sender("chat/room").max_message_size == 100
+    new.attach("second", RECEIVER, handle=1)
+    new.until("detach", handle=1, error="amqp:resource-limit-exceeded")
+    passes(new, old, 0)
+
+
+def test_a_port_in_use_is_reported_and_everything_else_is_done(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    with Listener() as taken:
+        changed = document.but()
+        changed.scope()["listen"].insert(0, {"bind": f"127.0.0.1:{taken.port}"})
+        third = changed.add_listener()
+        before = gateway.hup(changed.text)
+        line = gateway.wait_log("cannot listen", after=before)
+        assert str(taken.port) in line["bind"]
+        gateway.wait_log("policy reloaded", after=before)
+        assert connected(third).close().until("close")
+        status, text = gateway.get("/readyz")
+        assert (status, str(taken.port) in text) == (503, True)
+        taken.close()
+    gateway.reload()
+    assert connected(taken.port).close().until("close")
+    assert gateway.get("/readyz")[0] == 200
+
+
+def test_scopes_come_and_go(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    two = document.but()
+    core = two.relay(replies="none", key={"file": "key"})
+    gateway.policy.with_name("key").write_text("k" * 43)
+    gateway.reload(two.text)
+    receiver, sender = receiving(core, "services/echo"), sending(document.edge, "svc/echo")
+    passes(sender, receiver, 0)
+    gateway.reload(document.text)
+    receiver.until("close", error="amqp:connection:forced")
+    sender.until("detach", closed=True, error="amqp:not-found")
+    assert refusal(document.edge, "svc/echo") == "amqp:not-found"
+    wait_until(lambda: not answers(core), "the listener of the scope to go")
+
+
+def test_connectors_come_change_and_go(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    with Listener() as first, Listener() as second:
+        using = document.but()
+        using.connector(first.port)
+        gateway.reload(using.text)
+        sender, far = attached_through(document.edge, first)
+        assert gateway.get("/readyz")[0] == 200
+        other = document.but()
+        other.connector(second.port)
+        gateway.reload(other.text)
+        far.until("close")
+        sender.until("detach", closed=True, error="amqp:link:detach-forced")
+        sender, far = attached_through(document.edge, second)
+        gateway.reload(document.text)
+        sender.until("detach", closed=True, error="amqp:not-found")
+        far.until("close")
+    assert "connector/" not in gateway.get("/readyz")[1]
+
+
+def attached_through(port: int, listener: Listener) -> tuple[Peer, Peer]:
+    """A sender whose far half the container behind the connector has accepted, a message already under way."""
+    sender = connected(port)
+    sender.attach("sender", SENDER, target=frames.target("queues/a"))
+    far = listener.accept_started()
+    asked = far.until("attach")
+    far.attach(asked.name, RECEIVER, source=frames.source(), target=frames.target("queues/a"))
+    far.flow(0, link_credit=5)
+    sender.until("attach", target="queues/a")
+    sender.until("flow", handle=0)
+    sender.transfer(message(b"through"))
+    assert far.until("transfer").payload == message(b"through")
+    return sender, far
+
+
+def test_clusters_come_change_and_go(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    using = document.but()
+    using.kafka("embedded", topics={"orders": 1})
+    gateway.reload(using.text)
+    wait_until(gateway.is_ready, "the new cluster to be ready")
+    stays, sender = receiving(document.edge, "chat/room"), sending(document.edge, "events/orders")
+    sender.transfer(message(b"one")).until("disposition", state="accepted")
+    using.data["kafka"]["main"]["topics"] = {"orders": 3}
+    gateway.reload(using.text)
+    sender.until("detach", closed=True, error="amqp:link:detach-forced")
+    wait_until(gateway.is_ready, "the changed cluster to be ready")
+    sender = sending(document.edge, "events/orders")
+    sender.transfer(message(b"two")).until("disposition", state="accepted")
+    gateway.reload(document.text)
+    sender.until("detach", closed=True, error="amqp:not-found")
+    assert "kafka/main" not in gateway.get("/readyz")[1]
+    passes(sending(document.edge, "chat/room"), stays, 0)

@@ -1,0 +1,231 @@
+"""Reloads of what a policy names beside itself: keys, users, certificates (row X-8)."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.support import frames
+from tests.support.certs import Authority
+from tests.support.document import Document
+from tests.support.gateway import SCOPEGATE, Gateway, Gateways, written
+from tests.support.links import connected, passes, receiving
+from tests.support.messages import message, sections
+from tests.support.parts import ROOT
+from tests.support.peer import RECEIVER, SENDER, Listener, Peer
+
+pytestmark = pytest.mark.row("X-8")
+
+
+class Exchange:
+    """A requester in `edge` and a service in `core` that understands cookies, all on links that stay."""
+
+    def __init__(self, edge: int, core: int) -> None:
+        self.home = receiving(edge, "chat/replies", credit=100)
+        self.service = connected(core)
+        capable = frames.target(capabilities=["response-address-supported"])
+        self.service.attach_receiver("services/echo", target=capable)
+        self.service.flow(0, link_credit=100)
+        self.requester = connected(edge)
+        self.requester.attach_sender("svc/echo")
+        self.requester.until("flow", handle=0)
+        self._replying = False
+        self._asked = self._answered = 0
+
+    def ask(self) -> bytes:
+        """Send a request; return the cookie it came with."""
+        self.requester.transfer(message(b"?", reply_to="chat/replies"))
+        transfer = self.service.until("transfer")
+        self.service.disposition(transfer.delivery_id, "accepted")
+        self.requester.until("disposition", first=self._asked, state="accepted")
+        self._asked += 1
+        annotations = sections(transfer.payload)["delivery_annotations"]
+        if not self._replying:
+            self.service.attach_sender(annotations["response-link-target-address"], handle=1)
+            self._replying = True
+        cookie: bytes = annotations["response-address-cookie"]
+        return cookie
+
+    def answer(self, cookie: bytes) -> None:
+        """Send a response with a cookie and see it come home."""
+        self._respond(cookie)
+        transfer = self.home.until("transfer")
+        assert sections(transfer.payload)["data"] == b"!"
+        self.home.disposition(transfer.delivery_id, "accepted")
+        self.service.until("disposition", role=RECEIVER, first=self._answered - 1, state="accepted")
+
+    def refused(self, cookie: bytes) -> str:
+        """Send a response with a cookie that is refused; return the condition."""
+        self._respond(cookie)
+        state = self.service.until("disposition", role=RECEIVER, first=self._answered - 1).state
+        assert state.name == "rejected"
+        return str(state["error"]["condition"])
+
+    def _respond(self, cookie: bytes) -> None:
+        self.service.transfer(message(b"!", da={"address-cookie": cookie}), handle=1)
+        self._answered += 1
+
+
+def test_keys_are_rotated_under_way(start_gateway: Gateways) -> None:
+    document = Document()
+    core = document.relay(key={"file": "old.key"})
+    gateway = start_gateway_with_keys(start_gateway, document)
+    exchange = Exchange(document.edge, core)
+    old = exchange.ask()
+    exchange.answer(old)
+    rotated = document.but()
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    ring = {"one": {"file": "old.key", "until": tomorrow}, "two": {"file": "new.key"}}
+    rotated.data["keys"] = {"active": "two", "ring": ring}
+    gateway.reload(rotated.text)
+    exchange.answer(old)  # the old key still verifies
+    new = exchange.ask()
+    assert new != old
+    exchange.answer(new)
+    ring["one"]["until"] = "2020-01-01"
+    gateway.reload(rotated.text)
+    assert exchange.refused(old) == "amqp:unauthorized-access"
+    exchange.answer(new)
+    del ring["one"]
+    gateway.reload(rotated.text)
+    assert exchange.refused(old) == "amqp:unauthorized-access"
+    exchange.answer(exchange.ask())
+    gateway.wait_log("message refused", reason="retired key")
+    assert old.hex() not in gateway.process.text()
+
+
+def test_a_link_through_a_connector_signs_with_the_new_key(start_gateway: Gateways) -> None:
+    document = Document()
+    document.relay(key={"file": "old.key"})
+    capable = frames.target("queues/a", capabilities=["response-address-supported"])
+    with Listener() as listener:
+        document.connector(listener.port, scope="core", replies="auto")
+        rule = {"match": "far/{name}", "relay": "core", "address": "queues/{name}"}
+        document.scope()["addresses"].append(rule)
+        gateway = start_gateway_with_keys(start_gateway, document, ready=False)
+        sender = connected(document.edge)
+        sender.attach("sender", SENDER, target=frames.target("far/a"))
+        far = listener.accept_started()
+        far.attach(far.until("attach").name, RECEIVER, target=capable)
+        far.flow(0, link_credit=5)
+        sender.until("flow", handle=0)
+        assert b"one" in request_cookie(sender, far)
+        document.data["keys"] = {"active": "two", "ring": {"two": {"file": "new.key"}}}
+        gateway.reload(document.text)
+        assert b"two" in request_cookie(sender, far)
+
+
+def request_cookie(sender: Peer, far: Peer) -> bytes:
+    """Send a request; return the cookie it has beyond the gateway."""
+    sender.transfer(message(b"?", reply_to="chat/replies"))
+    annotations = sections(far.until("transfer").payload)["delivery_annotations"]
+    cookie: bytes = annotations["response-address-cookie"]
+    return cookie
+
+
+def start_gateway_with_keys(
+    start_gateway: Gateways, document: Document, *, ready: bool = True
+) -> Gateway:
+    """Key files have to be there before the gateway, beside its policy."""
+    policy = written(document.text)
+    policy.with_name("old.key").write_text("k" * 43)
+    policy.with_name("new.key").write_text("n" * 43)
+    return start_gateway(policy, ready=ready)
+
+
+class Secured:
+    """A gateway with one listener: PLAIN on TLS, a user file made by the real command."""
+
+    def __init__(self, start_gateway: Gateways, authority: Authority, folder: Path) -> None:
+        self.users, self.authority = folder / "users.yaml", authority
+        self.add_user("alice", "wonderland")
+        self.pair = authority.server(file="reloaded")
+        self.document = Document()
+        files = {"cert": str(self.pair.cert), "key": str(self.pair.key)}
+        self.document.scope()["listen"][0] |= {"sasl": ["plain"], "users": str(self.users), "tls": files}
+        self.port = self.document.edge
+        self.gateway: Gateway = start_gateway(self.document.text)
+
+    def add_user(self, name: str, password: str) -> None:
+        """Run `scopegate users add`."""
+        command = [sys.executable, "-c", SCOPEGATE, "users", "add", str(self.users), name, "--password-stdin"]
+        subprocess.run(command, input=f"{password}\n", text=True, cwd=ROOT, check=True, capture_output=True)
+
+    def peer(self) -> Peer:
+        """A TLS connection, nothing said yet."""
+        trust = ssl.create_default_context(cafile=self.authority.ca)
+        return Peer(self.port, tls=trust, seconds=15)
+
+    def login(self, name: str, password: str, code: int = 0) -> Peer:
+        """Authenticate; with success, open and begin too."""
+        peer = self.peer().sasl("PLAIN", f"\0{name}\0{password}".encode(), code)
+        if not code:
+            peer.negotiate()
+        return peer
+
+    def serial(self) -> str:
+        """The serial number of the certificate a new connection sees."""
+        with self.peer() as peer:
+            return str(peer.certificate["serialNumber"])
+
+
+@pytest.fixture
+def secured(start_gateway: Gateways, authority: Authority, tmp_path: Path) -> Secured:
+    return Secured(start_gateway, authority, tmp_path)
+
+
+def links_of_alice(secured: Secured) -> tuple[Peer, Peer]:
+    receiver, sender = secured.login("alice", "wonderland"), secured.login("alice", "wonderland")
+    receiver.attach_receiver("chat/room")
+    receiver.flow(0, link_credit=10)
+    sender.attach("sender", SENDER, target=frames.target("chat/room"))
+    sender.until("flow", handle=0)
+    return sender, receiver
+
+
+def test_users_and_certificates_are_read_again(secured: Secured) -> None:
+    stays = links_of_alice(secured)
+    before = secured.serial()
+    secured.add_user("carol", "looking-glass")
+    secured.add_user("alice", "rabbit-hole")
+    secured.authority.server(file="reloaded")
+    secured.login("carol", "looking-glass", code=1)
+    assert secured.serial() == before  # nothing happens before a reload
+    secured.gateway.reload()
+    secured.login("carol", "looking-glass").close().until("close")
+    secured.login("alice", "rabbit-hole")
+    secured.login("alice", "wonderland", code=1)
+    assert secured.serial() != before
+    passes(*stays)
+
+
+@pytest.mark.parametrize("wrong", ["users", "cert", "key", "pair"])
+def test_a_wrong_file_beside_the_policy_keeps_everything_as_it_was(secured: Secured, wrong: str) -> None:
+    stays = links_of_alice(secured)
+    before = secured.serial()
+    secured.add_user("carol", "looking-glass")
+    spoil(secured, wrong)
+    changed = secured.document.but()
+    changed.scope()["access"] = []
+    problems = " ".join(secured.gateway.reload(changed.text, ok=False)["problems"])
+    assert str(secured.users if wrong == "users" else secured.pair.cert.with_suffix("")) in problems
+    passes(*stays)
+    assert secured.serial() == before
+    secured.login("carol", "looking-glass", code=1)
+    assert secured.gateway.metrics()['scopegate_reloads_total{result="failed"}'] == 1
+    assert secured.gateway.metrics().get("scopegate_task_failures_total", 0) == 0
+
+
+def spoil(secured: Secured, what: str) -> None:
+    """Make one of the files beside the policy useless."""
+    if what == "users":
+        secured.users.write_text(secured.users.read_text().replace("iterations: 4096", "iterations: one"))
+    elif what == "pair":
+        secured.pair.key.write_bytes(secured.authority.server(file="another").key.read_bytes())
+    else:
+        {"cert": secured.pair.cert, "key": secured.pair.key}[what].write_text("nonsense")
