@@ -213,15 +213,14 @@ class Fetcher:
         """
         where = TopicPartition(self._topic, partition)
         low, _ = consumer.get_watermark_offsets(where, timeout=_METADATA)
-        if low < offset:
+        if 0 <= low < offset:
             gone = AmqpError(RESOURCE_DELETED, f"the event log {self._topic!r} was replaced")
             self._tell(self._owner.failed, gone)
             return
-        log.warning(
-            "events lost to retention", topic=self._topic, partition=partition, wanted=offset, oldest=low
-        )
-        self._gaps.add(partition)
-        self._tell(self._owner.gap)
+        if offset >= 0:  # else the oldest event was asked for and could not be found: nothing is lost
+            log.warning("events lost to retention", topic=self._topic, partition=partition, oldest=low)
+            self._gaps.add(partition)
+            self._tell(self._owner.gap)
         self._assign_again(consumer, partition, low)
 
     def _assign_again(self, consumer: Consumer, partition: int, offset: int) -> None:

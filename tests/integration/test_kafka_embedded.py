@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp import sections
 from gateway.amqp.codec import decode_all
 from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, Modified, Outcome, Rejected
 from gateway.amqp.types import Described, Symbol, Timestamp, Ulong
 from gateway.errors import (
     INVALID_FIELD,
-    NOT_ALLOWED,
     NOT_FOUND,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
@@ -24,27 +21,10 @@ from gateway.errors import (
 )
 from gateway.filters.event_stream import FILTER_CODE, OFFSET, TIMESTAMP, offset_symbol
 from tests.support.messages import message
-from tests.support.streams import Delivered, Peer, Route, Streams, position
+from tests.support.streams import Delivered, Route, Streams, bodies, fill, position
 
 SOLO, ORDERS = "solo", "orders"
 UNDELIVERABLE = Modified(undeliverable=True)
-
-
-@pytest.fixture
-async def streams() -> AsyncIterator[Streams]:
-    streams = Streams(ClusterConfig(topics={SOLO: 1, ORDERS: 3}, refresh=0.2, retry=0.1, timeout=2))
-    yield streams
-    await streams.close()
-
-
-async def fill(streams: Streams, topic: str, count: int, first: int = 0) -> None:
-    sender = await streams.sender(topic)
-    posted = [await sender.post(message(str(number).encode())) for number in range(first, first + count)]
-    assert set(await asyncio.gather(*posted)) == {ACCEPTED}
-
-
-def bodies(messages: list[Delivered]) -> list[int]:
-    return [int(message.body) for message in messages]
 
 
 def records(streams: Streams, topic: str, partitions: int, count: int) -> list[Any]:
@@ -381,66 +361,3 @@ async def test_a_peer_that_leaves_while_kafka_is_asked_leaves_nothing(streams: S
     receiver = await streams.receiver(SOLO, credit=1)
     await fill(streams, SOLO, 1)
     assert bodies(await receiver.receive()) == [0]
-
-
-# -- $info
-
-
-async def info(peer: Peer) -> dict[str, Any]:
-    (event,) = await peer.receive()
-    assert sections.body_kind(event.data, event.layout) == sections.AMQP_VALUE
-    assert event.annotations == {}
-    body: dict[str, Any] = event.body
-    return body
-
-
-@pytest.mark.row(
-    "ES-6-1", "ES-6-2", "ES-6-3", "ES-6-4", "ES-6-6", "ES-6-7", "ES-6-8", "ES-6-9", "ES-4-1", "ES-8-3"
-)
-async def test_info_describes_partitions(streams: Streams) -> None:
-    empty = await info(await streams.receiver(f"{SOLO}/$info", credit=1))
-    assert type(empty["partitions"]) is list
-    (entry,) = empty["partitions"]
-    assert entry == {"partition": "0", "earliest-offset": None, "latest-offset": None}
-    assert type(entry["partition"]) is Symbol
-    await fill(streams, SOLO, 5)
-    (entry,) = (await info(await streams.receiver(f"{SOLO}/$info", credit=1)))["partitions"]
-    assert entry == {"partition": "0", "earliest-offset": offset_symbol(0), "latest-offset": offset_symbol(4)}
-    assert type(entry["latest-offset"]) is Symbol
-    orders = await info(await streams.receiver(f"{ORDERS}/$info", credit=1))
-    assert [entry["partition"] for entry in orders["partitions"]] == ["0", "1", "2"]
-
-
-@pytest.mark.row("ES-6-5")
-async def test_info_comes_again_when_something_changed(streams: Streams) -> None:
-    receiver = await streams.receiver(f"{SOLO}/$info", credit=2)
-    assert (await info(receiver))["partitions"][0]["latest-offset"] is None
-    await fill(streams, SOLO, 1)
-    assert (await info(receiver))["partitions"][0]["latest-offset"] == offset_symbol(0)
-
-
-@pytest.mark.row("ES-6-5")
-async def test_info_drains(streams: Streams) -> None:
-    receiver = await streams.receiver(f"{SOLO}/$info", credit=5)
-    assert len(await receiver.drain()) == 1
-    receiver.link.grant(3)
-    assert await receiver.drain() == []
-
-
-@pytest.mark.row("ES-6-2", "ES-6-10")
-async def test_info_is_a_source_of_known_nodes_only(streams: Streams) -> None:
-    with pytest.raises(AmqpError) as refused:
-        await streams.sender(f"{SOLO}/$info")
-    assert refused.value.condition == NOT_ALLOWED
-    with pytest.raises(AmqpError) as refused:
-        await streams.receiver("nowhere/$info")
-    assert refused.value.condition == NOT_FOUND
-
-
-@pytest.mark.row("ES-5.1.1-5", "ES-4-16")
-async def test_info_gives_resume_positions(streams: Streams) -> None:
-    await fill(streams, SOLO, 5)
-    latest = (await info(await streams.receiver(f"{SOLO}/$info", credit=1)))["partitions"][0]["latest-offset"]
-    receiver = await streams.receiver(SOLO, after=latest, credit=10)
-    await fill(streams, SOLO, 1, first=5)
-    assert bodies(await receiver.receive()) == [5]

@@ -22,6 +22,7 @@ from gateway.amqp.types import Described, Symbol
 from gateway.errors import AmqpError
 from gateway.filters.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
+from tests.support.messages import message
 
 SECONDS = 15.0
 
@@ -232,3 +233,15 @@ def position(**entries: Any) -> dict[Symbol, Described]:
     """A filter set with the event-stream filter over these entries."""
     content = {Symbol(key): value for key, value in entries.items()}
     return {Symbol("position"): Described(Symbol(FILTER_NAME), content)}
+
+
+async def fill(streams: Streams, topic: str, count: int, first: int = 0) -> None:
+    """Send messages with the numbers from `first` on as bodies; all are accepted."""
+    sender = await streams.sender(topic)
+    posted = [await sender.post(message(str(number).encode())) for number in range(first, first + count)]
+    assert set(await asyncio.gather(*posted)) == {ACCEPTED}
+
+
+def bodies(messages: list[Delivered]) -> list[int]:
+    """The numbers that `fill` sent."""
+    return [int(delivered.body) for delivered in messages]
