@@ -51,6 +51,7 @@ class Connector:
         self._endpoint: Endpoint = model.to[0]
         self._ended = asyncio.Event()
         self._was_open = False
+        self._down = False
         self._detail = "not connected yet"
         self._engine_config: Final = EngineConfig(
             container_id=model.container_id or container_id,
@@ -80,6 +81,7 @@ class Connector:
 
     async def _session(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._down = False
         self._ended.clear()
         try:
             async with asyncio.timeout(_HANDSHAKE):
@@ -101,7 +103,10 @@ class Connector:
         )
 
     def _failed(self, detail: str) -> None:
-        self._detail = detail
+        """Once an attempt, with the first reason: that the socket went too says nothing new."""
+        if self._down:
+            return
+        self._down, self._detail = True, detail
         self._report.bump("connector_failures", self.name)
         self._report.log.warning(
             "connector down", connector=self.name, detail=detail, relays=len(self._relays)

@@ -33,7 +33,7 @@ class Dialer(Protocol):
 
 
 ATTACH_PATIENCE: Final = 5.0
-"""Seconds an attach may wait for a connector that is not connected."""
+"""Seconds an attach may wait for the far container: to be connected, and to answer."""
 
 
 class RemoteNode:
@@ -59,16 +59,13 @@ class Relay(Meeting):
 
     def start(self) -> None:
         """Ask the far container; the near attach is answered when it has answered."""
-        self.near.handler = self  # hears of a detach that comes before the answer
         self._dialer.join(self)
-        if self._dialer.engine is None:
-            self._timer = self._dialer.later(ATTACH_PATIENCE, self._gave_up)
-        else:
+        self._timer = self._dialer.later(ATTACH_PATIENCE, self._gave_up)
+        if self._dialer.engine is not None:
             self.connect(self._dialer.engine)
 
     def connect(self, engine: Engine) -> None:
         """Attach the far half; also again, when the connector is back."""
-        self._cancel_timer()
         near = self.near
         far = engine.attach(f"{near.name}-{self._address_tag()}", incoming=not near.incoming)
         end = _FarInlet(self, far) if far.incoming else _FarOutlet(self, far)
@@ -96,13 +93,16 @@ class Relay(Meeting):
         self.join(end)
         if not self._accepted:
             self._accept_near(far)
+        if not self.near.open:  # the peer has left while the far container was asked
+            far.detach()
+            return
         self.share_credit()
         if isinstance(end, Outlet):
             self.credited(end)
 
     def _accept_near(self, far: Link) -> None:
         """Answer the near attach with what the far container really gave."""
-        self._accepted = True
+        self._answered()
         near = self.near
         given = far.source if far.incoming else far.target
         near_end = Inlet(self, near) if near.incoming else Outlet(self, near)
@@ -122,20 +122,20 @@ class Relay(Meeting):
         if self._accepted:
             self.near.detach(error)
         else:
-            self._accepted = True
+            self._answered()
             self.near.refuse(error)
 
     def _gave_up(self) -> None:
-        if not self._accepted:
-            text = f"the container behind {self._dialer.name} is not connected; try again"
-            self.refused(AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND))
+        engine, name = self._dialer.engine, self._dialer.name
+        missing = "is not connected" if engine is None else "does not answer"
+        text = f"the container behind {name} {missing}; try again"
+        self.refused(AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND))
+
+    def _answered(self) -> None:
+        self._accepted = True
+        self._timer.cancel()
 
     # -- either half ends
-
-    def on_detach(self, error: AmqpError | None) -> None:
-        """The near link ended before it was answered."""
-        self._accepted = True
-        self._left()
 
     def leave_inlet(self, inlet: Inlet) -> None:
         super().leave_inlet(inlet)
@@ -157,16 +157,6 @@ class Relay(Meeting):
         """The far container detached the link (not: the socket was lost)."""
         self._dialer.leave(self)
         self.near.detach(error)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _left(self) -> None:
-        if not self.near.open and self._accepted:
-            self._cancel_timer()
-            self._dialer.leave(self)
 
     def drain(self, outlet: Outlet) -> None:
         """A near receiver's drain is the far sender's to answer: it may have messages."""

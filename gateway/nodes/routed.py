@@ -54,6 +54,7 @@ class RoutedLink:
         self.way: Any = link.way
         self.node: Any = None
         self.open = False
+        self.gone = False
         self.handler: Any = None
         self.granted = 0
         self.busy = 0
@@ -92,11 +93,15 @@ class RoutedLink:
 
     def accept(self, handler: Any, *, max_message_size: int = 0, **_: Any) -> None:
         self.max_message_size = max_message_size
-        self.handler, self.open = handler, True
+        if self.gone:  # a node that answers late
+            handler.on_detach(None)
+        else:
+            self.handler, self.open = handler, True
 
     def refuse(self, error: AmqpError) -> None:
-        self.error = error
-        self._end()
+        if not self.gone:
+            self.error = error
+            self._end()
 
     def grant(self, credit: int) -> None:
         self.granted += credit
@@ -145,6 +150,7 @@ class RoutedLink:
 
     def close(self) -> None:
         """The link around it has ended, or it makes room for another."""
+        self.gone = True
         if self.open:
             self.open = False
             self.handler.on_detach(None)
@@ -221,6 +227,6 @@ class Router:
     def settled(self) -> None:
         """A delivery has its outcome: its credit goes back to the sender, in lots."""
         self._owed += 1
-        if self._owed >= WINDOW // 4:
+        if self._owed >= WINDOW // 4 or not self.link.granted:
             self.link.grant(self._owed)
             self._owed = 0

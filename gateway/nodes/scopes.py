@@ -122,8 +122,8 @@ class Scope:
         decided = self.decide(action, address, user)
         link.node = decided
         first = decided.routes[0]
-        if isinstance(first, RelayRoute):
-            link.way = way(self.name, first.replies)
+        if isinstance(first, RelayRoute) and link.way.replies == "auto":
+            link.way = way(link.way.scope, first.replies)  # a response keeps the scope that it comes from
         self._node(decided).attach(link)
 
     def _attach_unnamed(self, link: Link, dynamic: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from tests.support import frames
 from tests.support.frames import Frame
@@ -98,7 +98,13 @@ class Outbox:
         self.peer = connected(peer) if isinstance(peer, int) else peer
         self.handle = handle
         self.attach = self.peer.attach_sender(address, handle, **fields)
-        self.sent = 0
+
+    @classmethod
+    def adopt(cls, peer: Peer, handle: int = 0) -> Self:
+        """Return the outbox of a link that is attached already."""
+        outbox = cls.__new__(cls)
+        outbox.peer, outbox.handle = peer, handle
+        return outbox
 
     def credit(self) -> int:
         """Wait for credit and return it."""
@@ -107,7 +113,6 @@ class Outbox:
     def post(self, payload: bytes, **fields: Any) -> int:
         """Send without waiting for anything; return the delivery id."""
         self.peer.transfer(payload, self.handle, **fields)
-        self.sent += 1
         return self.peer.last_delivery
 
     def outcome(self, delivery: int) -> Any:
@@ -120,6 +125,11 @@ class Outbox:
     def send(self, payload: bytes, **fields: Any) -> Any:
         """Send and wait for the outcome."""
         return self.outcome(self.post(payload, **fields))
+
+    def send_with_credit(self, payload: bytes) -> Any:
+        """Wait for credit, send, and wait for the outcome."""
+        self.credit()
+        return self.send(payload)
 
     def send_when_taken(self, payload: bytes, inbox: Inbox) -> Any:
         """Send, let the inbox accept, and return the outcome."""

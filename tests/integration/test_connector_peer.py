@@ -1,0 +1,372 @@
+"""A connector and a scripted far container: refusals, outcomes, silence, several URLs, and who it says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from gateway.amqp.codec import Symbol, encode
+from gateway.amqp.users import make_entry, put_user
+from tests.support import frames
+from tests.support.certs import Authority
+from tests.support.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
+from tests.support.frames import Frame
+from tests.support.gateway import Gateway, Gateways
+from tests.support.messages import bare, message, sections
+from tests.support.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.process import free_port, fresh_folder, ports, wait_until
+from tests.support.servers import Artemis
+
+POLICY = """
+gateway: {{id: gw-scripted, http: "127.0.0.1:{http}", log: json, drain: 1s}}
+keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{edge}"}}]
+    addresses:
+      - {{match: "far/**", relay: core}}
+      - {{match: "q/**", direct: balanced}}
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+  core:
+    connect:
+      - {{name: far, to: {to}, backoff: {{min: 20ms, max: 50ms}}{more}}}
+    addresses:
+      - {{match: "far/**", relay: far}}
+"""
+ENV = {"SCOPEGATE_TEST_KEY": "k" * 43, "FAR_PASSWORD": "wonderland", "WRONG_PASSWORD": "looking-glass"}
+
+
+def start(gateways: Gateways, to: str, more: str = "", *, ready: bool = True) -> tuple[int, Gateway]:
+    """Start a gateway whose connector goes `to` these URLs; return its port and the gateway."""
+    edge, http = ports(2)
+    gateway = gateways(POLICY.format(edge=edge, http=http, to=to, more=more), env=ENV, ready=ready)
+    return edge, gateway
+
+
+class Place(NamedTuple):
+    """A client's port, and the far container."""
+
+    edge: int
+    far: Peer
+    opened: Frame
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[Listener]:
+    with Listener() as listener:
+        yield listener
+
+
+@pytest.fixture(scope="module")
+def place(start_module_gateway: Gateways, listener: Listener) -> Place:
+    edge, gateway = start(start_module_gateway, f"amqp://127.0.0.1:{listener.port}", ready=False)
+    far = listener.accept()
+    opened = answered(far)
+    wait_until(lambda: gateway.get("/readyz")[0] == 200, "the connector to be open")
+    return Place(edge, far, opened)
+
+
+def answered(far: Peer) -> Frame:
+    """Play the far container's part of the opening; return the gateway's open."""
+    far.expect_header(frames.SASL_HEADER).send_raw(frames.SASL_HEADER)
+    far.send("sasl_mechanisms", sasl_server_mechanisms=["PLAIN", "ANONYMOUS"])
+    assert far.expect("sasl_init").mechanism == "ANONYMOUS"
+    far.send("sasl_outcome", code=0).expect_header().send_raw(frames.AMQP_HEADER)
+    opened = far.expect("open")
+    far.open()
+    return opened
+
+
+class Half(NamedTuple):
+    """A client's connection that asked for a link, and the attach that the far container got for it."""
+
+    client: Peer
+    attach: Frame
+
+
+_handles = iter(range(1000))
+
+
+def asked(place: Place, role: bool, address: str = "far/x", **fields: Any) -> Half:
+    client = connected(place.edge)
+    terminus = {"target": frames.target(address)} if role is SENDER else {"source": frames.source(address)}
+    client.attach("link", role, **{**terminus, **fields})
+    return Half(client, place.far.until("attach"))
+
+
+def agree(place: Place, attach: Frame, handle: int, **fields: Any) -> None:
+    """Accept the gateway's link under a handle of ours."""
+    termini = {name: frames.composite(name, **attach.fields[name]) for name in ("source", "target")}
+    place.far.attach(attach.name, not attach.role, handle, **{**termini, **fields})
+
+
+def begun(place: Place) -> None:
+    """Answer the gateway's begin, which comes with its first link."""
+    place.far.until("begin")
+    place.far.begin(remote_channel=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session(place: Place) -> None:
+    """Open the gateway's session by a first link, which the far container refuses."""
+    client = connected(place.edge)
+    client.attach("first", SENDER, target=frames.target("far/first"))
+    begun(place)
+    attach = place.far.until("attach")
+    agree(place, attach, 900, target=None)
+    place.far.detach(900, error=frames.error("amqp:not-found", "first"))
+    client.until("detach", error="amqp:not-found")
+
+
+@pytest.mark.row("RA-2.1-3")
+def test_what_the_connector_offers_and_desires(place: Place) -> None:
+    assert place.opened.container_id == "gw-scripted"
+    assert "RESPONSE_ANNOTATIONS_V1_0" in place.opened.desired_capabilities.items
+    assert "RESPONSE_ANNOTATIONS_V1_0" in place.opened.offered_capabilities.items
+
+
+ERROR: dict[str, Any] = {"description": "in these words", "info": {Symbol("hint"): "why", Symbol("n"): 7}}
+
+
+@pytest.mark.row("CORE-2")
+@pytest.mark.parametrize("role", [SENDER, RECEIVER])
+def test_a_refusal_keeps_its_words(place: Place, role: bool) -> None:
+    client, attach = asked(place, role)
+    handle = next(_handles)
+    agree(place, attach, handle, **{"target" if role is SENDER else "source": None})
+    place.far.detach(handle, error=frames.error("vendor:no", **ERROR))
+    client.expect("attach", **{"target" if role is SENDER else "source": None})
+    detach = client.expect("detach", closed=True, error="vendor:no")
+    assert detach.error.matches(ERROR)
+
+
+@pytest.mark.parametrize("role", [SENDER, RECEIVER])
+def test_a_link_the_far_container_ends_ends_here_too(place: Place, role: bool) -> None:
+    client, attach = asked(place, role)
+    handle = next(_handles)
+    agree(place, attach, handle)
+    client.expect("attach")
+    place.far.detach(handle, error=frames.error("vendor:gone", **ERROR))
+    assert client.until("detach", closed=True, error="vendor:gone").error.matches(ERROR)
+    assert place.far.until("detach", handle=attach.handle, closed=True).error is None
+
+
+@pytest.mark.parametrize("role", [SENDER, RECEIVER])
+def test_a_link_the_client_ends_ends_there_too(place: Place, role: bool) -> None:
+    client, attach = asked(place, role)
+    agree(place, attach, next(_handles))
+    client.expect("attach")
+    client.detach(0).until("detach", handle=0, closed=True)
+    place.far.until("detach", handle=attach.handle, closed=True)
+
+
+@pytest.mark.parametrize("how", ["detach", "disconnect"])
+@pytest.mark.parametrize("role", [SENDER, RECEIVER])
+def test_a_client_that_leaves_before_the_answer(place: Place, role: bool, how: str) -> None:
+    """The far link is answered after its client has gone: it is let go, and nobody else notices."""
+    client, attach = asked(place, role)
+    if how == "detach":
+        client.detach(0).until("detach", handle=0)
+    else:
+        client.close().until("close")
+    agree(place, attach, next(_handles))
+    place.far.until("detach", handle=attach.handle, closed=True)
+    assert connected(place.edge)
+
+
+@pytest.fixture
+def sending(place: Place) -> tuple[Outbox, int, Frame]:
+    """A client's sender with credit of the far container, the far handle and the far attach."""
+    return sender(place)
+
+
+def sender(place: Place, *, capable: bool = False) -> tuple[Outbox, int, Frame]:
+    client = connected(place.edge)
+    client.attach("sender-0", SENDER, target=frames.target("far/out"))
+    attach = place.far.until("attach")
+    handle = next(_handles)
+    capabilities = [SUPPORTED] if capable else None
+    agree(place, attach, handle, target=frames.target("far/out", capabilities=capabilities))
+    client.expect("attach")
+    place.far.flow(handle, link_credit=7, delivery_count=0)
+    outbox = Outbox.adopt(client)
+    assert outbox.credit() == 7
+    return outbox, handle, attach
+
+
+OUTCOMES = {
+    "accepted": frames.composite("accepted"),
+    "released": frames.composite("released"),
+    "rejected": frames.composite("rejected", error=frames.error("vendor:bad", **ERROR)),
+    "modified": frames.composite(
+        "modified",
+        delivery_failed=True,
+        undeliverable_here=True,
+        message_annotations={Symbol("x-opt-why"): "late"},
+    ),
+}
+
+
+@pytest.mark.row("AT-2.2-2")
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_outcomes_come_back_whole(place: Place, sending: tuple[Outbox, int, Frame], outcome: str) -> None:
+    outbox, _, attach = sending
+    delivery = outbox.post(message(b"x"))
+    transfer = place.far.until("transfer", handle=attach.handle)
+    place.far.disposition(transfer.delivery_id, OUTCOMES[outcome])
+    state = outbox.outcome(delivery)
+    assert encode(frames.composite(state.name, **whole(state))) == encode(OUTCOMES[outcome])
+
+
+def whole(state: Any) -> dict[str, Any]:
+    """Return an outcome's fields with its error encoded again."""
+    error = state.get("error")
+    return {**state, **({"error": frames.composite("error", **error)} if error else {})}
+
+
+def test_a_settled_message_goes_on_settled(place: Place, sending: tuple[Outbox, int, Frame]) -> None:
+    outbox, _, attach = sending
+    outbox.post(message(b"fire"), settled=True)
+    transfer = place.far.until("transfer", handle=attach.handle)
+    assert transfer.settled
+
+
+@pytest.mark.row("RA-2.1-4", "RA-2.2-1", "RA-2.2-3", "RA-2.3-4")
+@pytest.mark.parametrize("capable", [True, False])
+def test_what_crosses_is_as_the_far_target_understands(place: Place, capable: bool) -> None:
+    outbox, _, attach = sender(place, capable=capable)
+    sent = message(reply_to="q/1", message_id="m")
+    outbox.post(sent)
+    got = place.far.until("transfer", handle=attach.handle).payload
+    assert ("response-address-cookie" in hop_annotations(got)) is capable
+    assert (bare(got) == bare(sent)) is capable
+    assert sections(got)["properties"]["reply_to"].startswith("q/" if capable else "$replies.core/")
+
+
+@pytest.mark.row("AT-2.3-3")
+def test_without_anonymous_relay_there_it_takes_a_link_for_each_address(place: Place) -> None:
+    outbox = Outbox(place.edge, None)
+    for address in ("far/a", "far/b"):
+        outbox.post(message(to=address))
+        attach = place.far.until("attach")
+        assert attach.target.matches(address)
+        agree(place, attach, handle := next(_handles))
+        place.far.flow(handle, link_credit=1, delivery_count=0)
+        transfer = place.far.until("transfer", handle=attach.handle)
+        place.far.disposition(transfer.delivery_id, "accepted")
+        assert outbox.outcome(outbox.peer.last_delivery).matches("accepted")
+
+
+def test_a_broker_that_vanishes(start_gateway: Gateways) -> None:
+    """What was under way is `modified`, what comes meanwhile `released`; the link is attached again."""
+    with Listener() as listener:
+        edge, _ = start(start_gateway, f"amqp://127.0.0.1:{listener.port}", ready=False)
+        far = listener.accept()
+        answered(far)
+        place = Place(edge, far, None)  # type: ignore[arg-type]
+        client = connected(edge)
+        client.attach("sender-0", SENDER, target=frames.target("far/out"))
+        begun(place)
+        attach = far.until("attach")
+        agree(place, attach, 0)
+        far.flow(0, link_credit=7, delivery_count=0)
+        outbox = Outbox.adopt(client)
+        outbox.credit()
+        under_way = [outbox.post(message(b"%d" % n)) for n in range(3)]
+        for _ in under_way:
+            far.until("transfer")
+        far.disconnect()
+        for delivery in under_way:
+            assert outbox.outcome(delivery).matches({"delivery_failed": True})
+        assert outbox.send(message(b"meanwhile")).matches("released")
+        far = listener.accept()
+        answered(far)
+        place = place._replace(far=far)
+        begun(place)
+        attach = far.until("attach")
+        agree(place, attach, 0)
+        far.flow(0, link_credit=7, delivery_count=0)
+        delivery = outbox.post(message(b"after"))
+        transfer = far.until("transfer")
+        assert sections(transfer.payload)["data"] == b"after"
+        far.disposition(transfer.delivery_id, "accepted")
+        assert outbox.outcome(delivery).matches("accepted")
+
+
+def test_an_attach_waits_for_a_container_that_is_down_and_is_refused_in_the_end(start_gateway: Gateways) -> None:
+    nobody = free_port()
+    edge, gateway = start(start_gateway, f"amqp://127.0.0.1:{nobody}", ready=False)
+    wait_until(lambda: gateway.get("/readyz")[0] == 503, "an answer of /readyz")
+    assert "connector/core/far" in gateway.get("/readyz")[1]
+    patient, gone = connected(edge), connected(edge)
+    anonymous = Outbox(edge, None)
+    routed = anonymous.post(message(to="far/x"))
+    for peer in (gone, patient):
+        peer.attach("x", SENDER, target=frames.target("far/x"))
+    gone.disconnect()
+    patient.seconds = anonymous.peer.seconds = 10
+    patient.expect("attach", target=None)
+    detach = patient.expect("detach", closed=True, error="amqp:link:detach-forced")
+    assert detach.error["description"] == "the container behind far is not connected; try again"
+    assert anonymous.outcome(routed).matches({"error": "amqp:link:detach-forced"})
+    with Listener(nobody) as listener:
+        answered(far := listener.accept())
+        wait_until(lambda: gateway.get("/readyz")[0] == 200, "the connector to be open")
+        far.disconnect()
+
+
+def test_several_urls_are_tried_in_turn(start_gateway: Gateways) -> None:
+    with Listener() as first, Listener() as second:
+        first_url, second_url = (f"amqp://127.0.0.1:{each.port}" for each in (first, second))
+        _, gateway = start(start_gateway, f'["{first_url}", "{second_url}"]', ready=False)
+        for listener in (first, second, first):
+            far = listener.accept()
+            answered(far)
+            gateway.wait_log("connector open", to=f"amqp://127.0.0.1:{listener.port}")
+            far.disconnect()
+
+
+def test_a_wrong_password_is_named_by_readyz(start_gateway: Gateways, artemis: Artemis) -> None:
+    more = ", sasl: {mechanism: plain, user: admin, password: {env: WRONG_PASSWORD}}, allow_plain_without_tls: true"
+    _, gateway = start(start_gateway, artemis.url, more, ready=False)
+    gateway.wait_log("connector down")
+    wait_until(lambda: gateway.get("/readyz")[0] == 503, "an answer of /readyz")
+    text = gateway.get("/readyz")[1]
+    assert "authentication failed" in text
+    assert ENV["WRONG_PASSWORD"] not in gateway.process.text() + text
+
+
+SECOND = """
+gateway: {{id: gw-second, http: "127.0.0.1:{http}", log: json}}
+scopes:
+  far:
+    listen:
+      - bind: "127.0.0.1:{port}"
+        sasl: [scram-sha-256, scram-sha-512]
+        users: users.yaml
+        tls: {{cert: "{cert}", key: "{key}"}}
+    addresses: [{{match: "far/**", direct: balanced}}]
+    access: [{{who: gate, may: [send, receive], on: "**"}}]
+"""
+
+
+@pytest.mark.parametrize("mechanism", ["scram-sha-256", "scram-sha-512"])
+def test_to_a_second_gateway_by_tls_and_scram(start_gateway: Gateways, authority: Authority, mechanism: str) -> None:
+    folder, (port, http) = fresh_folder("second"), ports(2)
+    (folder / "users.yaml").write_text(put_user("", "gate", make_entry("wonderland", salt=b"salt of a test!!")))
+    pair = authority.server()
+    (folder / "policy.yaml").write_text(SECOND.format(port=port, http=http, cert=pair.cert, key=pair.key))
+    second = start_gateway(folder / "policy.yaml")
+    more = (
+        f", sasl: {{mechanism: {mechanism}, user: gate, password: {{env: FAR_PASSWORD}}}}, tls: {{ca: {authority.ca}}}"
+    )
+    edge, gateway = start(start_gateway, f"amqps://localhost:{port}", more)
+    inbox = Inbox(edge, "far/one")
+    outbox = Outbox(edge, "far/one")
+    outbox.credit()
+    assert outbox.send_when_taken(message(b"through two"), inbox).matches("accepted")
+    assert second.wait_log("connection open", user="gate")["container"] == "gw-scripted"
+    for each in (gateway, second):
+        assert ENV["FAR_PASSWORD"] not in each.process.text()
