@@ -17,8 +17,9 @@ from gateway.amqp.decoder import malformed
 from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
+from gateway.amqp.links import Links
 from gateway.amqp.sending import Sending
-from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
+from gateway.errors import AmqpError
 
 # Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
 _peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
@@ -49,7 +50,8 @@ class Engine:
         self.remote_hostname: str | None = None
         self.offered: frozenset[str] = frozenset()
         self.desired: frozenset[str] = frozenset()
-        self._links: dict[Any, Link] = {}
+        self._attached: Final = Links(self, owner)
+        self._links: Final = self._attached.live
         self.unsettled: dict[Any, tuple[Sending, Any]] = {}
         self.peer = Peer()
         self._sessions: list[Any] = []
@@ -216,16 +218,12 @@ class Engine:
         for link, context in self.unsettled.values():
             link.orphan(context)
         self.unsettled.clear()
-        for link in list(self._links.values()):
-            link.gone = True
-            link.ended(error)
-            self._owner.link_ended(link, error)
-        self._links.clear()
+        self._attached.lost(error)
         self._owner.engine_closed(self, error)
 
     def free(self) -> None:
         """Give the C structures back; no method may be called after this."""
-        self._links.clear()
+        self._attached.clear()
         lib.pn_transport_unbind(self._transport)
         lib.pn_collector_release(self._collector)
         lib.pn_connection_release(self._connection)
@@ -283,6 +281,8 @@ class Engine:
                         unsettled[delivery] = sent
                 elif (link := links.get(link_of(delivery))) is not None and link.incoming and link.open:
                     link.arrived(delivery)
+                else:
+                    self._attached.stray(link_of(delivery), delivery)
             elif kind == _FLOW:
                 link = links.get(lib.pn_event_link(event))
                 if link is not None:
@@ -332,9 +332,7 @@ class Engine:
     def _session_close(self, event: Any) -> None:
         session = lib.pn_event_session(event)
         error = pndata.read_condition(lib.pn_session_remote_condition(session))
-        for pointer, link in list(self._links.items()):
-            if link.session == session:
-                self._forget(pointer, link, error)
+        self._attached.of_session_closed(session, error)
         lib.pn_session_close(session)
         self._sessions.remove(session)
         if session == self._session:
@@ -342,54 +340,11 @@ class Engine:
         lib.pn_session_free(session)
 
     def _link_open(self, event: Any) -> None:
-        pointer, asked = lib.pn_event_link(event), self._intake.asked()
-        if (link := self._links.get(pointer)) is not None:
-            self._answered(link)
-            return
-        link = Link(self, pointer)
-        if asked is not None and "\0" in asked:
-            link.refuse(AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address"))
-            return
-        if len(self._links) >= self.config.max_links:
-            link.refuse(
-                AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {self.config.max_links} links a connection")
-            )
-            return
-        self._links[pointer] = link
-        try:
-            self._owner.link_requested(link)
-        except AmqpError as error:
-            link.refuse(error)
-
-    def _answered(self, link: Link) -> None:
-        """The peer answered an attach of ours; a null terminus announces a refusal (CORE-2)."""
-        link.read_attach()
-        if (link.source if link.incoming else link.target).present:
-            link.open = True
-            link.handler.on_attached(link)
-            link.flowed()
+        self._attached.opened(lib.pn_event_link(event), self._intake.asked())
 
     def _link_close(self, event: Any) -> None:
-        pointer = lib.pn_event_link(event)
-        link = self._links.get(pointer)
-        error = pndata.read_condition(lib.pn_link_remote_condition(pointer))
-        lib.pn_link_close(pointer)
-        if link is not None:
-            self._forget(pointer, link, error)
-        lib.pn_link_free(pointer)
+        self._attached.closed(lib.pn_event_link(event))
         self.touch()
-
-    def _forget(self, pointer: Any, link: Link, error: AmqpError | None) -> None:
-        self._links.pop(pointer, None)
-        link.gone = True
-        if link.open or link.handler is None:
-            link.ended(error)
-        else:
-            on_refused = getattr(link.handler, "on_refused", None)
-            if on_refused is not None:
-                on_refused(error or AmqpError(NOT_ALLOWED, "the peer refused the link without a reason"))
-        self.take_unsettled(link)  # proton frees them with the link
-        self._owner.link_ended(link, error)
 
 
 def _capabilities(data: Any) -> frozenset[str]:

@@ -24,7 +24,7 @@ class LinkBase:
 
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "engine",
-        "gone", "handler", "incoming", "max_message_size", "name", "node", "open", "others", "presettled",
+        "failure", "gone", "handler", "incoming", "max_message_size", "name", "node", "open", "others", "presettled",
         "properties", "ptr", "refusals", "session", "source", "target", "transfers", "way", "window",
     )  # fmt: skip
 
@@ -37,6 +37,8 @@ class LinkBase:
         self.open = False
         self.gone = False
         """The peer has left, or its connection: an attach that was still waiting for its answer gets none."""
+        self.failure: AmqpError | None = None
+        """Why we detached it."""
         self.handler: Any = None
         self.node: Any = None
         self.way: Any = None
@@ -104,6 +106,7 @@ class LinkBase:
         self.detach(error)
 
     def _close(self, error: AmqpError | None) -> None:
+        self.failure = error
         pndata.write_condition(lib.pn_link_condition(self.ptr), error)
         lib.pn_link_close(self.ptr)
         self.engine.touch()

@@ -14,6 +14,8 @@ from gateway.errors import MESSAGE_SIZE_EXCEEDED, TRANSFER_LIMIT_EXCEEDED, AmqpE
 _ACCEPTED: Final = lib.PN_ACCEPTED
 _END: Final = -1
 """What `pn_link_recv` says of a complete message with nothing left to read (PN_EOS)."""
+_MOST: Final = 2**31 - 1
+"""Credit that proton can count."""
 _PARTIAL: Final = 128 * 1024
 """Bytes of an unfinished message that are taken out of proton, so that the session window stays open."""
 # Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
@@ -31,6 +33,7 @@ class Receiving(LinkBase):
 
     def grant(self, credit: int) -> None:
         """Let the peer send `credit` more messages."""
+        credit = min(credit, _MOST - self._granted)
         if self.open and credit > 0 and self.engine.granting:
             self._granted += credit
             lib.pn_link_flow(self.ptr, credit)
@@ -135,6 +138,9 @@ class Receiving(LinkBase):
         if lib.pn_delivery_aborted(delivery):
             self._aborted(delivery)
             return
+        if self._granted <= 0:
+            self._no_credit()
+            return
         parts = self._parts = self._parts if self._parts is not None else bytearray()
         if self.max_message_size and len(parts) + size > self.max_message_size:
             self._too_large(len(parts) + size)
@@ -156,6 +162,16 @@ class Receiving(LinkBase):
         lib.pn_delivery_settle(delivery)
         self._granted -= 1
         self.grant(1)
+
+    def discard(self) -> None:
+        """The link is closed on our side: take out of proton what the peer sends on it until it knows."""
+        pointer = self.ptr
+        while delivery := lib.pn_link_current(pointer):
+            if lib.pn_delivery_partial(delivery) and not lib.pn_delivery_aborted(delivery):
+                lib.pn_link_recv(pointer, _buffer, BUFFER_SIZE)
+                return
+            _advance(pointer)
+            _settle(delivery)
 
     def _too_large(self, size: int) -> None:
         self._parts = None

@@ -1,0 +1,129 @@
+"""The links of one connection: attached, answered, refused, ended (AMQP 1.0 part 2, 2.6.3 to 2.6.6).
+
+Part of the engine. A link that was refused, or that we have detached, stays here until the peer detaches it too;
+what still arrives on it is dropped, for nothing else would take it out of proton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp import pndata
+from gateway.amqp.link import Link
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine import Engine
+    from gateway.amqp.engine_config import Owner
+
+_REFUSED: Final = 20_000
+"""Refused links that a peer may leave without its own detach; then its connection ends."""
+
+
+class Links:
+    """`live` holds the links that nodes know, by proton's pointer."""
+
+    def __init__(self, engine: Engine, owner: Owner) -> None:
+        self._engine: Final = engine
+        self._owner: Final = owner
+        self.live: Final[dict[Any, Link]] = {}
+        self._refused: Final[dict[Any, Link]] = {}
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(list(self.live.values()))
+
+    def clear(self) -> None:
+        """Let go of all of them: the connection is gone."""
+        self.live.clear()
+        self._refused.clear()
+
+    # -- attach
+
+    def opened(self, pointer: Any, asked: str | None) -> None:
+        """The peer's attach: its request, for the address `asked`, or its answer to ours."""
+        if (link := self.live.get(pointer)) is not None:
+            _answered(link)
+            return
+        link = Link(self._engine, pointer)
+        if (unwelcome := self._unwelcome(asked)) is not None:
+            self._refused[pointer] = link
+            link.refuse(unwelcome)
+            return
+        self.live[pointer] = link
+        try:
+            self._owner.link_requested(link)
+        except AmqpError as error:
+            link.refuse(error)
+
+    def _unwelcome(self, asked: str | None) -> AmqpError | None:
+        limit = self._engine.config.max_links
+        if len(self._refused) >= _REFUSED:
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links were refused and not detached")
+        if asked is not None and "\0" in asked:  # proton knows the address only up to there
+            return AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address")
+        if len(self.live) >= limit:
+            return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {limit} links a connection")
+        return None
+
+    # -- end
+
+    def closed(self, pointer: Any) -> None:
+        """The peer's detach."""
+        error = pndata.read_condition(lib.pn_link_remote_condition(pointer))
+        lib.pn_link_close(pointer)
+        self._refused.pop(pointer, None)
+        if (link := self.live.pop(pointer, None)) is not None:
+            self._forget(link, error)
+        lib.pn_link_free(pointer)
+
+    def of_session_closed(self, session: Any, error: AmqpError | None) -> None:
+        """The peer's end takes the session's links with it."""
+        for links in (self.live, self._refused):
+            for pointer, link in list(links.items()):
+                if link.session == session:
+                    del links[pointer]
+                    if links is self.live:
+                        self._forget(link, error)
+
+    def _forget(self, link: Link, error: AmqpError | None) -> None:
+        link.gone = True
+        if link.open or link.handler is None:
+            link.ended(error)
+        else:
+            on_refused = getattr(link.handler, "on_refused", None)
+            if on_refused is not None:
+                on_refused(error or AmqpError(NOT_ALLOWED, "the peer refused the link without a reason"))
+        self._engine.take_unsettled(link)  # proton frees them with the link
+        self._owner.link_ended(link, link.failure or error)
+
+    def lost(self, error: AmqpError | None) -> None:
+        """The connection is gone, and every link with it."""
+        for link in self:
+            link.gone = True
+            link.ended(error)
+            self._owner.link_ended(link, link.failure or error)
+        self.clear()
+
+    # -- what belongs to no open link
+
+    def stray(self, pointer: Any, delivery: Any) -> None:
+        """A delivery event that is neither an outcome that is waited for nor a message for a node."""
+        link = self.live.get(pointer) or self._refused.get(pointer)
+        if link is None:
+            return
+        if link.incoming:
+            link.discard()
+        elif lib.pn_link_current(pointer) == delivery:
+            raise AmqpError(NOT_ALLOWED, "a transfer came on a link whose receiver is its sender")
+
+
+def _answered(link: Link) -> None:
+    """The peer answered an attach of ours; a null terminus announces a refusal (CORE-2)."""
+    link.read_attach()
+    if (link.source if link.incoming else link.target).present:
+        link.open = True
+        link.handler.on_attached(link)
+        link.flowed()
