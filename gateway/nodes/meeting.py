@@ -84,6 +84,9 @@ class Outlet:
 class Meeting:
     """A direct node; `unused` is called when the last link has left."""
 
+    named_here = False
+    """The address is ours, not the peer's: it is what an attach is answered with."""
+
     def __init__(
         self,
         address: str,
@@ -111,7 +114,7 @@ class Meeting:
         end = self.join(Inlet(self, link) if link.incoming else Outlet(self, link))
         link.accept(
             end,
-            address=self.address if link.address is None else None,
+            address=self.address if self.named_here else None,
             max_message_size=link.engine.config.max_message_size,
             node_properties=self._node_properties,
         )

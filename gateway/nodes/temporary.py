@@ -19,6 +19,7 @@ _LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE)
 class _Temporary(Meeting):
     """A meeting point that ends when the link that made it ends; `creator` is that link."""
 
+    named_here = True
     creator: Link
 
     def leave_inlet(self, inlet: Any) -> None:
