@@ -28,9 +28,13 @@ scopes:
     access: [{{who: "*", may: [send, receive], on: ["svc/**", "q/**", "all/**", "nowhere/**"]}}]
   core:
     listen: [{{bind: "127.0.0.1:{core}"}}]
-    anonymous_relay: false
     addresses: [{{match: "svc/**", direct: balanced}}]
     access: [{{who: "*", may: [send, receive], on: "**"}}]
+  bare:
+    listen: [{{bind: "127.0.0.1:{bare}"}}]
+    anonymous_relay: false
+    response_routing: false
+    temporary: false
 """
 HELD = 250
 """How many messages may wait for one destination."""
@@ -39,17 +43,20 @@ WINDOW = 1000
 
 
 class Place(NamedTuple):
-    """The ports of the two scopes; core has no anonymous terminus."""
+    """The ports of the scopes; bare has nothing that a policy can leave out."""
 
     edge: int
     core: int
+    bare: int
 
 
 @pytest.fixture(scope="module")
 def place(start_module_gateway: Gateways) -> Place:
-    edge, core, http = ports(3)
-    start_module_gateway(POLICY.format(edge=edge, core=core, http=http), env={"SCOPEGATE_TEST_KEY": "k" * 43})
-    return Place(edge, core)
+    *numbers, http = ports(4)
+    place = Place(*numbers)
+    policy = POLICY.format(**place._asdict(), http=http)
+    start_module_gateway(policy, env={"SCOPEGATE_TEST_KEY": "k" * 43})
+    return place
 
 
 @pytest.fixture
@@ -76,13 +83,19 @@ def test_a_null_address_is_the_anonymous_terminus_and_nothing_else_is(place: Pla
         peer.expect("detach", closed=True, error=condition)
 
 
-@pytest.mark.row("AT-2.3-2")
-def test_a_scope_without_it_offers_and_has_none(place: Place) -> None:
+@pytest.mark.row("AT-2.3-2", "RA-2.1-1")
+def test_a_scope_without_them_offers_and_has_none(place: Place) -> None:
     peer = Peer(place.core)
-    assert "ANONYMOUS-RELAY" not in peer.start().offered_capabilities.items
+    offered = ["ANONYMOUS-RELAY", "RESPONSE_ANNOTATIONS_V1_0"]
+    assert list(peer.start().offered_capabilities.items) == offered
+    peer = Peer(place.bare)
+    assert peer.start().offered_capabilities is None
     peer.attach("a", SENDER)
     peer.expect("attach", target=None)
     peer.expect("detach", closed=True, error="amqp:not-implemented")
+    peer.attach("t", RECEIVER, 1, source=frames.source(dynamic=True))
+    peer.expect("attach", source=None)
+    peer.expect("detach", closed=True, error="amqp:not-allowed")
 
 
 @pytest.mark.row("AT-2.1-1")

@@ -215,7 +215,6 @@ def test_the_outcome_at_the_client_is_the_services(place: Place) -> None:
         assert replies.outcome(delivery).matches(outcome)
 
 
-@pytest.mark.row("RA-2.1-1", "X-1")
 def test_the_capabilities_a_scope_has_are_offered_together(place: Place) -> None:
     for port in (place.edge, place.core):
         with Peer(port) as peer:
