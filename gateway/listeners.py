@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateway import __version__
 from gateway.amqp.connection import Connection, Hub
@@ -14,9 +14,11 @@ from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.sasl import SaslServer
 from gateway.amqp.security import ServerSecurity
 from gateway.amqp.tls import peer_subject
+from gateway.amqp.tls_server import TlsServer
 from gateway.amqp.users import UserStore
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.report import Report
+from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -45,6 +47,7 @@ class Listener:
         scope: Scope,
         hub: Hub,
         report: Report,
+        supervisor: Supervisor,
         *,
         users: UserStore,
         tls: ssl.SSLContext | None,
@@ -53,12 +56,13 @@ class Listener:
         self._scope: Final = scope
         self._hub: Final = hub
         self._report: Final = report
+        self._supervisor: Final = supervisor
         self._tls: Final = tls
         self.users = users
         self.connections: set[Connection] = set()
         self._by_user: Counter[str] = Counter()
         self._recent: deque[float] = deque()
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsServer | None = None
         self._serial = 0
         self._counters: Final = report.metrics.sockets(settings.scope, str(settings.model.bind))
         limits = settings.model.limits
@@ -75,11 +79,18 @@ class Listener:
 
     async def start(self) -> None:
         """Bind and accept; raises OSError when the port is taken."""
-        bind, handshake = self.settings.model.bind, self.settings.model.limits.handshake.seconds
-        extra: dict[str, Any] = {"ssl_handshake_timeout": handshake} if self._tls else {}
-        self._server = await self._hub.loop.create_server(
-            self._accept, bind.host, bind.port, ssl=self._tls, backlog=1024, **extra
-        )
+        bind = self.settings.model.bind
+        if self._tls is None:
+            self._server = await self._hub.loop.create_server(
+                self._accept, bind.host, bind.port, backlog=1024
+            )
+        else:
+            handshake = self.settings.model.limits.handshake.seconds
+            server = TlsServer(
+                self, self._accept, self._tls, handshake=handshake, supervisor=self._supervisor
+            )
+            await server.start(bind.host, bind.port)
+            self._server = server
         self._report.log.info(
             "listening", scope=self.settings.scope, bind=self.bound, tls=self._tls is not None
         )
@@ -124,22 +135,35 @@ class Listener:
 
     # -- host of connections
 
-    def established(self, connection: Connection) -> None:
-        """A socket: within the limits, or gone at once."""
-        connection.peer.scope = self.settings.scope
-        self.connections.add(connection)
-        self._report.bump("connections_accepted", self.settings.scope)
+    def admits(self, peer: str) -> bool:
+        """A socket, nothing said yet: within the limits, or to be dropped at once."""
         limits, now = self.settings.model.limits, self._hub.loop.time()
         while self._recent and self._recent[0] < now - 1:
             self._recent.popleft()
-        if len(self.connections) > limits.connections:
-            self.refused(connection, "too-many-connections")
+        shaking = self._server.shaking if isinstance(self._server, TlsServer) else 0
+        if len(self.connections) + shaking >= limits.connections:
+            self._report.bad_input("too-many-connections", bind=self.bound, peer=peer)
         elif len(self._recent) >= limits.opens_per_second:
-            self.refused(connection, "too-many-opens")
+            self._report.bad_input("too-many-opens", bind=self.bound, peer=peer)
         else:
             self._recent.append(now)
-            return
-        connection.abort()
+            return True
+        return False
+
+    def tls_failed(self, peer: str, error: OSError) -> None:
+        """A handshake that came to nothing: no TLS, no common version, or a certificate nobody trusts."""
+        self._report.bump("tls_failures")
+        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
+
+    def established(self, connection: Connection) -> None:
+        """A connection, on TLS after its handshake."""
+        connection.peer.scope = self.settings.scope
+        admitted = self._tls is not None or self.admits(connection.peer.address)
+        self.connections.add(connection)
+        self._report.bump("connections_accepted", self.settings.scope)
+        if not admitted:
+            connection.abort()
 
     def secure(self, connection: Connection) -> ServerSecurity:
         model, tls = self.settings.model, connection.ssl_object

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -248,6 +247,7 @@ class Service:
             self.world.scopes[settings.scope],
             self.hub,
             self.report,
+            self.supervisor,
             users=materials.users_of(model),
             tls=tls.context if tls is not None else None,
         )
@@ -309,13 +309,9 @@ class Service:
                 yield "kafka_events", (("cluster", name), ("event", event)), float(count)
 
     def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What asyncio could give to nobody: failed TLS handshakes, and bugs."""
+        """What asyncio could give to nobody: bugs."""
         error = context.get("exception")
-        if isinstance(error, ssl.SSLError | ConnectionError | TimeoutError):
-            self.report.bump("tls_failures")
-            self.report.log.warning("TLS handshake failed", error=str(error))
-        else:
-            self.report.task_failed("loop", error or RuntimeError(context.get("message", "unknown")))
+        self.report.task_failed("loop", error or RuntimeError(context.get("message", "unknown")))
 
     def unsettled(self) -> int:
         """Deliveries whose outcome is still to come."""
