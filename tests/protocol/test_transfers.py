@@ -1,0 +1,527 @@
+"""Transfers on the wire: credit, parts, aborts, sizes, settlement, outcomes, drain (2.6.7 to 2.6.14, 3.4)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.amqp.codec import Described, Symbol, Ulong
+from tests.protocol.conftest import Served, Watch, attached
+from tests.support.frames import composite, error, framed, performative, source, target
+from tests.support.messages import message
+from tests.support.peer import Peer
+from tests.support.process import wait_until
+
+LIMIT = "amqp:link:transfer-limit-exceeded"
+TOO_LARGE = "amqp:link:message-size-exceeded"
+INVALID = "amqp:invalid-field"
+
+
+# -- credit
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_transfers_without_credit_end_the_link_not_the_session(served: Served, watch: Watch, count: int) -> None:
+    with served.peer() as sender:
+        sender.attach_sender("chat/nobody")
+        for _ in range(count):
+            sender.transfer(message())
+        sender.until("detach", closed=True, error=LIMIT)
+        sender.detach()
+        sender.attach_sender("chat/nobody", handle=1)
+    watch.link_ended(LIMIT)
+
+
+def test_more_transfers_than_credit_end_the_link_and_the_granted_ones_arrive(served: Served, watch: Watch) -> None:
+    sender, receiver = served.pair("chat/credit", credit=2)
+    with sender, receiver:
+        for number in range(3):
+            sender.transfer(message(b"%d" % number))
+        assert [receiver.expect("transfer").payload for _ in range(2)] == [message(b"0"), message(b"1")]
+        sender.expect("detach", closed=True, error=LIMIT)
+        sender.detach()
+    watch.link_ended(LIMIT)
+
+
+def test_the_first_part_of_a_message_needs_credit_already(served: Served, watch: Watch) -> None:
+    with served.peer() as sender:
+        sender.attach_sender("chat/nobody")
+        sender.transfer(b"x" * 10_000, more=True)
+        sender.expect("detach", closed=True, error=LIMIT)
+        sender.detach()
+    watch.link_ended(LIMIT)
+
+
+def test_what_a_peer_goes_on_sending_on_an_ended_link_is_dropped(served: Served, watch: Watch) -> None:
+    """Until its own detach it may not know; the gateway's memory does not grow with it."""
+    with served.peer() as sender:
+        sender.attach_sender("chat/nobody")
+        before = resident(served)
+        for _ in range(4000):
+            sender.transfer(b"x" * 10_000)
+        sender.until("detach", closed=True, error=LIMIT)
+        sender.detach()
+        sender.attach_sender("chat/nobody", handle=1)
+        assert resident(served) - before < 20_000_000
+    watch.link_ended(LIMIT)
+
+
+@pytest.mark.parametrize("credit", [1, 7, 1000])
+def test_a_sender_is_granted_what_the_receiver_granted(served: Served, credit: int) -> None:
+    sender, receiver = served.pair("chat/exact", credit)
+    with sender, receiver:
+        for number in range(credit if credit < 10 else 3):
+            sender.transfer(message())
+            receiver.expect("transfer")
+            receiver.disposition(number, "accepted")
+            sender.expect("disposition", first=number, state="accepted")
+        receiver.flow(0, delivery_count=number + 1, link_credit=credit + 5)
+        flow = sender.until("flow")
+        assert flow.delivery_count + flow.link_credit == number + 1 + credit + 5
+
+
+def test_credit_is_shared_between_senders_and_added_up_over_receivers(served: Served) -> None:
+    with served.peer() as one, served.peer() as two, served.peer() as left, served.peer() as right:
+        one.attach_sender("chat/shares")
+        two.attach_sender("chat/shares")
+        left.attach_receiver("chat/shares")
+        right.attach_receiver("chat/shares")
+        left.flow(0, link_credit=10)
+        assert one.expect("flow").link_credit == 5
+        assert two.expect("flow").link_credit == 5
+        right.flow(0, link_credit=30)
+        assert one.expect("flow").link_credit == 20
+        assert two.expect("flow").link_credit == 20
+
+
+def test_all_the_credit_in_the_world(served: Served) -> None:
+    """Two receivers whose credit adds up to more than a flow can say."""
+    with served.peer() as sender, served.peer() as one, served.peer() as two:
+        for receiver in (one, two):
+            receiver.attach_receiver("chat/world")
+            receiver.flow(0, link_credit=2**31 - 1)
+        sender.attach_sender("chat/world")
+        assert sender.until("flow").link_credit == 2**31 - 1
+        sender.transfer(message())
+        one.until("transfer")
+
+
+# -- delivery ids and tags
+
+
+@pytest.mark.parametrize(
+    ("condition", "fields"),
+    [
+        pytest.param("amqp:session:invalid-field", {"delivery_id": 7}, id="a gap"),
+        pytest.param("amqp:session:invalid-field", {"delivery_id": 0}, id="twice"),
+    ],
+)
+def test_delivery_ids_out_of_sequence_end_the_connection(
+    served: Served, watch: Watch, condition: str, fields: dict[str, Any]
+) -> None:
+    sender, receiver = served.pair("chat/ids")
+    with sender, receiver:
+        sender.transfer(message(b"first"))
+        sender.transfer(message(b"second"), **fields)
+        sender.until("close", error=condition)
+        assert receiver.expect("transfer").payload == message(b"first")
+    watch.bad_input(condition)
+
+
+def test_the_first_transfer_needs_a_delivery_id(served: Served, watch: Watch) -> None:
+    sender, receiver = served.pair("chat/ids")
+    with sender, receiver:
+        sender.transfer(message(), delivery_id=None)
+        sender.until("close", error=INVALID)
+    watch.bad_input(INVALID)
+
+
+def test_another_delivery_id_in_the_middle_of_a_message(served: Served, watch: Watch) -> None:
+    sender, receiver = served.pair("chat/ids")
+    with sender, receiver:
+        sender.transfer(b"one", more=True)
+        sender.transfer(b"two", delivery_id=5)
+        sender.until("close", error=INVALID)
+    watch.bad_input(INVALID)
+
+
+@pytest.mark.parametrize("tag", [b"", b"\x00", b"\xff\xfe", bytes(range(32))], ids=["empty", "NUL", "no text", "32"])
+def test_delivery_tags_are_bytes(served: Served, tag: bytes) -> None:
+    sender, receiver = served.pair("chat/tags")
+    with sender, receiver:
+        sender.transfer(message(), delivery_tag=tag)
+        transfer = receiver.expect("transfer")
+        receiver.disposition(transfer.delivery_id, "accepted")
+        sender.expect("disposition", first=0, state="accepted", settled=True)
+
+
+def test_a_refusal_names_the_delivery_by_its_tag(served: Served) -> None:
+    with served.peer() as sender:
+        sender.attach_sender(None)
+        sender.until("flow")
+        sender.transfer(message(to="nowhere"), delivery_tag=b"\x00\xff\x80")
+        rejected = sender.expect("disposition", state="rejected")
+        assert rejected.state["error"]["info"]["delivery-tag"] == b"\x00\xff\x80"
+
+
+def test_a_transfer_on_a_link_that_receives_ends_the_connection(served: Served, watch: Watch) -> None:
+    with served.peer() as peer:
+        peer.attach_receiver("chat/a")
+        peer.transfer(message())
+        peer.until("close", error="amqp:not-allowed")
+    watch.bad_input("amqp:not-allowed")
+
+
+# -- parts, aborts, sizes
+
+
+def test_a_message_in_parts_arrives_whole(served: Served) -> None:
+    sender, receiver = served.pair("chat/parts")
+    with sender, receiver:
+        whole = message(os.urandom(5000))
+        sender.transfer(whole[:1], more=True)
+        for start in range(1, 5000, 999):
+            sender.send("transfer", handle=0, more=True, payload=whole[start : start + 999])
+        sender.send("transfer", handle=0, payload=whole[5996:] if len(whole) > 5996 else b"")
+        received = whole_message(receiver)
+        assert received == whole[:1] + whole[1 : 1 + 999 * 6]
+
+
+def whole_message(receiver: Peer) -> bytes:
+    """Read transfers until one is the last of its delivery."""
+    parts = []
+    while True:
+        transfer = receiver.until("transfer")
+        parts.append(transfer.payload)
+        if not transfer.more:
+            return b"".join(parts)
+
+
+def test_an_aborted_message_reaches_nobody_and_its_credit_serves_again(served: Served) -> None:
+    sender, receiver = served.pair("chat/aborted", credit=1)
+    with sender, receiver:
+        sender.transfer(b"never ", more=True)
+        sender.send("transfer", handle=0, delivery_id=0, aborted=True)
+        flow = sender.until("flow")
+        assert flow.delivery_count + flow.link_credit == 2
+        sender.transfer(message(b"instead"))
+        assert receiver.expect("transfer").payload == message(b"instead")
+
+
+def test_a_message_cut_off_by_a_closed_socket_reaches_nobody(served: Served, watch: Watch) -> None:
+    sender, receiver = served.pair("chat/cut")
+    with receiver, served.peer() as other:
+        sender.transfer(message(b"x" * 9000), more=True)
+        frame = framed(performative("transfer", handle=0, more=False) + b"y" * 5000)
+        sender.send_raw(frame[:3000])
+        sender.disconnect()
+        watch.logged("connection closed")
+        other.attach_sender("chat/cut")
+        other.until("flow")
+        other.transfer(message(b"after"))
+        assert receiver.expect("transfer").payload == message(b"after")
+    watch.logged("link ended", address="chat/cut")
+    watch.counted('scopegate_links_ended_total{condition="none",scope="edge"}')
+
+
+def test_a_message_over_the_links_size_ends_the_link(served: Served, watch: Watch) -> None:
+    receiver, sender = Peer(served.hasty), Peer(served.hasty)
+    receiver.start()
+    sender.start()
+    attached(sender, receiver, "chat/size")
+    with sender, receiver:
+        fits = message(b"x" * 900)
+        sender.transfer(fits)
+        assert receiver.expect("transfer").payload == fits
+        sender.transfer(message(b"x" * 1000))
+        sender.until("detach", closed=True, error=TOO_LARGE)
+        sender.detach()
+        sender.attach_sender("chat/size", handle=1)
+        sender.until("flow")
+        sender.transfer(fits, 1)
+        assert receiver.expect("transfer").payload == fits
+    watch.link_ended(TOO_LARGE)
+
+
+def test_a_message_that_grows_over_the_links_size_ends_the_link_before_it_is_whole(
+    served: Served, watch: Watch
+) -> None:
+    with Peer(served.hasty) as receiver, Peer(served.hasty) as sender:
+        receiver.start()
+        sender.start()
+        attached(sender, receiver, "chat/grows")
+        sender.transfer(b"x" * 600, more=True)
+        sender.send("transfer", handle=0, more=True, payload=b"x" * 600)
+        sender.until("detach", closed=True, error=TOO_LARGE)
+        sender.send("transfer", handle=0, payload=b"x" * 600)
+        sender.detach()
+        sender.attach_sender("chat/grows", handle=1)
+    watch.link_ended(TOO_LARGE)
+
+
+def test_the_attach_answer_says_the_size(served: Served) -> None:
+    with Peer(served.hasty) as peer:
+        peer.start()
+        assert peer.attach_sender("chat/a").max_message_size == 1000
+
+
+SIZE = 64 * 2**20
+
+
+def resident(served: Served) -> int:
+    """The gateway's memory in bytes."""
+    status = Path(f"/proc/{served.gateway.process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+@pytest.mark.row("CORE-5")
+def test_64_mebibytes_pass_equal_and_the_memory_comes_back(served: Served) -> None:
+    """Three copies at most while it passes (parts, whole, proton's output), none afterwards."""
+    before = resident(served)
+    sender, receiver = attached(served.peer(), served.peer(max_frame_size=1 << 16), "chat/huge")
+    with sender, receiver:
+        payload = message(os.urandom(1 << 16) * (SIZE >> 16))
+        digest, peak = hashlib.sha256(), 0
+        step = 15_000
+        sender.transfer(payload[:step], more=True)
+        for start in range(step, len(payload), step):
+            sender.send(
+                "transfer",
+                handle=0,
+                more=start + step < len(payload),
+                payload=payload[start : start + step],
+            )
+            del sender.transcript[20:]
+        while True:
+            transfer = receiver.expect("transfer", seconds=20)
+            digest.update(transfer.payload)
+            peak = max(peak, resident(served))
+            receiver.flow(incoming_window=10_000)
+            del receiver.transcript[20:]
+            if not transfer.more:
+                break
+        assert digest.digest() == hashlib.sha256(payload).digest()
+        receiver.disposition(0, "accepted")
+        sender.expect("disposition", state="accepted")
+    assert peak - before < 3.5 * SIZE, f"{(peak - before) >> 20} MiB for a message of 64 MiB"
+    wait_until(lambda: resident(served) - before < SIZE, "the memory to come back")
+
+
+@pytest.mark.parametrize("size", [512, 1000])
+def test_frames_are_no_larger_than_the_peer_takes(served: Served, size: int) -> None:
+    with served.peer() as sender, served.peer(max_frame_size=size) as receiver:
+        attached(sender, receiver, "chat/small-frames")
+        payload = message(os.urandom(10_000))
+        sender.transfer(payload)
+        parts = []
+        while True:
+            transfer = receiver.expect("transfer")
+            assert len(transfer.raw) <= size
+            parts.append(transfer.payload)
+            if not transfer.more:
+                break
+        assert b"".join(parts) == payload
+
+
+# -- settlement
+
+
+def test_a_settled_message_passes_settled(served: Served) -> None:
+    sender, receiver = served.pair("chat/settled")
+    with sender, receiver:
+        sender.transfer(message(), settled=True)
+        assert receiver.expect("transfer").settled is True
+
+
+def test_modes_of_an_attach_are_answered_as_asked(served: Served) -> None:
+    with served.peer() as peer:
+        assert peer.attach_sender("chat/modes", snd_settle_mode=1).snd_settle_mode == 1
+        assert peer.attach_receiver("chat/modes", 1, snd_settle_mode=1).snd_settle_mode == 1
+
+
+def test_a_receiver_that_asks_for_settled_messages_gets_them_settled(served: Served) -> None:
+    with served.peer() as receiver, served.peer() as sender:
+        receiver.attach_receiver("chat/asks", snd_settle_mode=1)
+        receiver.flow(0, link_credit=1)
+        sender.attach_sender("chat/asks")
+        sender.until("flow")
+        sender.transfer(message())
+        assert receiver.expect("transfer").settled is True
+        sender.until("disposition", settled=True)
+
+
+def test_settling_second_is_answered_with_our_settlement(served: Served) -> None:
+    """2.6.12, rcv-settle-mode second: the receiver states the outcome, the sender settles, then the receiver."""
+    with served.peer() as receiver, served.peer() as sender:
+        receiver.attach_receiver("chat/second", rcv_settle_mode=1)
+        receiver.flow(0, link_credit=1)
+        sender.attach_sender("chat/second", rcv_settle_mode=1)
+        sender.until("flow")
+        sender.transfer(message())
+        receiver.expect("transfer")
+        receiver.disposition(0, "accepted", settled=False)
+        assert receiver.expect("disposition", role=False, first=0).settled is True
+        sender.expect("disposition", role=True, first=0, state="accepted")
+
+
+OUTCOMES = {
+    "accepted": composite("accepted"),
+    "released": composite("released"),
+    "rejected": composite("rejected"),
+    "rejected with an error": composite(
+        "rejected", error=error("vendor:no", "not today", {Symbol("why"): "because", Symbol("n"): 5})
+    ),
+    "modified": composite("modified"),
+    "modified with annotations": composite(
+        "modified",
+        delivery_failed=True,
+        undeliverable_here=True,
+        message_annotations={Symbol("x-opt-a"): [1, b"\x00"], Symbol("x-opt-b"): "b"},
+    ),
+}
+
+
+@pytest.mark.parametrize("address", ["chat/outcomes", "svc/outcomes"], ids=["direct", "relay"])
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
+def test_outcomes_pass_unchanged(served: Served, outcome: Described, address: str) -> None:
+    with Peer(served.core if address.startswith("svc") else served.edge) as receiver, served.peer() as sender:
+        receiver.start()
+        receiver.attach_receiver(address.replace("svc", "services"))
+        receiver.flow(0, link_credit=1)
+        sender.attach_sender(address)
+        sender.until("flow")
+        sender.transfer(message())
+        transfer = receiver.expect("transfer")
+        receiver.disposition(transfer.delivery_id, outcome)
+        state = sender.expect("disposition", first=0, settled=True).state
+    assert state.name == OUTCOME_NAMES[int(outcome.descriptor)]
+    given = [value for value in state.values()]
+    expected = [*outcome.value, *[None] * (len(given) - len(outcome.value))]
+    assert [plain(a) for a in given] == [plain(b) for b in expected]
+
+
+OUTCOME_NAMES = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
+
+
+def plain(value: Any) -> Any:
+    """A value to compare: absent and false are one, and an error is its fields."""
+    if isinstance(value, Described):
+        return [plain(item) for item in value.value]
+    if isinstance(value, dict) and hasattr(value, "name"):
+        return [plain(item) for item in value.values()]
+    return value or None
+
+
+@pytest.mark.parametrize("address", ["chat/late", "svc/late"], ids=["direct", "relay"])
+def test_nothing_is_settled_before_the_far_side_settled(served: Served, address: str) -> None:
+    with Peer(served.core if address.startswith("svc") else served.edge) as receiver, served.peer() as sender:
+        receiver.start()
+        receiver.attach_receiver(address.replace("svc", "services"))
+        receiver.flow(0, link_credit=5)
+        sender.attach_sender(address)
+        sender.until("flow")
+        for _ in range(3):
+            sender.transfer(message())
+            receiver.expect("transfer")
+        receiver.disposition(1, "accepted")
+        sender.expect("disposition", first=1, state="accepted")  # nothing came for 0, and none for 2
+        receiver.disposition(2, composite("received", section_number=0, section_offset=0), settled=False)
+        receiver.disposition(0, "released")
+        sender.expect("disposition", first=0, state="released")
+
+
+@pytest.mark.parametrize("leave", [Peer.disconnect, Peer.detach, Peer.end, Peer.close])
+def test_messages_whose_receiver_leaves_are_modified(served: Served, leave: Any) -> None:
+    """It had them and said nothing: they may have been processed (3.4.5, delivery-failed)."""
+    sender, receiver = served.pair("chat/leaves")
+    with sender, receiver:
+        sender.transfer(message())
+        receiver.expect("transfer")
+        leave(receiver)
+        state = sender.expect("disposition", first=0, settled=True, state="modified").state
+        assert state["delivery_failed"] is True
+
+
+# -- drain
+
+
+def test_a_receiver_that_drains_gets_its_credit_back(served: Served) -> None:
+    with served.peer() as receiver:
+        receiver.attach_receiver("chat/drain")
+        receiver.flow(0, link_credit=10, drain=True)
+        flow = receiver.expect("flow", handle=0, link_credit=0)
+        assert flow.delivery_count == 10
+        receiver.flow(0, delivery_count=10, link_credit=0, echo=True)
+
+
+def test_a_drain_lets_pass_what_waits(served: Served) -> None:
+    sender, receiver = served.pair("chat/drain-some", credit=2)
+    with sender, receiver:
+        sender.transfer(message(b"one"))
+        sender.transfer(message(b"two"))
+        receiver.expect("transfer")
+        receiver.expect("transfer")
+        receiver.flow(0, delivery_count=2, link_credit=5, drain=True)
+        flow = receiver.until("flow", handle=0, link_credit=0)
+        assert flow.delivery_count == 7
+
+
+# -- receivers side by side
+
+
+def test_a_receiver_that_takes_nothing_slows_no_other_address(served: Served) -> None:
+    """One connection does not read at all; another address passes 200 messages meanwhile."""
+    slow_sender, stuck = served.pair("chat/stuck", credit=2000)
+    sender, receiver = served.pair("chat/quick", credit=500)
+    with slow_sender, stuck, sender, receiver:
+        for _ in range(300):
+            slow_sender.transfer(b"x" * 15_000, settled=True)
+        for number in range(200):
+            sender.transfer(message(b"%d" % number))
+            assert receiver.expect("transfer").payload == message(b"%d" % number)
+            receiver.disposition(number, "accepted")
+            sender.until("disposition", first=number)
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_the_sessions_window_is_honoured(served: Served, window: int) -> None:
+    with served.peer() as sender, Peer(served.edge) as receiver:
+        receiver.sasl_anonymous()
+        receiver.send_raw(b"AMQP\x00\x01\x00\x00").expect_header()
+        receiver.open().expect("open")
+        receiver.begin(incoming_window=window).expect("begin")
+        receiver.attach_receiver("chat/window")
+        receiver.flow(0, link_credit=100, incoming_window=window)
+        sender.attach_sender("chat/window")
+        sender.until("flow")
+        for number in range(10):
+            sender.transfer(message(b"%d" % number))
+        got = 0
+        while got < 10:
+            for _ in range(min(window, 10 - got)):
+                assert receiver.expect("transfer").payload == message(b"%d" % got)
+                got += 1
+            with pytest.raises(AssertionError, match="nothing within"):
+                receiver.receive(0.05)
+            receiver.flow(incoming_window=window)
+
+
+def test_a_source_and_a_target_are_echoed(served: Served) -> None:
+    with served.peer() as peer:
+        answer = peer.attach_sender("chat/echo", source=source("mine"), target=target("chat/echo", timeout=7))
+        assert answer.source["address"] == "mine"
+        assert answer.target["address"] == "chat/echo"
+        assert peer.attach_receiver("chat/echo", 1, target=target("mine")).target["address"] == "mine"
+
+
+def test_described_states_that_nobody_knows_count_as_settled(served: Served, watch: Watch) -> None:
+    sender, receiver = served.pair("chat/unknown-state")
+    with sender, receiver:
+        sender.transfer(message())
+        receiver.expect("transfer")
+        receiver.disposition(0, Described(Ulong(0x99), []))
+        sender.expect("disposition", first=0, settled=True)
