@@ -7,7 +7,7 @@ import uuid
 from typing import Any, Final
 
 import pytest
-from proton import Message, symbol
+from proton import Message
 
 from gateway.amqp.codec import Ulong, encode
 from tests.support import frames
@@ -15,7 +15,7 @@ from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cook
 from tests.support.gateway import Gateways
 from tests.support.messages import bare, fields, message, sections, split
 from tests.support.peer import SENDER, Peer
-from tests.support.proton_clients import Login, request, respond
+from tests.support.proton_clients import Login, echo, echo_with_cookie, request, respond
 
 TTL: Final = 300_000
 """How long a cookie is good, in ms: `expiry` of the policy."""
@@ -221,30 +221,18 @@ def test_the_capabilities_a_scope_has_are_offered_together(place: Place) -> None
             assert {"ANONYMOUS-RELAY", "RESPONSE_ANNOTATIONS_V1_0"} <= set(peer.start().offered_capabilities.items)
 
 
-def cookie_echo(asked: Message) -> Message:
-    """Answer as RA 2.4 wants it: over the link target, with the cookie."""
-    told = asked.instructions
-    assert told is not None
-    cookie = {symbol("address-cookie"): told["response-address-cookie"]}
-    return Message(body=f"re: {asked.body!s}", address=told["response-link-target-address"], instructions=cookie)
-
-
 @pytest.mark.parametrize("annotated", [True, False])
 @pytest.mark.parametrize("ids", [False, True])
 def test_a_proton_client_and_service_cannot_tell(place: Place, annotated: bool, ids: bool) -> None:
     name = f"proton-{annotated}-{ids}"
-    answers = cookie_echo if annotated else reply
+    answers = echo_with_cookie if annotated else echo
     service = respond(Login(place.core), f"services/{name}", answers, annotated=annotated).attached()
     asked = [Message(body=f"{n}", id=f"id-{n}" if ids else None) for n in range(20)]
     got = request(Login(place.edge), f"svc/{name}", asked)
     service.stop()
-    assert [each.message.body for each in got] == [f"re: {n}" for n in range(20)]
+    assert [each.message.body for each in got] == [f"{n}" for n in range(20)]
     assert [each.message.correlation_id for each in got] == [each.id for each in asked]
     assert not any(each.message.instructions for each in got)
-
-
-def reply(asked: Message) -> Message:
-    return Message(body=f"re: {asked.body!s}", correlation_id=asked.id)
 
 
 @pytest.mark.parametrize("capable", [True, False])

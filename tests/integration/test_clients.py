@@ -1,7 +1,7 @@
 """Unmodified clients against each kind of node: proton (Python), Qpid JMS (Java), rhea (JavaScript).
 
-Each as ANONYMOUS on TCP and as PLAIN on TLS (issue 3, section 7). Responders answer over the anonymous
-terminus, requesters listen on a dynamic source, so both are shown by every request.
+Each as ANONYMOUS on TCP and as PLAIN on TLS. Responders answer over the anonymous terminus, requesters listen on
+a dynamic source, so both are shown by every request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tests.support.foreign import Foreign
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.process import ports
-from tests.support.proton_clients import Failed, Login, echo, receive, request, respond, send
+from tests.support.proton_clients import Failed, Login, echo, echo_with_cookie, receive, request, respond, send
+from tests.support.servers import Artemis
 
 POLICY = """
 gateway: {{id: gw-clients, http: "127.0.0.1:{http}", state: memory}}
@@ -33,13 +34,21 @@ scopes:
       - {{bind: "127.0.0.1:{tls}", sasl: [plain], users: "{users}", tls: {{cert: "{cert}", key: "{key}"}}}}
     addresses:
       - {{match: "chat/**", direct: balanced}}
+      - {{match: "news/**", direct: multicast}}
+      - {{match: "broker/**", relay: core}}
       - {{match: "svc/{{name}}", relay: core, address: "services/{{name}}", replies: auto}}
       - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
     access:
       - {{who: "*", may: [send, receive, info], on: "**"}}
   core:
     listen: [{{bind: "127.0.0.1:{core}", sasl: [anonymous]}}]
+    connect:
+      - name: broker
+        to: "{broker}"
+        sasl: {{mechanism: plain, user: admin, password: {{env: BROKER_PASSWORD}}}}
+        allow_plain_without_tls: true
     addresses:
+      - {{match: "broker/**", relay: broker}}
       - {{match: "services/**", direct: balanced}}
     access:
       - {{who: "*", may: [send, receive], on: "**"}}
@@ -59,6 +68,7 @@ class Clients(NamedTuple):
 def policy_ports(
     start_module_gateway: Gateways,
     kafka_broker: KafkaBroker,
+    artemis: Artemis,
     authority: Authority,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, int]:
@@ -68,10 +78,9 @@ def policy_ports(
     server = authority.server()
     http, plain, tls, core = ports(4)
     files = {"users": users, "cert": server.cert, "key": server.key}
-    policy = POLICY.format(
-        http=http, plain=plain, tls=tls, core=core, bootstrap=kafka_broker.bootstrap, **files
-    )
-    start_module_gateway(policy, env={"SCOPEGATE_TEST_KEY": "k" * 43})
+    backends = {"bootstrap": kafka_broker.bootstrap, "broker": artemis.url}
+    policy = POLICY.format(http=http, plain=plain, tls=tls, core=core, **backends, **files)
+    start_module_gateway(policy, env={"SCOPEGATE_TEST_KEY": "k" * 43, "BROKER_PASSWORD": artemis.password})
     return {"anonymous": plain, "plain-tls": tls, "core": core}
 
 
@@ -85,8 +94,8 @@ def clients(
     request: pytest.FixtureRequest, library: str, policy_ports: dict[str, int], authority: Authority
 ) -> Clients:
     port = policy_ports[request.param]
-    secret = {"user": "alice", "password": "wonderland", "ca": authority.ca}
-    edge = Login(port, **secret) if request.param == "plain-tls" else Login(port)
+    secret = Login(port, "alice", "wonderland", authority.ca)
+    edge = secret if request.param == "plain-tls" else Login(port)
     return Clients(library, edge, Login(policy_ports["core"]))
 
 
@@ -114,7 +123,7 @@ def asked(clients: Clients, address: str, service: tuple[Login, str]) -> list[tu
         requests = [Message(correlation_id=id, body=body) for id, body in zip(ids, BODIES, strict=True)]
         responses = request(clients.edge, address, requests)
         responder.stop()
-        return [(each.message.correlation_id, f"re: {each.message.body}") for each in responses]
+        return [(each.message.correlation_id, f"re: {each.message.body!s}") for each in responses]
     running = foreign(clients, login).run("respond", served, count=3).attached()
     lines = foreign(clients, clients.edge).run("request", address, count=3, body="hello {n}").finish()
     running.finish()
@@ -126,6 +135,32 @@ ANSWERS = [(f"request-{n}", f"re: {body}") for n, body in enumerate(BODIES)]
 
 def test_direct_node(clients: Clients) -> None:
     assert moved(clients, "chat/room") == (["accepted"] * 3, BODIES)
+
+
+def test_multicast_node(clients: Clients) -> None:
+    address = f"news/{clients.library}"
+    other = receive(clients.edge, address, 3).attached()
+    assert moved(clients, address) == (["accepted"] * 3, BODIES)
+    assert [each.message.body for each in other.finish()] == BODIES
+
+
+def test_relay_to_a_broker(clients: Clients) -> None:
+    assert moved(clients, f"broker/{clients.library}") == (["accepted"] * 3, BODIES)
+
+
+def test_a_service_that_takes_cookies(clients: Clients) -> None:
+    """The client's library sees nothing of it: it asks and is answered."""
+    responder = respond(clients.core, "services/cookies", echo_with_cookie, annotated=True).attached()
+    if clients.library == "proton":
+        messages = [Message(correlation_id=f"request-{n}", body=body) for n, body in enumerate(BODIES)]
+        got = [each.message for each in request(clients.edge, "svc/cookies", messages)]
+        answers = [(each.correlation_id, each.body) for each in got]
+    else:
+        client = foreign(clients, clients.edge)
+        lines = client.run("request", "svc/cookies", count=3, body="hello {n}").finish()
+        answers = [(line["correlation_id"], line["body"]) for line in lines]
+    responder.stop()
+    assert answers == [(f"request-{n}", body) for n, body in enumerate(BODIES)]
 
 
 def test_request_and_response_at_a_direct_node(clients: Clients) -> None:
@@ -141,9 +176,7 @@ def test_kafka_node(clients: Clients, kafka_broker: KafkaBroker) -> None:
     assert moved(clients, f"events/{topic}") == (["accepted"] * 3, BODIES)
 
 
-def test_a_wrong_password_is_refused(
-    library: str, policy_ports: dict[str, int], authority: Authority
-) -> None:
+def test_a_wrong_password_is_refused(library: str, policy_ports: dict[str, int], authority: Authority) -> None:
     login = Login(policy_ports["plain-tls"], "alice", "wrong", authority.ca)
     if library == "proton":
         with pytest.raises(Failed, match="unauthorized"):

@@ -262,9 +262,7 @@ def taken(event: Any) -> Received | None:
 class Responding(Receiving):
     """Answers each request to its reply-to over the anonymous terminus; `stop` ends it."""
 
-    def __init__(
-        self, login: Login, address: str, answer: Callable[[Message], Message], options: Any
-    ) -> None:
+    def __init__(self, login: Login, address: str, answer: Callable[[Message], Message], options: Any) -> None:
         self._answer = answer
         super().__init__(login, address, 100, options)
 
@@ -330,16 +328,12 @@ def receive(
     return Receiving(login, address, count, options)
 
 
-def respond(
-    login: Login, address: str, answer: Callable[[Message], Message], *, annotated: bool = False
-) -> Responding:
+def respond(login: Login, address: str, answer: Callable[[Message], Message], *, annotated: bool = False) -> Responding:
     """Serve requests; `annotated` announces that the target understands response-address annotations."""
     return Responding(login, address, answer, Announce("response-address-supported") if annotated else None)
 
 
-def request(
-    login: Login, address: str | None, messages: Sequence[Message], seconds: float = 30.0
-) -> list[Received]:
+def request(login: Login, address: str | None, messages: Sequence[Message], seconds: float = 30.0) -> list[Received]:
     """Ask and return the responses in the order they came."""
     return Requesting(login, address, messages).finish(seconds)
 
@@ -347,6 +341,19 @@ def request(
 def echo(message: Message) -> Message:
     """Answer with the same body."""
     return Message(body=message.body)
+
+
+def echo_with_cookie(message: Message) -> Message:
+    """Answer an annotated request as RA 2.4 asks: to the link target it names, with its cookie."""
+    told = message.instructions
+    assert told is not None, "the request is not annotated"
+    cookie = {symbol("address-cookie"): told["response-address-cookie"]}
+    return Message(
+        body=message.body,
+        address=told["response-link-target-address"],
+        correlation_id=message.correlation_id,
+        instructions=cookie,
+    )
 
 
 class Announce(LinkOption):
