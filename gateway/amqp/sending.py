@@ -8,7 +8,7 @@ from cproton_ffi import lib
 
 from gateway.amqp import dispositions
 from gateway.amqp.link_base import LinkBase
-from gateway.amqp.outcomes import ACCEPTED, SETTLED, Outcome
+from gateway.amqp.outcomes import ACCEPTED, Outcome
 
 _ACCEPTED: Final = lib.PN_ACCEPTED
 _RECEIVED: Final = lib.PN_RECEIVED
@@ -28,7 +28,11 @@ class Sending(LinkBase):
         return 0 if self.engine.blocked else self.window
 
     def send(self, data: bytes, context: Any, settled: bool = False) -> None:
-        """Send one message; `context` comes back with its outcome (not when `settled`)."""
+        """Send one message; `context` comes back with its outcome (not when `settled`).
+
+        A receiver that asked for settled messages gives no outcome; that it got the message is all it wants to
+        say, and a sender that waits for an outcome must hear one: accepted (KM-12 reads a missing state so too).
+        """
         pointer, engine = self.ptr, self.engine
         self.window -= 1
         self.transfers += 1
@@ -40,7 +44,7 @@ class Sending(LinkBase):
         if settled or self.presettled:
             _settle(delivery)
             if not settled:
-                self.handler.on_outcome(context, SETTLED)
+                self.handler.on_outcome(context, ACCEPTED)
         else:
             engine.unsettled[delivery] = (self, context)
         if not engine.dirty:
