@@ -34,10 +34,12 @@ class Way(NamedTuple):
     replies: str
 
 
-@cache
 def way(scope: str, replies: str = "auto") -> Way:
     """The one `Way` of these words: the per-message path compares by identity; as many as a policy has words."""
-    return Way(scope, replies)
+    return _way(scope, replies)
+
+
+_way = cache(Way)
 
 
 def replies_address(scope: str) -> str:
