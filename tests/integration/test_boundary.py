@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from proton import Message
 
-from gateway.amqp.codec import Ulong, encode
+from gateway.amqp.codec import Timestamp, Ulong, encode
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, hop_annotations, pair, start
 from tests.support.gateway import Gateways
@@ -274,3 +274,34 @@ def asked(place: Place, capable: bool) -> tuple[bytes | None, dict[str, Any]]:
     client.post(message(message_id="before", reply_to="q/home"))
     got = service.take()
     return cookie_of(got) if capable else None, sections(got)["properties"]
+
+
+@pytest.mark.row("RA-2.3-17", "RA-2.5-10")
+@pytest.mark.parametrize("capable", [True, False])
+def test_a_request_that_crossed_a_gateway_before_goes_home_through_it(place: Place, capable: bool) -> None:
+    """Its cookie and link target travel inside ours; its expiry ends ours; the response carries its cookie again."""
+    service, client, _, reply_to = pair(place, capable=capable)
+    before = Inbox(place.edge, f"{reply_to}/link-target")
+    soon = Timestamp(int(time.time() * 1000) + 60_000)
+    previous = {
+        "response-address-cookie": b"the other gateway's",
+        "response-link-target-address": f"{reply_to}/link-target",
+        "response-address-cookie-expiry": soon,
+        "x-opt-hop": 1,
+    }
+    client.post(message(reply_to="only/there", message_id="m-1", da=previous))
+    got = service.take()
+    told, asked = hop_annotations(got), sections(got)["properties"]
+    assert told.pop("x-opt-hop") == 1
+    if capable:
+        assert told["response-address-cookie"] != previous["response-address-cookie"]
+        assert told["response-link-target-address"] == "$replies.core"
+        assert told["response-address-cookie-expiry"] == soon
+        Outbox(place.core, "$replies.core").post(answer(cookie_of(got), correlation_id="m-1"))
+    else:
+        assert told == {}
+        Outbox(place.core, asked["reply_to"]).post(message(b"answer", correlation_id=asked["message_id"]))
+    home = before.take()
+    assert sections(home)["data"] == b"answer"
+    assert hop_annotations(home) == {"address-cookie": b"the other gateway's"}
+    assert sections(home)["properties"]["correlation_id"] == "m-1"

@@ -31,6 +31,7 @@ scopes:
     addresses:
       - {{match: "far/**", relay: core}}
       - {{match: "q/**", direct: balanced}}
+      - {{match: "back/**", direct: balanced}}
     access: [{{who: "*", may: [send, receive], on: "**"}}]
   core:
     listen: [{{bind: "127.0.0.1:{core}"}}]
@@ -42,6 +43,7 @@ scopes:
         backoff: {{min: 50ms, max: 100ms}}
     addresses:
       - {{match: "far/**", relay: broker}}
+      - {{match: "back/**", relay: edge}}
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 ENV = {"SCOPEGATE_TEST_KEY": "k" * 43, "BROKER_PASSWORD": "admin"}
@@ -165,6 +167,27 @@ def test_a_service_beyond_the_broker_answers_a_client_in_the_other_scope(place: 
     assert home["value"] == "yes"
     assert home["properties"]["correlation_id"] == "m-1"
     assert sending.finish()[0].name == "accepted"
+
+
+def test_an_answer_that_asks_crosses_on_its_way_to_the_broker(place: Place, address: str) -> None:
+    """Asked from core, answered from edge, with a reply-to of edge's own, to a queue behind the connector."""
+    service = Inbox(place.edge, "back/dialogue")
+    client = Outbox(place.core, "back/dialogue")
+    client.credit()
+    client.post(message(reply_to=address, message_id="first"))
+    asked = sections(service.take())["properties"]
+    Outbox(place.edge, asked["reply_to"]).send(message(reply_to="back/dialogue", correlation_id=asked["message_id"]))
+    got = sections(receive(place.beyond, address, 1).finish()[0].raw)["properties"]
+    assert got["correlation_id"] == "first"
+    assert got["reply_to"].startswith("$replies.core/")
+
+
+def test_a_receiver_of_settled_messages_empties_the_queue(place: Place, address: str) -> None:
+    send(place.beyond, address, [Message(body="once")]).finish()
+    inbox = Inbox(place.edge, address, snd_settle_mode=1)
+    assert inbox.transfer().settled
+    inbox.peer.close().until("close")
+    assert Inbox(place.edge, address).empty()
 
 
 def test_anonymous_messages_reach_the_broker(place: Place, address: str) -> None:
