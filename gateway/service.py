@@ -326,9 +326,10 @@ class Service:
         self.report.log.info("draining", unsettled=self.unsettled(), patience=patience)
         for listener in self.listeners.values():
             listener.stop()
-        for connection in self.connections():
-            if connection.engine is not None:
-                connection.engine.stop_granting()
+        ends: list[Connection | connectors.Connector] = [*self.connections(), *self.connectors.values()]
+        for end in ends:
+            if end.engine is not None:
+                end.engine.stop_granting()
         await _until(lambda: not self.unsettled(), patience)
         left = self.unsettled()
         for connection in self.connections():

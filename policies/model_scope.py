@@ -36,7 +36,7 @@ class ListenerTls(Strict):
 
 
 class Limits(Section):
-    """What one listener grants; more is refused with an error that names the limit."""
+    """What one listener grants; more connections are dropped, more of the rest gets an error that names the limit."""
 
     connections: Count = Field(default=10_000, description="connections of this listener at a time")
     users: Count | None = Field(default=None, description="connections of one user at a time; default: no own limit")
