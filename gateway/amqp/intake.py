@@ -75,7 +75,7 @@ class Intake:
         while position + _HEAD.size <= len(data):
             size, offset, kind, channel = _HEAD.unpack_from(data, position)
             body = position + 4 * offset
-            if size < 4 * offset or position + size > len(data):
+            if not _HEAD.size <= 4 * offset <= size or position + size > len(data):
                 return  # malformed, which proton says itself, or unfinished
             if kind != 0:
                 raise AmqpError(FRAMING_ERROR, f"a frame of type {kind} cannot stand here")
