@@ -29,20 +29,20 @@ def offset_text(offset: int) -> str:
 class AnnotationTemplate:
     """Everything that is the same for all events of one partition, encoded once."""
 
-    __slots__ = ("_head", "_middle", "_partition", "_tail")
+    __slots__ = ("_format", "_partition")
 
     def __init__(self, partition: int) -> None:
         self._partition = Symbol(partition)
         whole = annotations_section(DELIVERY_ANNOTATIONS, self._entries(0, 0))
         offset_at = whole.index(b"0" * 20)
         time_at = whole.index(b"\x83" + bytes(8)) + 1
-        self._head = whole[:offset_at]
-        self._middle = whole[offset_at + 20 : time_at]
-        self._tail = whole[time_at + 8 :]
+        parts = whole[:offset_at], whole[offset_at + 20 : time_at], whole[time_at + 8 :]
+        head, middle, tail = (part.replace(b"%", b"%%") for part in parts)
+        self._format = head + b"%020d" + middle + b"%b" + tail
 
     def encode(self, offset: int, ts_ms: int) -> bytes:
         """The section for one event; without a timestamp (-1) it is 1970, for every reader the same."""
-        return self._head + b"%020d" % offset + self._middle + _time(max(0, ts_ms)) + self._tail
+        return self._format % (offset, _time(max(0, ts_ms)))
 
     def encode_changed(self, offset: int, ts_ms: int, partitions: Iterable[int]) -> bytes:
         """The same with the list of partitions the link now carries (4.6.5)."""

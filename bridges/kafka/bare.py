@@ -4,19 +4,24 @@
 
 `sections` are the encoded header, message annotations, properties, application properties and footer, in
 this order and as they were sent. `prefix` is the body section's descriptor and size where they were not
-the shortest, or the whole body section of a tombstone. The digest (BLAKE2b) covers all of that, the key,
-the other headers in their order, and the value: a tool that changes any of them on the Kafka side makes
-it mismatch, and then the readable form wins. It is no protection against forgery: whoever may write to
-the topic may compute it; therefore everything read here is walked before it is sent to anybody.
+the shortest, or the whole body section of a tombstone. The digest covers all of that, the key, the other
+headers in their order, and the value: a tool that changes any of them on the Kafka side makes it mismatch,
+and then the readable form wins. It is no protection against forgery: whoever may write to the topic may
+compute it; therefore everything read here is walked before it is sent to anybody.
+
+The digest is the first 16 bytes of SHA-256, which processors help with and every tool of Kafka's world knows,
+over: kind (1 byte), sizes of key, value and the rest of `amqp.bare` (4 each, -1: null), key, that rest, for
+each header its name, the size of its content and the content, and the value. A name needs no size: the byte
+after it is never one of UTF-8 without NUL.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Final, NamedTuple
 
+from gateway.amqp.decoder import skip
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
 
@@ -28,8 +33,11 @@ SECTIONS_VALUE: Final = 2
 
 _DIGEST: Final = 16
 _PREFIX: Final = 1 + _DIGEST + 1
+_VALUE: Final = b"\x00\x53\x77"
 _NULL_SIZE: Final = b"\xff\xff\xff\xff"
 _size: Final = struct.Struct(">I").pack
+_new: Final = tuple.__new__
+_sizes: Final = struct.Struct(">Biii").pack
 
 Header = tuple[str, bytes | None]
 
@@ -71,6 +79,8 @@ def rebuild(sealed: bytes, key: bytes | None, value: bytes | None, headers: list
 def is_body(data: bytes) -> bool:
     """Whether these are body sections and nothing else."""
     try:
+        if data[:3] == _VALUE:
+            return skip(data, 3) == len(data)
         layout = walk(data)
     except AmqpError:
         return False
@@ -78,16 +88,14 @@ def is_body(data: bytes) -> bool:
 
 
 def _digest(kind: int, exact: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> bytes:
-    parts = [bytes((kind,)), _framed(exact), _framed(key)]
-    parts += [_framed(part) for name, content in headers for part in (name.encode(), content)]
-    digest = blake2b(b"".join(parts), digest_size=_DIGEST)
-    digest.update(_NULL_SIZE if value is None else _size(len(value)))
-    digest.update(value or b"")
-    return digest.digest()
-
-
-def _framed(part: bytes | None) -> bytes:
-    return _NULL_SIZE if part is None else _size(len(part)) + part
+    key_size = -1 if key is None else len(key)
+    value_size = -1 if value is None else len(value)
+    parts = [_sizes(kind, key_size, value_size, len(exact)), key or b"", exact]
+    for name, content in headers:
+        parts += (name.encode(), _NULL_SIZE) if content is None else (name.encode(), _size(len(content)), content)
+    if value:
+        parts.append(value)
+    return sha256(b"".join(parts)).digest()[:_DIGEST]
 
 
 def _body(kind: int, prefix: bytes, value: bytes | None) -> bytes | None:
@@ -98,20 +106,15 @@ def _body(kind: int, prefix: bytes, value: bytes | None) -> bytes | None:
 
 
 def _assembled(sections: bytes, body: bytes | None) -> Exact | None:
-    layout = walk(sections)
-    if body is None or layout.da != layout.ma or layout.body != layout.footer:
+    _, da, ma, _, _, _, body_at, footer, _ = walk(sections)
+    if body is None or da != ma or body_at != footer:
         return None
-    rest = sections[layout.da : layout.body] + body + sections[layout.footer :]
-    return Exact(sections[: layout.da], rest)
+    return _new(Exact, (sections[:da], sections[da:body_at] + body + sections[footer:]))
 
 
-def other_headers(headers: Iterable[Header]) -> tuple[list[Header], list[bytes | None]]:
-    """The headers without `amqp.bare`, and every `amqp.bare` there is."""
-    others: list[Header] = []
-    bares: list[bytes | None] = []
-    for item in headers:
-        if item[0] == BARE:
-            bares.append(item[1])
-        else:
-            others.append(item)
-    return others, bares
+def sealed_and_others(headers: list[Header]) -> tuple[bytes | None, list[Header]]:
+    """The `amqp.bare` among the headers, and the others; one of several is none, for they cannot all be ours."""
+    if headers[-1][0] == BARE:  # as it is written; another one would be among what the digest covers, and is not
+        return headers[-1][1], headers[:-1]
+    bares = [content for name, content in headers if name == BARE]
+    return bares[0] if len(bares) == 1 else None, [item for item in headers if item[0] != BARE]

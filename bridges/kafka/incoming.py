@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridges.kafka.bare import Exact, Header, data_prefix, is_body, other_headers, rebuild
+from bridges.kafka.bare import Exact, Header, data_prefix, is_body, rebuild, sealed_and_others
 from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
 from bridges.kafka.readable import BODY, HEADERS_ANNOTATION, as_property, content_type, shown
 from gateway.amqp.codec import Symbol, encode, encode_list
@@ -48,9 +48,9 @@ def from_record(
     """The message without delivery annotations: those go between `header` and `rest`."""
     if key is None and not headers and value is not None:
         return Exact(b"", _PLAIN[timestamp_type] + data_prefix(len(value)) + value)
-    others, bares = other_headers(headers or ())
-    if len(bares) == 1 and bares[0] is not None:
-        exact = rebuild(bares[0], key, value, others)
+    sealed, others = sealed_and_others(headers) if headers else (None, [])
+    if sealed is not None:
+        exact = rebuild(sealed, key, value, others)
         if exact is not None:
             return exact if value is not None else _flagged(exact)
     if value is not None and (BODY, MESSAGE) in others:

@@ -8,9 +8,10 @@ the whole message into the value, `data` drops all but body and key. Delivery an
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final, NamedTuple
 
-from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, data_prefix, seal
+from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, seal
 from bridges.kafka.readable import BODY, readable_headers
 from gateway.amqp.codec import Symbol, decode_all
 from gateway.amqp.sections import DATA, Layout, body_kind, body_values, map_entry
@@ -22,6 +23,9 @@ TARGET_PARTITION: Final = "event-streams-target-partition"
 SECTIONS: Final = b"sections"
 MESSAGE: Final = b"message"
 MODES: Final = ("auto", "amqp", "data")
+_SMALL_DATA: Final = b"\x00\x53\x75\xa0"
+_LARGE_DATA: Final = b"\x00\x53\x75\xb0"
+_size: Final = struct.Struct(">I").pack
 
 
 class Record(NamedTuple):
@@ -37,39 +41,37 @@ def to_record(
     data: bytes, layout: Layout, *, mode: str = "auto", tombstones: bool = False, compacted: bool = False
 ) -> Record:
     """The record for a message; raises `AmqpError` where it cannot be one."""
-    if (
-        layout.ma == layout.body
-        and not compacted
-        and mode != "amqp"
-        and layout.da == 0
-        and layout.footer == layout.end
-    ):
-        value = _only_data(data, layout.body, layout.end)
-        if value is not None:
-            return Record(None, value, [], target_partition(data, layout) if layout.body else None)
     partition = target_partition(data, layout) if layout.da < layout.ma else None
-    key = record_key(data, layout)
+    record = stored(data, layout, mode=mode, tombstones=tombstones, compacted=compacted)
+    return Record(*record, partition)
+
+
+def stored(
+    data: bytes, layout: Layout, *, mode: str, tombstones: bool, compacted: bool
+) -> tuple[bytes | None, bytes | None, list[Header]]:
+    """Key, value and headers: the record without a look at what the sender asked for."""
+    key = record_key(data, layout) if layout.ma < layout.bare else None
     if compacted and key is None:
         raise AmqpError(
             INVALID_FIELD, "a compacted event log takes only messages with a key", info=_field(GROUP_KEY)
         )
     tombstone = tombstones and key is not None and _is_null(data, layout)
     if mode == "auto":
-        return Record(key, *_auto(data, layout, key, tombstone), partition)
+        return _auto(data, layout, key, tombstone)
     if mode == "amqp":
-        return Record(key, *_whole(data, layout, tombstone), partition)
+        return key, *_whole(data, layout, tombstone)
     if mode == "data":
-        return Record(key, None if tombstone else _joined_data(data, layout), [], partition)
+        return key, None if tombstone else _joined_data(data, layout), []
     raise AmqpError(NOT_IMPLEMENTED, f"there is no record mode {mode!r}", fault=Fault.GATEWAY)
 
 
 def _only_data(data: bytes, start: int, end: int) -> bytes | None:
     """The content of the one data section in its shortest encoding from `start` to `end`."""
-    if data[start : start + 4] == b"\x00\x53\x75\xa0" and start + 5 + data[start + 4] == end:
-        return data[start + 5 :]
-    size = end - start - 8
-    if size > 255 and data[start : start + 8] == b"\x00\x53\x75\xb0" + size.to_bytes(4, "big"):
-        return data[start + 8 :]
+    size = end - start
+    if data[start : start + 4] == _SMALL_DATA and size > 4 and data[start + 4] == size - 5:
+        return data[start + 5 : end]
+    if data[start : start + 4] == _LARGE_DATA and size > 263 and data[start + 4 : start + 8] == _size(size - 8):
+        return data[start + 8 : end]
     return None
 
 
@@ -83,7 +85,7 @@ def target_partition(data: bytes, layout: Layout) -> str | None:
 
 def record_key(data: bytes, layout: Layout) -> bytes | None:
     """The record key: the group key's text (4.6.7) or else the key as Kafka has it."""
-    if layout.ma == layout.bare:
+    if data.find(b"-key", layout.ma, layout.bare) < 0:  # in the name of either: most messages have none
         return None
     annotations = data[layout.ma : layout.bare]
     group = _annotation(annotations, GROUP_KEY)
@@ -116,28 +118,32 @@ def _is_null(data: bytes, layout: Layout) -> bool:
 
 def _auto(
     data: bytes, layout: Layout, key: bytes | None, tombstone: bool
-) -> tuple[bytes | None, list[Header]]:
+) -> tuple[bytes | None, bytes | None, list[Header]]:
+    _, da, ma, _, _, _, body, footer, end = layout
     kind, prefix, value = _stored_body(data, layout, tombstone)
+    if kind == DATA_VALUE and not prefix and key is None and da == 0 and ma == body and footer == end:
+        return None, value, []  # nothing but data
     headers = readable_headers(data, layout)
     if kind == SECTIONS_VALUE:
         headers.append((BODY, SECTIONS))
-    rest = data[: layout.da] + data[layout.ma : layout.body] + data[layout.footer :]
+    rest = data[:da] + data[ma:body] + data[footer:]
     headers.append((BARE, seal(kind, prefix, rest, key, value, headers)))
-    return value, headers
+    return key, value, headers
 
 
 def _stored_body(data: bytes, layout: Layout, tombstone: bool) -> tuple[int, bytes, bytes | None]:
     """How the body is stored: kind, what of it the value does not hold, value."""
     start, end = layout.body, layout.footer
-    body = data[start:end]
     if tombstone:
-        return DATA_VALUE, body, None
+        return DATA_VALUE, data[start:end], None
+    value = _only_data(data, start, end)
+    if value is not None:
+        return DATA_VALUE, b"", value
     if body_kind(data, layout) == DATA:
-        value = body_values(data, layout)
-        if len(value) == 1:
-            prefix = body[: len(body) - len(value[0])]
-            return DATA_VALUE, b"" if prefix == data_prefix(len(value[0])) else prefix, value[0]
-    return SECTIONS_VALUE, b"", body
+        values = body_values(data, layout)
+        if len(values) == 1:
+            return DATA_VALUE, data[start : end - len(values[0])], values[0]
+    return SECTIONS_VALUE, b"", data[start:end]
 
 
 def _whole(data: bytes, layout: Layout, tombstone: bool) -> tuple[bytes | None, list[Header]]:

@@ -6,8 +6,10 @@ application property. The exact, typed values are in `amqp.bare`.
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from bridges.kafka.bare import Header
@@ -28,34 +30,36 @@ from gateway.amqp.codec import (
     Ulong,
     Ushort,
 )
+from gateway.amqp.decoder import LIMITS, READERS, decode, malformed
+from gateway.amqp.layout import opened
 from gateway.amqp.sections import (
     Layout,
     application_properties,
-    map_entry,
     message_annotations,
-    properties,
 )
 
 RESERVED: Final = "amqp."
 BODY: Final = "amqp.body"
 CONTENT_TYPE: Final = "content-type"
 HEADERS_ANNOTATION: Final = "x-opt-kafka-headers"
+_LISTED: Final = HEADERS_ANNOTATION.encode()
 
 _PROPERTIES: Final = (
-    (0, "amqp.message-id"),
-    (1, "amqp.user-id"),
-    (2, "amqp.to"),
-    (3, "amqp.subject"),
-    (4, "amqp.reply-to"),
-    (5, "amqp.correlation-id"),
-    (6, CONTENT_TYPE),
-    (7, "amqp.content-encoding"),
-    (8, "amqp.absolute-expiry-time"),
-    (9, "amqp.creation-time"),
-    (10, "amqp.group-id"),
-    (11, "amqp.group-sequence"),
-    (12, "amqp.reply-to-group-id"),
+    "amqp.message-id",
+    "amqp.user-id",
+    "amqp.to",
+    "amqp.subject",
+    "amqp.reply-to",
+    "amqp.correlation-id",
+    CONTENT_TYPE,
+    "amqp.content-encoding",
+    "amqp.absolute-expiry-time",
+    "amqp.creation-time",
+    "amqp.group-id",
+    "amqp.group-sequence",
+    "amqp.reply-to-group-id",
 )
+_NULL, _STRING = 0x40, 0xA1
 
 
 def _hexadecimal(value: bytes) -> bytes:
@@ -86,29 +90,93 @@ _TEXTS: Final[dict[type, Callable[[Any], bytes | None]]] = {
 
 def readable_headers(data: bytes, layout: Layout) -> list[Header]:
     """Headers for the application properties and properties of a message."""
-    headers = _application_headers(data, layout) if layout.app < layout.body else []
-    if layout.properties < layout.app:
-        view = properties(data, layout)
-        taken = {name for name, _ in headers}
-        for index, name in _PROPERTIES:
-            value = view.value(index)
-            if value is not None and name not in taken and (text := _TEXTS.get(type(value))):
-                headers.append((name, text(value)))
+    try:
+        headers = _application_headers(data, layout) if layout.app < layout.body else []
+        if layout.properties < layout.app:
+            headers += _property_headers(data, layout, headers)
+    except (IndexError, struct.error):
+        raise malformed("value cut off") from None
+    except UnicodeDecodeError as error:
+        raise malformed(f"text is not valid {error.encoding}") from None
     return headers
 
 
 def _application_headers(data: bytes, layout: Layout) -> list[Header]:
-    """Without names that C would cut short: a header that changes on the way would void `amqp.bare`."""
+    """Texts are taken as they are on the wire: on most messages nothing is decoded but names seen before."""
+    position, end, count = opened(data, layout.app)
     headers: list[Header] = []
-    for name, value in application_properties(data, layout).items():
-        text = _TEXTS.get(type(value))
-        if type(name) is str and text and "\0" not in name and not name.startswith(RESERVED):
-            headers.append((name, text(value)))
-    if map_entry(data[layout.ma : layout.bare], HEADERS_ANNOTATION):
+    while position < end:
+        if data[position] == _STRING:
+            after = position + 2 + data[position + 1]
+            name = _known_name(data[position + 2 : after])
+        else:
+            key, after = decode(data, position)
+            name = _header_name(key) if type(key) is str else None
+        if data[after] == _STRING:
+            position = after + 2 + data[after + 1]
+            text: bytes | None = data[after + 2 : position]
+            if text and not text.isascii():
+                text.decode()
+        else:
+            value, position = READERS[data[after]](data, after + 1, LIMITS.depth)
+            convert = _TEXTS.get(type(value))
+            if convert is None:
+                continue
+            text = convert(value)
+        if name is not None:
+            headers.append((name, text))
+    if position != end or 2 * len(dict(headers)) != count:  # unusual, or no map: the same key twice is an error
+        application_properties(data, layout)
+    return _in_order(data, layout, headers)
+
+
+def _in_order(data: bytes, layout: Layout, headers: list[Header]) -> list[Header]:
+    """The headers as Kafka had them, if the message says how (KM-5) and still says the same."""
+    if data.find(_LISTED, layout.ma, layout.bare) >= 0:
         listed = _listed(message_annotations(data, layout).get(HEADERS_ANNOTATION))
         if listed and dict(listed) == dict(headers):
             return listed
     return headers
+
+
+def _property_headers(data: bytes, layout: Layout, taken: list[Header]) -> list[Header]:
+    position, end, count = opened(data, layout.properties)
+    headers: list[Header] = []
+    for name in _PROPERTIES[:count]:
+        form = data[position]
+        if form == _NULL:
+            position += 1
+        elif form == _STRING:
+            after = position + 2 + data[position + 1]
+            text = data[position + 2 : after]
+            if not text.isascii():
+                text.decode()
+            headers.append((name, text))
+            position = after
+        else:
+            value, position = READERS[form](data, position + 1, LIMITS.depth)
+            convert = _TEXTS.get(type(value))
+            if convert is not None:
+                headers.append((name, convert(value)))
+    if position != end or count > len(_PROPERTIES):
+        raise malformed("fields do not fill the properties section")
+    if taken and CONTENT_TYPE in dict(taken):
+        return [header for header in headers if header[0] != CONTENT_TYPE]
+    return headers
+
+
+@lru_cache(maxsize=1024)
+def _known_name(name: bytes) -> str | None:
+    """Only for names of less than 256 bytes: nobody may fill this with longer ones."""
+    return _header_name(name.decode())
+
+
+def _header_name(name: str) -> str | None:
+    """`None` for the gateway's own names, and for those that C would cut short.
+
+    A header that changes on its way would void `amqp.bare`.
+    """
+    return None if "\0" in name or name.startswith(RESERVED) else name
 
 
 def _listed(value: Any) -> list[Header]:

@@ -11,7 +11,7 @@ from typing import Final
 from bridges.kafka.annotations import AnnotationTemplate, offset_text
 from bridges.kafka.bare import Exact, Header
 from bridges.kafka.incoming import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, from_record
-from bridges.kafka.outgoing import MODES, Record, to_record
+from bridges.kafka.outgoing import MODES, Record, stored, to_record
 from gateway.amqp.sections import Layout
 
 __all__ = [
@@ -41,10 +41,7 @@ class RecordWriter:
 
     def record(self, data: bytes, layout: Layout) -> tuple[bytes | None, bytes | None, list[Header]]:
         """Key, value and headers of the record for a message."""
-        key, value, headers, _ = to_record(
-            data, layout, mode=self._mode, tombstones=self._tombstones, compacted=self._compacted
-        )
-        return key, value, headers
+        return stored(data, layout, mode=self._mode, tombstones=self._tombstones, compacted=self._compacted)
 
 
 class RecordReader:
