@@ -86,9 +86,7 @@ def test_silence_before_open_ends_with_the_time_allowed(served: Served, watch: W
         pytest.param(framed(performative("sasl_init", mechanism=b"x"), kind=1), "malformed", id="binary mechanism"),
     ],
 )
-def test_what_is_no_sasl_frame_ends_the_connection(
-    served: Served, watch: Watch, frame: bytes, reason: str
-) -> None:
+def test_what_is_no_sasl_frame_ends_the_connection(served: Served, watch: Watch, frame: bytes, reason: str) -> None:
     with Peer(served.edge) as peer:
         peer.send_raw(SASL_HEADER).expect_header(SASL_HEADER)
         peer.expect("sasl_mechanisms")

@@ -102,9 +102,7 @@ def test_a_topic_keeps_every_core_rule(served: Served) -> None:
         whole = message(body)
         sender.transfer(whole[:10_000], more=True)
         for start in range(10_000, len(whole), 10_000):
-            sender.send(
-                "transfer", handle=0, more=start + 10_000 < len(whole), payload=whole[start : start + 10_000]
-            )
+            sender.send("transfer", handle=0, more=start + 10_000 < len(whole), payload=whole[start : start + 10_000])
         sender.until("disposition", first=0, settled=True, state="accepted")
         sender.transfer(message(b"settled"), settled=True)
         sender.transfer(message(b"beyond credit"))

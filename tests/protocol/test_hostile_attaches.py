@@ -179,6 +179,4 @@ def test_ten_thousand_links_on_one_session(served: Served, watch: Watch) -> None
             granted = peer.until("flow", link_credit=1)
             peer.transfer(message(b"alive"), granted.handle)
             assert receiver.until("transfer").payload == message(b"alive")
-    watch.counted(
-        'scopegate_links_refused_total{condition="amqp:resource-limit-exceeded",scope="edge"}', 10_000 - 200
-    )
+    watch.counted('scopegate_links_refused_total{condition="amqp:resource-limit-exceeded",scope="edge"}', 10_000 - 200)

@@ -103,7 +103,10 @@ small = st.integers(0, 4)
 numbers = st.one_of(small, st.sampled_from([7, 255, 256, 2**31 - 1, 2**31, 2**32 - 1]))
 flags = st.sampled_from([None, True, False])
 addresses = st.sampled_from([None, "", "chat/a", "chat/b", "news/a", "$temp/name-0", "$replies.edge", "x" * 900, "\0"])
-junk = st.sampled_from([None, Symbol("text"), b"\xff", Uint(7), 3.5, [1], {}, {Symbol("a"): 1}, Described(Ulong(0x99), [])])
+junk = st.sampled_from(
+    [None, Symbol("text"), b"\xff", Uint(7), 3.5, [1], {}, {Symbol("a"): 1}, Described(Ulong(0x99), [])]
+)
+nothing = st.just(b"")
 states = st.one_of(
     st.sampled_from(["accepted", "released", "rejected", "modified"]).map(composite),
     st.just(composite("received", section_number=0, section_offset=0)),
@@ -123,7 +126,7 @@ def termini(draw: st.DrawFn, make: Any) -> Any:
     return make(draw(addresses), dynamic=draw(flags))
 
 
-def frame(kind: str, payload: Any = st.just(b""), **fields: Any) -> st.SearchStrategy[bytes]:
+def frame(kind: str, payload: Any = nothing, **fields: Any) -> st.SearchStrategy[bytes]:
     """Frames of one kind; now and then a field holds something else."""
     names = sorted(fields)
     plain = st.tuples(*(fields[name] for name in names)).map(lambda values: dict(zip(names, values, strict=True)))
@@ -171,11 +174,21 @@ FRAMES = st.one_of(
         echo=flags,
     ),
     frame(
-        "disposition", role=st.booleans(), first=numbers, last=st.one_of(st.none(), numbers), settled=flags, state=states
+        "disposition",
+        role=st.booleans(),
+        first=numbers,
+        last=st.one_of(st.none(), numbers),
+        settled=flags,
+        state=states,
     ),
     frame("detach", handle=small, closed=flags),
-    frame("begin", remote_channel=st.sampled_from([None, None, 0]), next_outgoing_id=numbers, incoming_window=numbers,
-          outgoing_window=numbers),
+    frame(
+        "begin",
+        remote_channel=st.sampled_from([None, None, 0]),
+        next_outgoing_id=numbers,
+        incoming_window=numbers,
+        outgoing_window=numbers,
+    ),
     frame("end", error=st.none()),
     frame("close", error=st.none()),
     frame("open", container_id=st.just("again")),
