@@ -18,13 +18,16 @@ _MAX_MESSAGE_BYTES: Final = 1_048_588
 
 
 class Topic(NamedTuple):
-    """A topic as last seen; `identity` is None where the cluster has no topic ids."""
+    """A topic as last seen; `identity` is None where the cluster has no topic ids.
+
+    `append_time` is None where the cluster did not say whether it stamps records itself.
+    """
 
     name: str
     partitions: int
     identity: str | None = None
     max_bytes: int = _MAX_MESSAGE_BYTES
-    append_time: bool = False
+    append_time: bool | None = None
     compacted: bool = False
 
 
@@ -64,13 +67,13 @@ class Admin:
         identity = str(described[name].result(self._timeout + 1).topic_id)
         return Topic(name, partitions, identity, *self._settings(name))
 
-    def _settings(self, topic: str) -> tuple[int, bool, bool]:
+    def _settings(self, topic: str) -> tuple[int, bool | None, bool]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             answer = self._client.describe_configs([resource], request_timeout=self._timeout)
             found = answer[resource].result(self._timeout + 1)
         except KafkaException:  # asking for settings takes a permission of its own; the defaults serve
-            return _MAX_MESSAGE_BYTES, False, False
+            return _MAX_MESSAGE_BYTES, None, False
         append = found["message.timestamp.type"].value == "LogAppendTime"
         compacted = "compact" in found["cleanup.policy"].value
         return int(found["max.message.bytes"].value), append, compacted

@@ -1,9 +1,8 @@
-"""The face of the Kafka bridge: clusters of a policy, and nodes on their topics."""
+"""The face of the Kafka bridge: a cluster of a policy, and nodes on its topics."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Final
 
 from bridges.kafka.cluster import Cluster, ClusterConfig
@@ -56,34 +55,3 @@ class ClusterBridge:
         """Wait up to `limit` seconds for what is in flight, then let go of the cluster."""
         await self._producer.close(limit)
         await self.cluster.close()
-
-
-class KafkaBridge:
-    """All clusters of a policy by name; a resolver reads it as a mapping of event streams."""
-
-    def __init__(
-        self,
-        configs: Mapping[str, ClusterConfig],
-        loop: asyncio.AbstractEventLoop,
-        supervisor: Supervisor,
-    ) -> None:
-        self.clusters: Final = {
-            name: ClusterBridge(name, config, loop, supervisor) for name, config in configs.items()
-        }
-
-    def node(self, route: Any) -> KafkaNode:
-        """The event-stream node of a policy's `KafkaRoute`."""
-        return self.clusters[route.cluster].node(route)
-
-    def info_node(self, route: Any) -> InfoNode:
-        """The `$info` of a policy's `KafkaRoute`."""
-        return self.clusters[route.cluster].info_node(route)
-
-    def ready(self) -> tuple[bool, str]:
-        """Whether every cluster answers, and what to say about each."""
-        answers = [bridge.ready() for bridge in self.clusters.values()]
-        return all(up for up, _ in answers), "; ".join(text for _, text in answers)
-
-    async def close(self, limit: float = _FLUSH) -> None:
-        """Close every cluster, all at once."""
-        await asyncio.gather(*(bridge.close(limit) for bridge in self.clusters.values()))

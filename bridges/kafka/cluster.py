@@ -85,6 +85,7 @@ class Cluster:
         self._admin: Final = Admin(self.settings(), timeout=config.timeout, plain=self.plain)
         self._topics: dict[str, Topic] = {}
         self._invented: set[str] = set()
+        self._warned: Final[set[str]] = set()
         self._watchers: dict[str, set[TopicWatcher]] = {}
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
@@ -124,7 +125,15 @@ class Cluster:
             await self._invent(self._embedded, name)
         topic = await self._ask(name, lambda: self._admin.topic(name))
         self._topics[name] = topic
+        self._warn_of_times(topic)
         return topic
+
+    def _warn_of_times(self, topic: Topic) -> None:
+        """KM-3: once per topic, when it is first used."""
+        if topic.append_time is False and topic.name not in self._warned:
+            self._warned.add(topic.name)
+            advice = "set message.timestamp.type=LogAppendTime: peers want to know when an event was added"
+            log.warning("topic keeps its producers' times", cluster=self.name, topic=topic.name, advice=advice)
 
     def known_topic(self, name: str) -> Topic | None:
         """What was last seen of a topic, without asking."""

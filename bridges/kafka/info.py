@@ -76,7 +76,7 @@ def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> di
     count = 1 if topic is None else topic.partitions
     entries = [_entry(partition, bounds.get(partition)) for partition in range(count)]
     about: dict[str, Any] = {"address": address, "partition-count": Uint(count), "partitions": entries}
-    if topic is not None:
+    if topic is not None and topic.append_time is not None:
         about["timestamp-type"] = "append" if topic.append_time else "create"
     return about
 

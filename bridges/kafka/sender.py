@@ -24,6 +24,7 @@ from gateway.amqp import sections
 from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.nodes.refusal import refuse
+from gateway.report import shown
 
 _ANY: Final = -1
 _BREATH: Final = 0.1
@@ -59,6 +60,7 @@ class Sender:
         self._window: Final = window
         self._step: Final = max(1, window // 10)
         self._free = 0
+        self._losses = 0
         self._breathing = False
         self._asking = False
 
@@ -207,7 +209,10 @@ class Sender:
 
     def _lost(self, outcome: Outcome) -> None:
         self._counters.presettled_failed += 1
-        log.warning("pre-settled message not in Kafka", topic=self._name, outcome=outcome.name)
+        self._losses += 1
+        if self._losses & (self._losses - 1) == 0:  # the 1st, 2nd, 4th, 8th…: an outage cannot flood the log
+            lost = {"link": shown(self._link.name), "outcome": outcome.name, "lost": self._losses}
+            log.warning("pre-settled message not in Kafka", topic=self._name, **lost)
 
     def _returned(self) -> None:
         self._free += 1

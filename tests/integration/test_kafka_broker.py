@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
+from structlog.testing import capture_logs
 
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.outcomes import ACCEPTED, Rejected
@@ -19,6 +20,8 @@ from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
 from tests.support.process import wait_until
 from tests.support.streams import Delivered, Streams, position
+
+TIMES = "CreateTime", "LogAppendTime"
 
 
 @pytest.fixture
@@ -51,6 +54,18 @@ async def test_the_timestamp_is_when_the_event_was_added(kafka_broker: KafkaBrok
     assert abs(event.annotations["event-streams-timestamp"] - time.time() * 1000) < 5000
     info = await streams.receiver(f"{topic}/$info", credit=1)
     assert (await info.receive())[0].body["timestamp-type"] == "append"
+
+
+async def test_a_topic_that_keeps_its_producers_times_is_warned_of_once(
+    kafka_broker: KafkaBroker, streams: Streams
+) -> None:
+    topics = {kind: kafka_broker.create_topic(config={"message.timestamp.type": kind}) for kind in TIMES}
+    with capture_logs() as logs:
+        for topic in (*topics.values(), *topics.values()):
+            await streams.sender(topic)
+            await streams.receiver(topic)
+    warned = [line["topic"] for line in logs if line["event"] == "topic keeps its producers' times"]
+    assert warned == [topics["CreateTime"]]
 
 
 @pytest.mark.row("ES-5-1", "ES-5.2-5", "ES-5.1.2-4", "ES-5.1.2-5")

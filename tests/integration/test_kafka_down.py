@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.embedded import EmbeddedKafka
@@ -79,6 +80,17 @@ async def test_info_answers_with_nulls_and_last_known_offsets(outage: tuple[Stre
     receiver = await streams.receiver(f"{TOPIC}/$info", credit=1)
     (event,) = await receiver.receive()
     assert event.body["partitions"] == [{"partition": "0", "earliest-offset": None, "latest-offset": None}]
+
+
+async def test_pre_settled_messages_that_are_lost_do_not_flood_the_log(outage: tuple[Streams, EmbeddedKafka]) -> None:
+    streams, _ = outage
+    sender = await streams.sender(TOPIC)
+    with capture_logs() as logs:
+        for _ in range(20):
+            await sender.send(message(), settled=True)
+        await until(lambda: streams.bridge.counters.presettled_failed == 20)
+    lost = [line["lost"] for line in logs if line["event"] == "pre-settled message not in Kafka"]
+    assert lost == [1, 2, 4, 8, 16]
 
 
 async def test_a_record_that_nobody_acknowledges_ends_as_modified() -> None:
