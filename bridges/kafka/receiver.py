@@ -6,6 +6,7 @@ The position lives in the link and ends with it. KM-12: a log cannot take an eve
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Released
 from gateway.errors import RESOURCE_DELETED, AmqpError
 
 MAX_REDELIVERIES: Final = 5
+_DRAIN_QUESTIONS: Final = 3
+"""How often a drain asks for the end of the log: "nothing there" must not mean that an answer came late."""
 _MAX_HELD: Final = 64 * 1024 * 1024
 """Bytes sent and unsettled above which a link waits for outcomes: they are held for redelivery."""
 
@@ -196,10 +199,11 @@ class Receiver:
 
     async def _drain(self) -> None:
         """AMQP 2.6.7: send what is there by now, then give the rest of the credit back."""
-        try:
-            ends = await self._cluster.bounds(self._topic, tuple(self._partitions))
-        except AmqpError:  # Kafka is away: there is nothing to wait for
-            ends = {}
+        ends: dict[int, Bounds] = {}  # stays so when Kafka is away: there is nothing to wait for
+        for _ in range(_DRAIN_QUESTIONS):
+            with contextlib.suppress(AmqpError):
+                ends = await self._cluster.bounds(self._topic, tuple(self._partitions))
+                break
         if self._link.open:
             self._drain_to = ends
             self._finish_drain(ends)

@@ -164,14 +164,19 @@ class Receiving(LinkBase):
         self.grant(1)
 
     def discard(self) -> None:
-        """The link is closed on our side: take out of proton what the peer sends on it until it knows."""
+        """The link is closed on our side: take out of proton what the peer sends on it until it knows.
+
+        What it had credit for stays unsettled, so that nothing but the detach answers it (row AT-2.2.2-7).
+        """
         pointer = self.ptr
         while delivery := lib.pn_link_current(pointer):
             if lib.pn_delivery_partial(delivery) and not lib.pn_delivery_aborted(delivery):
                 lib.pn_link_recv(pointer, _buffer, BUFFER_SIZE)
                 return
             _advance(pointer)
-            _settle(delivery)
+            self._granted -= 1
+            if self._granted < 0:  # beyond what it had credit for: not to be kept until the peer detaches
+                _settle(delivery)
 
     def _too_large(self, size: int) -> None:
         self._parts = None

@@ -169,7 +169,8 @@ class Requester(Base):
         self.address, self.reply_to, self.in_flight = address, reply_to, in_flight
         self.head = messages.data_section(size)
         self.sent = self.not_accepted = 0
-        self.replies = Receiver(on_trouble, reply_address, in_flight)
+        # Half of it may be used up before more is granted: then there still is credit for all that is under way.
+        self.replies = Receiver(on_trouble, reply_address, 2 * in_flight)
         self.link: Any = None
         self._after_id = b""
 
