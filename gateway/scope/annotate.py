@@ -1,11 +1,14 @@
 """Requests that carry a cookie to targets that announced `response-address-supported` (RA 2.3).
 
-One `Annotator` serves one crossing, from scope `origin`; responses come back to `link_target`. The bare
-message passes byte-equal.
+One `Annotator` serves one crossing, from scope `origin`; responses come back to `link_target`, or to the address
+`announced`, where they are taken as if they had come there. The bare message passes byte-equal. With `uses`, a
+request may have that many responses, and has a cookie of its own.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from typing import Final
 
 from gateway.amqp.codec import Symbol, Timestamp, encode, encode_binary
@@ -16,9 +19,9 @@ from gateway.scope.annotations import (
     REQUEST_TARGET,
     previous_annotations,
 )
-from gateway.scope.cookie import Cookie, expiry_of, lifetime, payload, template
+from gateway.scope.cookie import NONCE_BYTES, Cookie, Maker, Uses, expiry_of, lifetime
 from gateway.scope.fields import NULL, REPLY_TO, address_text
-from gateway.scope.keys import COOKIE, KeyRing
+from gateway.scope.keys import KeyRing
 from gateway.scope.recent import Recent
 from gateway.scope.restore import LinkTarget, Restored, restore_response
 
@@ -33,22 +36,35 @@ class Annotator:
     """Annotates requests from one scope and takes their responses."""
 
     __slots__ = (
+        "_announced",
+        "_maker",
         "_origin",
         "_recent",
         "_responses",
         "_ring",
-        "_shared",
-        "_signer",
         "_target",
         "_target_entry",
+        "_token_bytes",
         "_ttl_ms",
+        "_uses",
     )
 
-    def __init__(self, ring: KeyRing, origin: str, link_target: str, ttl_ms: int) -> None:
+    def __init__(
+        self,
+        ring: KeyRing,
+        origin: str,
+        link_target: str,
+        ttl_ms: int,
+        *,
+        announced: str | None = None,
+        uses: int | None = None,
+        token_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
         self._ring, self._origin, self._target, self._ttl_ms = ring, origin, link_target, ttl_ms
-        self._signer = ring.signer(COOKIE)
-        self._shared = template(ring, origin, link_target)
-        self._target_entry = encode(Symbol(REQUEST_TARGET)) + encode(link_target)
+        self._uses, self._token_bytes = uses, token_bytes
+        self._maker = Maker(ring, origin, link_target)
+        self._target_entry = encode(Symbol(REQUEST_TARGET)) + encode(announced or link_target)
+        self._announced = announced or link_target
         self._responses = LinkTarget(ring, link_target, (origin,))
         self._recent: Recent[bytes, bytes] = Recent()
 
@@ -59,6 +75,8 @@ class Annotator:
         if layout.da != layout.ma:
             return self._annotate_further(data, layout, reply_to, now_ms)
         expiry = lifetime(now_ms, self._ttl_ms)
+        if self._uses is not None:  # each request has a cookie of its own
+            return b"".join((data[: layout.da], self._section(reply_to, expiry_of(expiry, None)), data[layout.da :]))
         recent = self._recent.at(expiry)
         section = recent.get(reply_to)
         if section is None:
@@ -82,16 +100,17 @@ class Annotator:
         expiry = expiry_of(lifetime(now_ms, self._ttl_ms), until)
         entries = {
             REQUEST_COOKIE: encode_binary(self._cookie(reply_to, expiry, cookie, target)),
-            REQUEST_TARGET: encode(self._target),
+            REQUEST_TARGET: encode(self._announced),
             REQUEST_EXPIRY: encode(Timestamp(expiry)),
         }
         return splice(data, layout, da=edit_map(section, put=entries))
 
     def _cookie(self, reply_to: bytes, expiry_ms: int, inner_cookie: bytes | None, inner_target: str | None) -> bytes:
         address = address_text(reply_to, "reply-to")
-        cookie = Cookie(self._origin, self._target, address, expiry_ms, inner_cookie, inner_target)
-        data = payload(self._shared, cookie)
-        return data + self._signer.mac(data)
+        uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
+        return self._maker.make(
+            Cookie(self._origin, self._target, address, expiry_ms, inner_cookie, inner_target, uses)
+        )
 
     def _section(self, reply_to: bytes, expiry: int) -> bytes:
         """The whole delivery annotations section of a request that has none yet."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
+from gateway.scope import sealed
 from gateway.scope.keys import COOKIE, MAC_BYTES, BadToken, KeyRing, Purpose
 
 VERSION: Final = 1
@@ -18,7 +19,10 @@ MAX_TOKEN: Final = 4096
 _ADDRESS: Final = 0x01
 _INNER_COOKIE: Final = 0x02
 _INNER_TARGET: Final = 0x04
-_KNOWN_FLAGS: Final = _ADDRESS | _INNER_COOKIE | _INNER_TARGET
+_USES: Final = 0x10
+_KNOWN_FLAGS: Final = _ADDRESS | _INNER_COOKIE | _INNER_TARGET | _USES
+NONCE_BYTES: Final = 12
+MAX_USES: Final = 65_535
 _EXPIRY_BYTES: Final = 6
 _MAX_EXPIRY: Final = 253_402_300_799_999  # the end of year 9999, the last a calendar can show
 # version, flags, empty key id, two empty fields, expiry, MAC
@@ -35,12 +39,19 @@ class Expired(BadToken):
         super().__init__("expired")
 
 
+class Uses(NamedTuple):
+    """How many responses a cookie may bring; the nonce tells it from every other."""
+
+    limit: int
+    nonce: bytes
+
+
 class Cookie(NamedTuple):
     """What a cookie stands for.
 
     `scope` is where the request came from, `link_target` the address it may be used at (T, or the
     prefix of a rewritten reply-to), `address` the reply-to; `inner_*` is what a previous gateway had
-    put on the request.
+    put on the request. Without `uses` it brings any number of responses until it expires.
     """
 
     scope: str
@@ -49,6 +60,30 @@ class Cookie(NamedTuple):
     expiry_ms: int
     inner_cookie: bytes | None = None
     inner_target: str | None = None
+    uses: Uses | None = None
+
+
+class Maker:
+    """Makes the cookies, or reply-to tokens, of one crossing; signed or sealed as the ring says."""
+
+    __slots__ = ("_mac", "_seal", "_shared")
+
+    def __init__(self, ring: KeyRing, scope: str, link_target: str, purpose: Purpose = COOKIE) -> None:
+        self._shared = template(ring, scope, link_target)
+        self._mac = ring.signer(purpose).mac
+        self._seal = ring.sealer(purpose).seal if ring.sealing else None
+
+    def make(self, cookie: Cookie) -> bytes:
+        """The token; the cookie's scope and target are the maker's, and its expiry one that `expiry_of` gave."""
+        flags, rest = _own_part(cookie)
+        if self._seal is None:
+            data = b"\x01%c%b%b" % (flags, self._shared, rest)
+            token = data + self._mac(data)
+        else:
+            token = self._seal(b"%c%b%b" % (flags, self._shared[1 + self._shared[0] :], rest))
+        if len(token) > MAX_TOKEN:
+            raise too_long()
+        return token
 
 
 def template(ring: KeyRing, scope: str, link_target: str) -> bytes:
@@ -57,10 +92,9 @@ def template(ring: KeyRing, scope: str, link_target: str) -> bytes:
     return bytes([len(key_id)]) + key_id + _field(scope.encode()) + _field(link_target.encode())
 
 
-def payload(shared: bytes, cookie: Cookie) -> bytes:
-    """Everything the MAC covers; `shared` is the `template` for the cookie's scope and target, and the
-    expiry one that `expiry_of` gave."""
-    _, _, address, expiry_ms, inner_cookie, inner_target = cookie
+def _own_part(cookie: Cookie) -> tuple[int, bytes]:
+    """Flags, and the fields after scope and link target."""
+    _, _, address, expiry_ms, inner_cookie, inner_target, uses = cookie
     flags = 0
     rest = expiry_ms.to_bytes(_EXPIRY_BYTES, "big")
     if address is not None:
@@ -72,15 +106,24 @@ def payload(shared: bytes, cookie: Cookie) -> bytes:
     if inner_target is not None:
         flags |= _INNER_TARGET
         rest += _field(inner_target.encode())
+    if uses is not None:
+        flags |= _USES
+        rest += uses.limit.to_bytes(2, "big") + uses.nonce
+    return flags, rest
+
+
+def payload(shared: bytes, cookie: Cookie) -> bytes:
+    """Everything the MAC covers; `shared` is the `template` for the cookie's scope and target."""
+    flags, rest = _own_part(cookie)
     if len(shared) + len(rest) + 2 + MAC_BYTES > MAX_TOKEN:
         raise too_long()
     return b"\x01%c%b%b" % (flags, shared, rest)
 
 
 def seal(ring: KeyRing, cookie: Cookie, purpose: Purpose = COOKIE) -> bytes:
+    """One token alone; who makes many for one crossing keeps a `Maker`."""
     within = cookie._replace(expiry_ms=expiry_of(cookie.expiry_ms, None))
-    data = payload(template(ring, cookie.scope, cookie.link_target), within)
-    return data + ring.signer(purpose).mac(data)
+    return Maker(ring, cookie.scope, cookie.link_target, purpose).make(within)
 
 
 def open_cookie(ring: KeyRing, data: bytes, now_ms: int) -> Cookie:
@@ -88,7 +131,7 @@ def open_cookie(ring: KeyRing, data: bytes, now_ms: int) -> Cookie:
     on `__cause__`. Scope and link target are for the caller to compare (`Annotator.restore`)."""
     try:
         cookie = open_token(ring, data, now_ms, COOKIE)
-        check_expiry(cookie, now_ms)
+        check_expiry(cookie, now_ms - ring.skew_ms)
     except BadToken as fault:
         raise refusal(fault) from fault
     return cookie
@@ -102,17 +145,20 @@ def refusal(fault: BadToken) -> AmqpError:
 
 
 def open_token(ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose) -> Cookie:
-    """Verifies the MAC before reading any field, but leaves the expiry to the caller, who first
+    """Verifies MAC or seal before reading any field, but leaves the expiry to the caller, who first
     compares the scope; raises `BadToken`."""
     if not _MIN_TOKEN <= len(data) <= MAX_TOKEN:
         raise BadToken("wrong length")
-    if data[0] != VERSION:
-        raise BadToken("unknown version")
-    start = 3 + data[2]
-    end = len(data) - MAC_BYTES
-    ring.verify(purpose, data[3:start], data[:end], data[end:], now_ms)
     try:
-        return _fields(data, start, end)
+        if data[0] == VERSION:
+            start = 3 + data[2]
+            end = len(data) - MAC_BYTES
+            ring.verify(purpose, data[3:start], data[:end], data[end:], now_ms)
+            return _fields(data[1], data, start, end)
+        if data[0] == sealed.VERSION:
+            content = ring.unseal(purpose, data, now_ms)
+            return _fields(content[0], content, 1, len(content))
+        raise BadToken("unknown version")
     except UnicodeDecodeError:
         raise BadToken("text is not UTF-8") from None
     except IndexError:
@@ -125,8 +171,7 @@ def check_expiry(cookie: Cookie, now_ms: int) -> None:
         raise Expired
 
 
-def _fields(data: bytes, start: int, end: int) -> Cookie:
-    flags = data[1]
+def _fields(flags: int, data: bytes, start: int, end: int) -> Cookie:
     if flags & ~_KNOWN_FLAGS:
         raise BadToken("unknown flags")
     scope, at = _read(data, start)
@@ -136,6 +181,7 @@ def _fields(data: bytes, start: int, end: int) -> Cookie:
     address, at = _read(data, at) if flags & _ADDRESS else (None, at)
     inner_cookie, at = _read(data, at) if flags & _INNER_COOKIE else (None, at)
     inner_target, at = _read(data, at) if flags & _INNER_TARGET else (None, at)
+    uses, at = _read_uses(data, at) if flags & _USES else (None, at)
     if at != end:
         raise BadToken("wrong field lengths")
     return Cookie(
@@ -145,7 +191,13 @@ def _fields(data: bytes, start: int, end: int) -> Cookie:
         expiry,
         inner_cookie,
         None if inner_target is None else inner_target.decode(),
+        uses,
     )
+
+
+def _read_uses(data: bytes, at: int) -> tuple[Uses, int]:
+    stop = at + 2 + NONCE_BYTES
+    return Uses(data[at] << 8 | data[at + 1], data[at + 2 : stop]), stop
 
 
 def _read(data: bytes, at: int) -> tuple[bytes, int]:
@@ -209,4 +261,5 @@ def describe(cookie: Cookie) -> dict[str, str]:
         "expires": (_EPOCH + timedelta(milliseconds=cookie.expiry_ms)).isoformat(timespec="milliseconds"),
         "inner cookie": "none" if inner is None else f"{len(inner)} bytes",
         "inner target": cookie.inner_target or "none",
+        "responses": "any number" if cookie.uses is None else f"at most {cookie.uses.limit}",
     }

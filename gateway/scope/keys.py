@@ -10,11 +10,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, Literal, NamedTuple
+
+from gateway.scope.sealed import OVERHEAD, Opener, Sealer
 
 MAC_BYTES: Final = 16
 MIN_SECRET_BYTES: Final = 32
@@ -23,13 +26,15 @@ _BLOCK: Final = 64  # the block size of SHA-256
 _KEY_ID: Final = re.compile(r"[!-~]+", re.ASCII)
 
 
-Purpose = Literal["cookie", "rewrite", "message-id"]
+Purpose = Literal["cookie", "rewrite", "message-id", "return", "return-id"]
 """What a token is for; part of the key derivation. (Strings: an Enum member hashes ten times slower.)"""
 
 COOKIE: Final = "cookie"
 REPLY_TO: Final = "rewrite"
 MESSAGE_ID: Final = "message-id"
-_PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID)
+RETURN: Final = "return"
+RETURN_ID: Final = "return-id"
+_PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID, RETURN, RETURN_ID)
 
 
 class BadToken(Exception):
@@ -68,25 +73,49 @@ class Signer:
 
 
 class KeyRing:
-    """The keys by id. `active` signs; all verify until their date. A new policy makes a new ring."""
+    """The keys by id. `active` signs; all verify until their date. A new policy makes a new ring.
 
-    __slots__ = ("_dates", "_signers", "_until", "active")
+    `sealing` says that new tokens are sealed; those of either form verify. `skew_ms` is how long after its expiry
+    a token still counts, for clocks that differ.
+    """
 
-    def __init__(self, active: str, keys: Mapping[str, Key]) -> None:
+    __slots__ = ("_dates", "_openers", "_sealers", "_signers", "_until", "active", "sealing", "skew_ms")
+
+    def __init__(
+        self,
+        active: str,
+        keys: Mapping[str, Key],
+        *,
+        seal: bool = False,
+        skew_ms: int = 0,
+        token_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
         if active not in keys:
             raise ValueError(f"the active key {active!r} is not on the ring")
         for name, key in keys.items():
             _check_key(name, key)
         self.active: Final = active
+        self.sealing: Final = seal
+        self.skew_ms: Final = skew_ms
         self._dates = sorted(key.until_ms for key in keys.values() if key.until_ms is not None)
         self._until = {name.encode(): key.until_ms for name, key in keys.items()}
         self._signers = {
             purpose: {name.encode(): Signer(key.secret, purpose) for name, key in keys.items()} for purpose in _PURPOSES
         }
+        self._openers = {
+            purpose: {name.encode(): Opener(_seal_key(key.secret, purpose)) for name, key in keys.items()}
+            for purpose in _PURPOSES
+        }
+        secret, own = keys[active].secret, active.encode()
+        self._sealers = {each: Sealer(own, _seal_key(secret, each), token_bytes) for each in _PURPOSES} if seal else {}
 
     def signer(self, purpose: Purpose) -> Signer:
         """The active key, for whoever prepares templates."""
         return self._signers[purpose][self.active.encode()]
+
+    def sealer(self, purpose: Purpose) -> Sealer:
+        """Where `sealing`: what makes new tokens."""
+        return self._sealers[purpose]
 
     def epoch(self, now_ms: int) -> int:
         """How many keys have retired by now: within one epoch, what verified once verifies again."""
@@ -99,6 +128,24 @@ class KeyRing:
             raise BadToken("unknown key")
         if not compare_digest(signer.mac(data), mac):
             raise BadToken("wrong MAC")
+        self._check_date(key_id, now_ms)
+
+    def unseal(self, purpose: Purpose, data: bytes, now_ms: int) -> bytes:
+        """The content of a sealed token (version 3), or `BadToken`."""
+        start = 2 + data[1]
+        if len(data) < OVERHEAD + data[1]:
+            raise BadToken("wrong length")
+        key_id = data[2:start]
+        opener = self._openers[purpose].get(key_id)
+        if opener is None:
+            raise BadToken("unknown key")
+        content = opener.open(data, start)
+        if content is None:
+            raise BadToken("wrong MAC")
+        self._check_date(key_id, now_ms)
+        return content
+
+    def _check_date(self, key_id: bytes, now_ms: int) -> None:
         until = self._until[key_id]
         if until is not None and now_ms > until:
             raise BadToken("retired key")
@@ -131,6 +178,10 @@ def _check_key(name: str, key: Key) -> None:
         raise ValueError(f"key id {name!r}: 1 to {MAX_KEY_ID} printable ASCII characters are allowed")
     if len(key.secret) < MIN_SECRET_BYTES:
         raise ValueError(f"key {name!r}: the secret has fewer than {MIN_SECRET_BYTES} bytes")
+
+
+def _seal_key(secret: bytes, purpose: Purpose) -> bytes:
+    return _hmac(secret, b"scopegate/seal/" + purpose.encode())
 
 
 def _pads(key: bytes) -> tuple[bytes, bytes]:

@@ -12,6 +12,7 @@ from hmac import compare_digest
 from itertools import count
 from typing import Final, NamedTuple
 
+from gateway.scope import sealed
 from gateway.scope.cookie import MAX_TOKEN, from_url, to_url, too_long
 from gateway.scope.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
 
@@ -36,21 +37,27 @@ class ScopeIds:
     may quote it late.
     """
 
-    __slots__ = ("_prefix", "_ring", "_scope", "_signer", "_unique")
+    __slots__ = ("_named", "_prefix", "_ring", "_scope", "_seal", "_signer", "_unique")
 
     def __init__(self, ring: KeyRing, scope: str, token_bytes: Callable[[int], bytes]) -> None:
         self._ring, self._scope = ring, scope
         self._prefix = _prefix(ring, scope)
         self._signer = ring.signer(MESSAGE_ID)
+        self._seal = ring.sealer(MESSAGE_ID).seal if ring.sealing else None
+        self._named = _named(scope)
         # Below 2**63, so that the counter cannot leave its eight bytes.
         self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
 
     def mint(self, original: bytes) -> bytes:
         """An encoded string id for an encoded id."""
-        payload = b"%b%b%b" % (self._prefix, next(self._unique).to_bytes(UNIQUE_BYTES, "big"), original)
-        if len(payload) > MAX_TOKEN - MAC_BYTES:
+        if self._seal is None:
+            payload = b"%b%b%b" % (self._prefix, next(self._unique).to_bytes(UNIQUE_BYTES, "big"), original)
+            token = payload + self._signer.mac(payload)
+        else:  # no two sealed tokens are alike: they are numbered
+            token = self._seal(self._named + original)
+        if len(token) > MAX_TOKEN:
             raise too_long()
-        text = MARK + to_url(payload + self._signer.mac(payload))
+        text = MARK + to_url(token)
         if len(text) < 256:
             return b"\xa1%c%b" % (len(text), text)
         return b"\xb1" + len(text).to_bytes(4, "big") + text
@@ -63,7 +70,7 @@ class ScopeIds:
         if MARK not in field:
             return None
         try:
-            token, mac = _token(field), self._signer.mac
+            token, mac = id_token(field), self._signer.mac
             if token.startswith(self._prefix) and compare_digest(mac(token[:-MAC_BYTES]), token[-MAC_BYTES:]):
                 return token[len(self._prefix) + UNIQUE_BYTES : -MAC_BYTES]
             origin = open_id(self._ring, token, now_ms)
@@ -73,15 +80,19 @@ class ScopeIds:
 
 
 def seal_id(ring: KeyRing, scope: str, original: bytes, unique: bytes) -> bytes:
-    """The bytes below the text of an id, for one id alone."""
+    """The bytes below the text of a signed id, for one id alone."""
     payload = _prefix(ring, scope) + unique + original
     return payload + ring.signer(MESSAGE_ID).mac(payload)
 
 
 def open_id(ring: KeyRing, data: bytes, now_ms: int) -> Origin:
-    """Verifies the MAC before anything else is believed; raises `BadToken`."""
+    """Verifies MAC or seal before anything else is believed; raises `BadToken`."""
     if not MAC_BYTES + UNIQUE_BYTES + 5 <= len(data) <= MAX_TOKEN:
         raise BadToken("wrong length")
+    if data[0] == sealed.VERSION:
+        content = ring.unseal(MESSAGE_ID, data, now_ms)
+        stop = 1 + content[0]
+        return Origin(content[1:stop].decode(), content[stop:])
     if data[0] != VERSION:
         raise BadToken("unknown version")
     start = 2 + data[1]
@@ -91,8 +102,8 @@ def open_id(ring: KeyRing, data: bytes, now_ms: int) -> Origin:
     return Origin(data[start + 1 : stop].decode(), data[stop + UNIQUE_BYTES : end])
 
 
-def _token(field: bytes) -> bytes:
-    """The bytes below the text of an encoded id."""
+def id_token(field: bytes) -> bytes:
+    """The bytes below the text of an encoded id; raises `BadToken` where it is none of ours."""
     start = 2 if field[0] == _STR8 else 5
     if field[0] not in (_STR8, _STR32) or not field.startswith(MARK, start):
         raise BadToken("not one of ours")
@@ -100,7 +111,12 @@ def _token(field: bytes) -> bytes:
 
 
 def _prefix(ring: KeyRing, scope: str) -> bytes:
-    key_id, name = ring.active.encode(), scope.encode()
+    key_id = ring.active.encode()
+    return bytes([VERSION, len(key_id)]) + key_id + _named(scope)
+
+
+def _named(scope: str) -> bytes:
+    name = scope.encode()
     if len(name) > 255:
         raise ValueError("the name of a scope is longer than 255 bytes")
-    return bytes([VERSION, len(key_id)]) + key_id + bytes([len(name)]) + name
+    return bytes([len(name)]) + name

@@ -26,6 +26,7 @@ class Restored(NamedTuple):
     It goes to `address` in `scope`; where the request had come through a previous gateway that gave a
     link target, to `target` instead (`data` then carries that gateway's cookie). `onward` says that the
     response asks for a response itself, or quotes an id of ours, so that it has to cross as requests do.
+    `cookie` is what brought it, for who counts its uses.
     """
 
     scope: str
@@ -33,6 +34,7 @@ class Restored(NamedTuple):
     data: bytes
     target: str | None = None
     onward: bool = True
+    cookie: Cookie | None = None
 
 
 class LinkTarget:
@@ -56,12 +58,12 @@ class LinkTarget:
         cookie = recent.get(token)
         if cookie is None:
             cookie = recent[token] = self._verified(token, now_ms)
-        elif now_ms > cookie.expiry_ms:
+        elif now_ms - self._ring.skew_ms > cookie.expiry_ms:
             raise refusal(Expired())
         annotations = restored_annotations(b"" if alone else section, cookie)
         home = b"".join((data[: layout.da], annotations, data[layout.ma :]))
         onward = MARK in data[layout.properties : layout.app] or property_field(data, layout, REPLY_TO) is not None
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward)
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie)
 
     def _verified(self, token: bytes, now_ms: int) -> Cookie:
         try:
@@ -70,7 +72,7 @@ class LinkTarget:
                 raise BadToken("wrong scope")
             if cookie.link_target != self._address:
                 raise BadToken("wrong link target")
-            check_expiry(cookie, now_ms)
+            check_expiry(cookie, now_ms - self._ring.skew_ms)
         except BadToken as fault:
             raise refusal(fault) from fault
         if cookie.address is None and cookie.inner_target is None:

@@ -17,15 +17,16 @@ from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.scope import keys
 from gateway.scope.annotations import NO_PREVIOUS, REQUEST_ANNOTATIONS, Previous, previous_annotations
 from gateway.scope.cookie import (
+    NONCE_BYTES,
     Cookie,
     Expired,
+    Maker,
+    Uses,
     check_expiry,
     expiry_of,
     from_url,
     lifetime,
     open_token,
-    payload,
-    template,
     to_url,
 )
 from gateway.scope.fields import (
@@ -52,7 +53,8 @@ class Rewriter:
 
     `prefix` is the address in the destination scope under which this gateway takes responses.
     `destination` names that scope: with it, responses get ids that can be translated back (RA-2.5-8) and
-    requests that quote one say the original; without it, ids of responses stay as they are.
+    requests that quote one say the original; without it, ids of responses stay as they are. `uses` is how
+    many responses each request may have; addresses then differ from request to request.
     """
 
     def __init__(
@@ -63,11 +65,12 @@ class Rewriter:
         ttl_ms: int,
         *,
         destination: str | None = None,
+        uses: int | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._ring, self._origin, self._prefix, self._ttl_ms = ring, origin, prefix, ttl_ms
-        self._signer = ring.signer(keys.REPLY_TO)
-        self._shared = template(ring, origin, prefix)
+        self._maker = Maker(ring, origin, prefix, keys.REPLY_TO)
+        self._uses, self._token_bytes = uses, token_bytes
         self._ids = ScopeIds(ring, origin, token_bytes)
         self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
         self._recent_addresses: Recent[tuple[bytes, Previous], bytes] = Recent()
@@ -117,7 +120,7 @@ class Rewriter:
         leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID], now_ms)
         home = assemble(data, layout, annotations, fields)
         onward = leading[REPLY_TO] != NULL
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward)
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie)
 
     def _resolved(self, token: str, now_ms: int) -> tuple[Cookie, bytes]:
         """The cookie, and its reply address encoded."""
@@ -126,7 +129,7 @@ class Rewriter:
         if found is None:
             cookie = self._verified(token, now_ms)
             found = recent[token] = (cookie, encode(cookie.address))
-        elif now_ms > found[0].expiry_ms:
+        elif now_ms - self._ring.skew_ms > found[0].expiry_ms:
             raise AmqpError(PRECONDITION_FAILED, _EXPIRED) from Expired()
         return found
 
@@ -136,7 +139,7 @@ class Rewriter:
             cookie = open_token(self._ring, data, now_ms, keys.REPLY_TO)
             if (cookie.scope, cookie.link_target) != (self._origin, self._prefix):
                 raise BadToken("wrong scope or prefix")
-            check_expiry(cookie, now_ms)
+            check_expiry(cookie, now_ms - self._ring.skew_ms)
         except Expired as fault:
             raise AmqpError(PRECONDITION_FAILED, _EXPIRED) from fault
         except BadToken as fault:
@@ -146,6 +149,8 @@ class Rewriter:
     def _reply_to(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
         """The encoded address that stands for the encoded reply-to `field`."""
         expiry = lifetime(now_ms, self._ttl_ms)
+        if self._uses is not None:
+            return self._sealed_address(field, previous, expiry)
         recent = self._recent_addresses.at(expiry)
         address = recent.get((field, previous))
         if address is None:
@@ -156,9 +161,9 @@ class Rewriter:
         inner_cookie, inner_target, until = previous
         reply_to = address_text(field, "reply-to")
         expiry = expiry_of(expiry_ms, until)
-        cookie = Cookie(self._origin, self._prefix, reply_to, expiry, inner_cookie, inner_target)
-        data = payload(self._shared, cookie)
-        return encode(f"{self._prefix}/{to_url(data + self._signer.mac(data)).decode()}")
+        uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
+        cookie = Cookie(self._origin, self._prefix, reply_to, expiry, inner_cookie, inner_target, uses)
+        return encode(f"{self._prefix}/{to_url(self._maker.make(cookie)).decode()}")
 
     def _new_id(self, field: bytes, now_ms: int) -> bytes:
         """An id of our own, but not twice: a response that goes on as a request has had its new one."""

@@ -23,7 +23,7 @@ from gateway.amqp.sections import (
 )
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.scope.annotate import Annotator, LinkTarget
-from gateway.scope.cookie import Cookie, from_url, open_cookie, seal, to_url
+from gateway.scope.cookie import Cookie, Uses, from_url, open_cookie, seal, to_url
 from gateway.scope.fields import Fields, assemble, leading_fields
 from gateway.scope.keys import BadToken, Key, KeyRing
 from gateway.scope.message_id import ScopeIds, open_id
@@ -43,6 +43,7 @@ cookies = st.builds(
     expiry_ms=st.integers(NOW, 2**47),
     inner_cookie=st.none() | st.binary(max_size=400),
     inner_target=st.none() | texts,
+    uses=st.none() | st.builds(Uses, st.integers(0, 65_535), st.binary(min_size=12, max_size=12)),
 )
 ids = st.integers(0, 2**64 - 1).map(Ulong) | st.uuids() | st.binary(max_size=300) | st.text(max_size=300)
 addresses = st.text(max_size=300)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import secrets
 from pathlib import Path
 
 import pytest
 
+from gateway.amqp.codec import Symbol, encode
+from gateway.amqp.sections import DELIVERY_ANNOTATIONS, section
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.scope.cookie import (
     MAX_TOKEN,
+    NONCE_BYTES,
     Cookie,
+    Uses,
     describe,
     from_url,
     open_cookie,
@@ -20,7 +25,8 @@ from gateway.scope.cookie import (
     to_url,
 )
 from gateway.scope.keys import COOKIE, REPLY_TO, BadToken, Key, KeyRing, new_secret, parse_secret
-from gateway.scope.message_id import open_id, seal_id
+from gateway.scope.message_id import MARK, ScopeIds, open_id, seal_id
+from gateway.scope.restore import LinkTarget
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cookies.md"
 NOW = 1_700_000_000_000
@@ -36,6 +42,7 @@ COOKIES = [
     FULL._replace(inner_cookie=None, inner_target=None),
     FULL._replace(address="", inner_cookie=b"", inner_target=""),
     Cookie("ä", "", "ö" * 300, 0),
+    FULL._replace(uses=Uses(65_535, b"n" * NONCE_BYTES)),
 ]
 
 
@@ -51,6 +58,79 @@ def refused(ring: KeyRing, data: bytes, now_ms: int = NOW) -> tuple[str, str, st
 @pytest.mark.parametrize("cookie", COOKIES)
 def test_what_is_sealed_is_opened(cookie: Cookie) -> None:
     assert open_cookie(RING, seal(RING, cookie), min(NOW, cookie.expiry_ms)) == cookie
+
+
+SEALED = KeyRing("2026-11", {"2026-11": Key(SECRET)}, seal=True)
+
+
+@pytest.mark.parametrize("cookie", COOKIES)
+def test_sealed_cookies_say_nothing_and_are_opened_by_either_ring(cookie: Cookie) -> None:
+    made = [seal(SEALED, cookie) for _ in range(3)]
+    assert len(set(made)) == 3
+    for data in made:
+        assert [ring_open for ring in (RING, SEALED) if (ring_open := open_cookie(ring, data, 0)) != cookie] == []
+        shown = [part for part in cookie if isinstance(part, str | bytes) and len(part) > 3]
+        clear = [part if isinstance(part, bytes) else part.encode() for part in shown]
+        assert [part for part in clear if part in data] == []
+    assert open_cookie(SEALED, seal(RING, cookie), 0) == cookie
+
+
+@pytest.mark.parametrize("reason_and_data", ["bit", "cut", "longer", "secret", "purpose", "key", "short"])
+def test_a_spoiled_seal_gives_the_one_refusal(reason_and_data: str) -> None:
+    data = seal(SEALED, FULL)
+    other = KeyRing("2026-11", {"2026-11": Key(OTHER)}, seal=True)
+    spoiled = {
+        "bit": [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(len(data))],
+        "cut": [data[:length] for length in range(len(data))],
+        "longer": [data + b"\0"],
+        "secret": [seal(other, FULL)],
+        "purpose": [seal(SEALED, FULL, REPLY_TO)],
+        "key": [seal(KeyRing("other", {"other": Key(SECRET)}, seal=True), FULL)],
+        "short": [b"\x03" + bytes(29), b"\x03\xff" + bytes(40), SEALED.sealer(COOKIE).seal(b"")],
+    }
+    for each in spoiled[reason_and_data]:
+        assert refused(SEALED, each)[:2] == (UNAUTHORIZED_ACCESS, "the response address cookie is not valid here")
+
+
+def test_sealed_ids_hide_the_original_and_both_forms_are_translated() -> None:
+    original = encode("order-4711")
+    sealing, signing = ScopeIds(SEALED, "edge", secrets.token_bytes), ScopeIds(RING, "edge", secrets.token_bytes)
+    made = [sealing.mint(original), sealing.mint(original), signing.mint(original)]
+    assert len(set(made)) == 3
+    for name in made:
+        assert (sealing.original(name, NOW), signing.original(name, NOW)) == (original, original)
+        assert ScopeIds(SEALED, "core", secrets.token_bytes).original(name, NOW) is None
+    token = from_url(made[0][2 + len(MARK) :])
+    assert b"order" not in token
+    assert b"edge" not in token
+
+
+def test_seals_are_numbered_under_a_key_of_their_process() -> None:
+    """Nonces cannot repeat: two rings draw different salts, and one counts."""
+    salts = {seal(KeyRing("a", {"a": Key(SECRET)}, seal=True), FULL)[3:19] for _ in range(100)}
+    assert len(salts) == 100
+    ring = KeyRing("a", {"a": Key(SECRET)}, seal=True)
+    numbers = [int.from_bytes(seal(ring, FULL)[19:27], "big") for _ in range(10)]
+    assert numbers == list(range(numbers[0], numbers[0] + 10))
+
+
+def test_more_makers_than_are_remembered_are_opened() -> None:
+    ring = KeyRing("a", {"a": Key(SECRET)})
+    for _ in range(600):
+        assert open_cookie(ring, seal(KeyRing("a", {"a": Key(SECRET)}, seal=True), FULL), NOW) == FULL
+
+
+def test_skew_is_how_long_after_its_expiry_a_cookie_counts() -> None:
+    patient = KeyRing("2026-11", {"2026-11": Key(SECRET)}, skew_ms=1000)
+    data = seal(RING, FULL)
+    assert open_cookie(patient, data, NOW + 1000) == FULL
+    assert refused(patient, data, NOW + 1001)[0] == PRECONDITION_FAILED
+    target = LinkTarget(patient, "$responses", ("edge",))
+    response = section(DELIVERY_ANNOTATIONS, {Symbol("address-cookie"): data})
+    for _ in range(2):  # verified, and remembered
+        assert target.restore(response, NOW + 1000).address == "replies/1"
+        with pytest.raises(AmqpError, match=PRECONDITION_FAILED):
+            target.restore(response, NOW + 1001)
 
 
 def test_the_last_valid_millisecond_is_the_expiry() -> None:
@@ -130,6 +210,7 @@ def test_described_for_people_without_the_inner_cookie() -> None:
         "expires": "2023-11-14T22:13:20.000+00:00",
         "inner cookie": "7 bytes",
         "inner target": "previous/T",
+        "responses": "any number",
     }
     assert describe(COOKIES[1])["reply address"] == "none"
 

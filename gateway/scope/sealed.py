@@ -1,0 +1,75 @@
+"""Sealed tokens (version 3): AES-256-GCM, for who must not read what a cookie says (KM-23).
+
+K = HMAC-SHA-256(secret, "scopegate/seal/" + purpose), and each process (each key ring) makes its tokens under a key
+of its own, HMAC-SHA-256(K, salt) with 16 random bytes of salt in the token. A nonce is therefore a counter: it cannot
+repeat under one key, however many gateways share the secret and however many ids they make. Layout: docs/cookies.md.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+VERSION: Final = 3
+SALT_BYTES: Final = 16
+NUMBER_BYTES: Final = 8
+TAG_BYTES: Final = 16
+OVERHEAD: Final = 2 + SALT_BYTES + NUMBER_BYTES + TAG_BYTES
+"""Bytes around the content and the key id."""
+_PAD: Final = bytes(4)  # makes a nonce of 96 bits of the number
+_REMEMBERED: Final = 256
+"""Makers whose key is kept ready: the processes, and reloads, whose tokens are still under way."""
+
+
+class Sealer:
+    """Makes the sealed tokens of one process for one purpose; `derived` is K."""
+
+    __slots__ = ("_cipher", "_head", "_numbers")
+
+    def __init__(self, key_id: bytes, derived: bytes, token_bytes: Callable[[int], bytes]) -> None:
+        salt = token_bytes(SALT_BYTES)
+        self._head = bytes([VERSION, len(key_id)]) + key_id + salt
+        self._cipher = _cipher(derived, salt)
+        # Below 2**63, so that the counter cannot leave its eight bytes.
+        self._numbers = count(int.from_bytes(token_bytes(NUMBER_BYTES), "big") >> 1)
+
+    def seal(self, content: bytes) -> bytes:
+        number = next(self._numbers).to_bytes(NUMBER_BYTES, "big")
+        head = self._head + number
+        return head + self._cipher.encrypt(_PAD + number, content, head)
+
+
+class Opener:
+    """Opens what any process sealed with one secret for one purpose."""
+
+    __slots__ = ("_ciphers", "_derived")
+
+    def __init__(self, derived: bytes) -> None:
+        self._derived = derived
+        self._ciphers: dict[bytes, AESGCM] = {}
+
+    def open(self, data: bytes, start: int) -> bytes | None:
+        """The content of a token whose salt is at `start`; None unless every bit of the token is genuine."""
+        at = start + SALT_BYTES
+        end = at + NUMBER_BYTES
+        salt = data[start:at]
+        known = self._ciphers.get(salt)
+        cipher = known or _cipher(self._derived, salt)
+        try:
+            content = cipher.decrypt(_PAD + data[at:end], data[end:], data[:end])
+        except InvalidTag:
+            return None
+        if known is None:  # only after it has opened something: nobody can fill the memory with invented salts
+            if len(self._ciphers) >= _REMEMBERED:
+                self._ciphers.clear()
+            self._ciphers[salt] = cipher
+        return content
+
+
+def _cipher(derived: bytes, salt: bytes) -> AESGCM:
+    return AESGCM(hmac.digest(derived, salt, "sha256"))
