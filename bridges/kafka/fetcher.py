@@ -1,8 +1,10 @@
 """The thread that reads partitions for one receive link (KM-16): Kafka batches in, encoded events out.
 
-One `assign()`-mode consumer, no group, nothing committed. Mapping and encoding happen here, so that the
-loop only sends; a batch crosses into the loop in one call. At most two batches wait there: then this thread
-stops asking, librdkafka's bounded queue fills, and Kafka is no longer asked. Credit is the only flow control.
+One `assign()`-mode consumer, no group, nothing committed. The thread waits for Kafka and sees to errors; a batch
+crosses into the loop in one call and is mapped and encoded there, because a thread that computes takes the
+interpreter lock from the loop at every call into proton (docs/benchmarks.md). At most two batches wait for the
+link: then the thread stops asking, librdkafka's bounded queue fills, and Kafka is no longer asked. Credit is the
+only flow control.
 """
 
 from __future__ import annotations
@@ -51,6 +53,14 @@ class Batch(NamedTuple):
     positions: dict[int, int]
 
 
+class Fetched(NamedTuple):
+    """What crosses into the loop: records without errors, ends that were reached, partitions that go on after a gap."""
+
+    messages: list[Any]
+    ends: dict[int, int]
+    gaps: set[int]
+
+
 class Owner(NamedTuple):
     """Whom the thread tells: on the loop, except that `ended` is called by the thread itself."""
 
@@ -84,8 +94,9 @@ class Fetcher:
         self._room: Final = threading.Semaphore(_WAITING)
         self._lock: Final = threading.Lock()
         self._added: dict[int, int] = dict(starts)
-        self._next: dict[int, int] = {}
-        self._gaps: set[int] = set()
+        self._assigned: Final[dict[int, int]] = {}
+        self._lost: set[int] = set()
+        self._gaps: Final[set[int]] = set()
         self._stopped = False
         self._thread: Final = threading.Thread(target=self._run, name=f"kafka-reader-{topic}", daemon=True)
 
@@ -114,6 +125,32 @@ class Fetcher:
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
+    def _arrived(self, fetched: Fetched) -> None:
+        if self._stopped:
+            return
+        self._owner.deliver(Batch(*self._convert(fetched)))
+
+    def _convert(self, fetched: Fetched) -> tuple[list[Event], dict[int, int]]:
+        events: list[Event] = []
+        positions: dict[int, int] = {}
+        encode, new, gaps = self._encoder.encode, tuple.__new__, self._gaps
+        gaps |= fetched.gaps
+        everything, wanted = self._everything, self._position.matches
+        for message in fetched.messages:
+            partition, offset = message.partition(), message.offset()
+            positions[partition] = offset + 1
+            kind, stamp = message.timestamp()
+            if everything or wanted(offset, stamp):
+                key, value, headers = message.key(), message.value(), message.headers()
+                data = encode(key, value, headers, partition, offset, kind, stamp)
+                if gaps and partition in gaps:
+                    gaps.discard(partition)
+                    data = after_gap(data)
+                events.append(new(Event, (data, partition, offset, 0, 0)))
+        for partition, end in fetched.ends.items():
+            positions[partition] = max(end, positions.get(partition, 0))
+        return events, positions
+
     # -- in the thread
 
     def _run(self) -> None:
@@ -132,10 +169,10 @@ class Fetcher:
     def _read(self, consumer: Consumer) -> None:
         while True:
             self._room.acquire()
-            batch = self._next_batch(consumer)
-            if batch is None:
+            fetched = self._fetch(consumer)
+            if fetched is None:
                 return
-            self._tell(self._owner.deliver, batch)
+            self._tell(self._arrived, fetched)
 
     def _tell(self, call: Callable[..., None], *arguments: object) -> None:
         if self._stopped:
@@ -145,62 +182,51 @@ class Fetcher:
         except RuntimeError:  # the loop is closed: nobody is left to tell
             self._stopped = True
 
-    def _next_batch(self, consumer: Consumer) -> Batch | None:
+    def _fetch(self, consumer: Consumer) -> Fetched | None:
         while not self._stopped:
             if self._added:
                 self._assign_added(consumer)
             messages = consumer.consume(1, _PATIENCE)
             if messages:  # one call for the rest: asking for a full batch would wait until it is full
                 messages += consumer.consume(_BATCH - 1, 0)
-                batch = self._convert(consumer, messages)
-                if batch.positions:
-                    return batch
+                fetched = self._sorted(consumer, messages)
+                if any(fetched):
+                    return fetched
         return None
+
+    def _sorted(self, consumer: Consumer, messages: list[Any]) -> Fetched:
+        """Records apart from errors, which are seen to here: that may take questions to Kafka."""
+        failed = [message for message in messages if message.error() is not None]
+        if failed:
+            messages = [message for message in messages if message.error() is None]
+        gaps, self._lost = self._lost, set()  # records of this batch were read before an error in it
+        ends: dict[int, int] = {}
+        for message in failed:
+            self._failure(consumer, message, message.error(), ends)
+        return Fetched(messages, ends, gaps)
 
     def _assign_added(self, consumer: Consumer) -> None:
         with self._lock:
             added, self._added = self._added, {}
-        if self._next:  # partitions that this client may not have heard of yet; asking tells it
+        if self._assigned:  # partitions that this client may not have heard of yet; asking tells it
             with contextlib.suppress(KafkaException):
                 consumer.list_topics(self._topic, timeout=_METADATA)
-        self._next.update(added)
+        self._assigned.update(added)
         consumer.incremental_assign(
             [TopicPartition(self._topic, partition, offset) for partition, offset in added.items()]
         )
 
-    def _convert(self, consumer: Consumer, messages: list[Any]) -> Batch:
-        events: list[Event] = []
-        positions: dict[int, int] = {}
-        encode, new = self._encoder.encode, tuple.__new__
-        everything, wanted = self._everything, self._position.matches
-        for message in messages:
-            if (error := message.error()) is not None:
-                self._failure(consumer, message, error, positions)
-                continue
-            partition, offset = message.partition(), message.offset()
-            positions[partition] = offset + 1
-            kind, stamp = message.timestamp()
-            if everything or wanted(offset, stamp):
-                key, value, headers = message.key(), message.value(), message.headers()
-                data = encode(key, value, headers, partition, offset, kind, stamp)
-                if self._gaps and partition in self._gaps:
-                    self._gaps.discard(partition)
-                    data = after_gap(data)
-                events.append(new(Event, (data, partition, offset, 0, 0)))
-        self._next.update(positions)
-        return Batch(events, positions)
-
     def _failure(
-        self, consumer: Consumer, message: Message, error: KafkaError, positions: dict[int, int]
+        self, consumer: Consumer, message: Message, error: KafkaError, ends: dict[int, int]
     ) -> None:
         code, partition, offset = error.code(), message.partition(), message.offset()
         if code == KafkaError._PARTITION_EOF and partition is not None and offset is not None:
-            positions[partition] = offset
+            ends[partition] = offset
         elif code in _POSITION_LOST and partition is not None and offset is not None:
             self._position_lost(consumer, partition, offset)
-        elif code == KafkaError._UNKNOWN_PARTITION and partition in self._next:
+        elif code == KafkaError._UNKNOWN_PARTITION and partition in self._assigned:
             time.sleep(_PATIENCE)  # a new partition that not every broker knows yet, or a topic about to go
-            self._assign_again(consumer, partition, self._next[partition])
+            self._assign_again(consumer, partition, self._where(consumer, partition))
         elif code in faults.UNAUTHORIZED:
             self._tell(self._owner.failed, faults.link_error(error, "", self._topic))
         else:  # librdkafka goes on trying; a topic that is gone is found by the metadata watch
@@ -219,9 +245,14 @@ class Fetcher:
             return
         if offset >= 0:  # else the oldest event was asked for and could not be found: nothing is lost
             log.warning("events lost to retention", topic=self._topic, partition=partition, oldest=low)
-            self._gaps.add(partition)
+            self._lost.add(partition)
             self._tell(self._owner.gap)
         self._assign_again(consumer, partition, low)
+
+    def _where(self, consumer: Consumer, partition: int) -> int:
+        """The next offset to read; before the first record what was assigned."""
+        (found,) = consumer.position([TopicPartition(self._topic, partition)])
+        return found.offset if found.offset >= 0 else self._assigned[partition]
 
     def _assign_again(self, consumer: Consumer, partition: int, offset: int) -> None:
         consumer.incremental_unassign([TopicPartition(self._topic, partition)])
