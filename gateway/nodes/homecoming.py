@@ -1,0 +1,168 @@
+"""Where the container behind a connector sends its responses: a link of ours that receives there (RA 2.3, 2.5.5).
+
+That container cannot reach an address of this gateway unless it is one of its clients. So a connector has a
+response address at the container itself: a dynamic node, which changes with each connection, or a queue with a
+fixed name, which outlives connections and gateways. What comes there goes home by its cookie or its correlation-id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gateway.amqp.outcomes import Rejected
+from gateway.amqp.pndata import Granted
+from gateway.errors import NOT_IMPLEMENTED, AmqpError
+from gateway.nodes.announcing import way
+from gateway.nodes.replies import homeward
+from gateway.nodes.routed import WINDOW, Aim, Router
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine import Engine
+    from gateway.amqp.link import Link
+    from gateway.nodes.scopes import Scope
+
+DYNAMIC: Final = "dynamic"
+GATEWAY: Final = "gateway"
+_RESPONSE_ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"
+_AGAIN: Final = 1.0
+"""Seconds until a response link that was refused or lost is asked for anew."""
+Then = Callable[[AmqpError | None], None]
+
+
+class Owner(Protocol):
+    """The connector, as far as this needs it."""
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
+    def home_changed(self) -> None: ...
+    def home_failed(self, error: AmqpError) -> None: ...
+
+
+class Homecoming:
+    """A connector's response address; `wish` is `dynamic`, `gateway` or the name of a queue."""
+
+    def __init__(self, owner: Owner, wish: str, annotations: str, scope: Callable[[], Scope]) -> None:
+        self._owner: Final = owner
+        self._wish: Final = wish
+        self._annotations: Final = annotations
+        self._scope: Final = scope
+        self.address: str | None = None
+        """The address at the container; None: it reaches `$replies.<scope>` of this gateway."""
+        self.annotates = annotations == "auto"
+        """Whether targets there are believed when they announce `response-address-supported` (RA-2.1-4)."""
+        self._engine: Engine | None = None
+        self._settled = False
+        self._wanted = wish not in (DYNAMIC, GATEWAY)
+        self._waiting: list[Then] = []
+
+    # -- the connection
+
+    def opened(self, engine: Engine) -> None:
+        """A queue may hold responses to what was asked before; a dynamic node is made when it is needed."""
+        if self._annotations == "offered":
+            self.annotates = _RESPONSE_ANNOTATIONS in engine.offered
+        self._engine, self._settled = engine, self._wish == GATEWAY
+        self._waiting.clear()
+        if self._wanted:
+            self._open()
+
+    def closed(self) -> None:
+        """Whoever waits asks again on the next connection."""
+        self._engine, self._settled = None, False
+        self._waiting.clear()
+
+    def ready(self, then: Then) -> None:
+        """Call `then` when the address is known, or with the reason why there is none."""
+        if self._settled:
+            then(None)
+            return
+        self._waiting.append(then)
+        if not self._wanted:
+            self._wanted = True
+            self._open()
+
+    def _open(self) -> None:
+        engine = self._engine
+        if engine is None or engine.closed:
+            return
+        link = engine.attach(f"responses-{id(self):x}-{engine.serial}", incoming=True)
+        dynamic = self._wish == DYNAMIC
+        granted = Granted(
+            address=None if dynamic else self._wish,
+            dynamic=dynamic,
+            capabilities=("temporary-queue",) if dynamic else (),  # how JMS brokers know what is meant
+            max_message_size=engine.config.max_message_size,
+        )
+        link.request(_Responses(link, self), granted)
+
+    # -- the link
+
+    def attached(self, link: Link) -> None:
+        address = link.source.address
+        if self._wish == DYNAMIC and address is None:
+            link.detach()
+            self.refused(AmqpError(NOT_IMPLEMENTED, "no address for a dynamic source"))
+            return
+        link.way = way(self._scope().name)
+        self.address = address if self._wish == DYNAMIC else self._wish
+        link.grant(WINDOW)
+        self._tell(None)
+        self._owner.home_changed()
+
+    def refused(self, error: AmqpError) -> None:
+        """Without dynamic nodes there the gateway's own address is what is left; a queue may be there later."""
+        self._owner.home_failed(error)
+        if self._wish == DYNAMIC:
+            self.address = None
+            self._tell(None)
+        else:
+            self._tell(error)
+            self._owner.later(_AGAIN, self._open)
+
+    def _tell(self, error: AmqpError | None) -> None:
+        self._settled = error is None
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(error)
+
+    def lost(self, link: Link) -> None:
+        """The container took the link away: requests go on with the old address until there is a new one."""
+        if link.engine is self._engine and not link.engine.closed:
+            self._owner.later(_AGAIN, self._open)
+
+    def aim(self, link: Link, data: bytes) -> Aim:
+        """Where a response goes."""
+        scope = self._scope()
+        return homeward(scope, scope.world.crossings.homecome(scope.name, data))
+
+
+class _Responses(Router):
+    """The handler of the response link: what is no response of ours is rejected there, and the link stays."""
+
+    def __init__(self, link: Link, home: Homecoming) -> None:
+        super().__init__(link, home.aim)
+        self._home: Final = home
+
+    def on_attached(self, link: Link) -> None:
+        self._home.attached(link)
+
+    def on_refused(self, error: AmqpError) -> None:
+        self._home.refused(error)
+
+    def on_drained(self) -> None:
+        """We never drain it."""
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        super().on_detach(error)
+        self._home.lost(self.link)
+
+    def refuse(self, delivery: Any, error: AmqpError, settled: bool) -> None:
+        self.link.message_refused(error)
+        if settled:
+            self.link.drop(delivery)
+        else:
+            self.link.settle(delivery, Rejected(error))
+        self.settled()
+
+    def fail(self, error: AmqpError) -> None:
+        """One bad message must not cost everybody the response address."""

@@ -1,0 +1,120 @@
+"""One link to the anonymous terminus of the container behind a connector (AT 2.3, as its user).
+
+Such a link carries a message only where its own `to` already is the destination: `to` is part of the bare message,
+and nobody may change it. Everything else takes a link to its address, as without the capability.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.codec import encode
+from gateway.amqp.pndata import Granted
+from gateway.amqp.properties import TO
+from gateway.amqp.sections import property_field, walk
+from gateway.errors import DETACH_FORCED, AmqpError, Fault
+from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
+from gateway.nodes.remote import Relay
+from gateway.nodes.routed import Aim, Router
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine import Engine
+    from gateway.amqp.link import Link
+    from gateway.nodes.remote import Dialer
+
+_ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
+
+
+class Trunk(Meeting):
+    """The shared link and the routes that use it; made anew with each connection that offers the capability."""
+
+    def __init__(self, dialer: Dialer, make_crossing: CrossingMaker) -> None:
+        super().__init__("", make_crossing, unused=lambda _: None)
+        self._dialer: Final = dialer
+        self._engine: Engine | None = None
+        self._far: Link | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the present connection has it: desired by us, offered, and not refused."""
+        return self._engine is not None
+
+    def opened(self, engine: Engine) -> None:
+        """A connection is up; it must be offered to be used (AT-2.3-3)."""
+        self._engine = engine if _ANONYMOUS_RELAY in engine.offered else None
+
+    def attach(self, link: Link) -> None:
+        def join(error: AmqpError | None) -> None:
+            if error is not None or self._engine is None:
+                link.refuse(error or self._gone())
+                return
+            end = Inlet(self, link)
+            self.join(end)
+            link.accept(end, max_message_size=link.engine.config.max_message_size)
+            self.share_credit()
+            self._open()
+
+        self._dialer.when_home(link, join)
+
+    def _open(self) -> None:
+        if self._far is None:
+            assert self._engine is not None
+            self._far = far = self._engine.attach(f"relay-{id(self):x}-{self._engine.serial}", incoming=False)
+            far.request(_FarEnd(self, far), Granted())
+
+    def attached(self, end: Outlet, far: Link) -> None:
+        far.way = self._dialer.far_way(home=True)
+        self.join(end)
+        self.credited(end)
+
+    def ended(self, error: AmqpError | None) -> None:
+        """The container refused or ended the link, or is gone: its routes go, and messages take links of their own."""
+        self._far = self._engine = None
+        for inlet in list(self.inlets):
+            inlet.link.detach(error or self._gone())
+
+    def _gone(self) -> AmqpError:
+        text = f"the relay behind {self._dialer.name} is gone; try again"
+        return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)
+
+
+class _FarEnd(Outlet):
+    """Our link to the null target."""
+
+    def __init__(self, trunk: Trunk, link: Link) -> None:
+        super().__init__(trunk, link)
+        self._trunk = trunk
+
+    def on_attached(self, link: Link) -> None:
+        self._trunk.attached(self, link)
+
+    def on_refused(self, error: AmqpError) -> None:
+        self._trunk.ended(error)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        super().on_detach(error)
+        self._trunk.ended(error)
+
+
+class TrunkNode:
+    """An address behind a connector that uses the relay: each message goes the one way or the other."""
+
+    def __init__(self, dialer: Dialer, trunk: Trunk, address: str) -> None:
+        self._dialer, self._trunk, self._address = dialer, trunk, address
+        self._to = encode(address)
+
+    def attach(self, link: Link) -> None:
+        if link.incoming and self._trunk.usable:
+            Router(link, self._aim).start()
+        else:
+            self._direct(link)
+
+    def _aim(self, link: Link, data: bytes) -> Aim:
+        relayed = self._trunk.usable and property_field(data, walk(data), TO) == self._to
+        key = (link.scope, self._address, "relayed" if relayed else "direct")
+        return Aim(key, data, self._trunk.attach if relayed else self._direct)  # type: ignore[arg-type]
+
+    def _direct(self, link: Any) -> None:
+        Relay(self._dialer, self._address, link, self._trunk.make_crossing).start()
+
+

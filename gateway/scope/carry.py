@@ -1,0 +1,206 @@
+"""Requests whose responses come to one plain address: what brings them home travels in their ids (RA 2.5).
+
+An address at another container, a queue of a broker say, has no room for a token. So the rewritten request has
+that address as its reply-to, and message-id, and correlation-id where there is one, become ids that carry what a
+rewritten reply address would have carried. Whichever of the two a responder echoes in correlation-id, the original
+comes back with its type. Layout: docs/cookies.md, "Return id".
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+from itertools import count
+from typing import Final
+
+from gateway.amqp.codec import encode
+from gateway.amqp.sections import edit_map, splice, walk
+from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
+from gateway.scope import keys, sealed
+from gateway.scope.annotations import NO_PREVIOUS, REQUEST_ANNOTATIONS, Previous, previous_annotations
+from gateway.scope.cookie import (
+    MAX_TOKEN,
+    NONCE_BYTES,
+    Cookie,
+    Expired,
+    Maker,
+    Uses,
+    check_expiry,
+    expiry_of,
+    lifetime,
+    open_token,
+    to_url,
+    too_long,
+)
+from gateway.scope.fields import (
+    CORRELATION_ID,
+    MESSAGE_ID,
+    NULL,
+    REPLY_TO,
+    TO,
+    address_text,
+    assemble,
+    check_id,
+    leading_fields,
+)
+from gateway.scope.keys import MAC_BYTES, BadToken, KeyRing
+from gateway.scope.message_id import MARK, UNIQUE_BYTES, ScopeIds, id_token
+from gateway.scope.recent import Recent
+from gateway.scope.restore import Restored, restored_annotations
+
+VERSION: Final = 1
+_MIN: Final = 2 + 2 + UNIQUE_BYTES + 1 + MAC_BYTES
+
+
+class Carrier:
+    """Rewrites requests from scope `origin` into `destination`; their responses are taken at `link_target`."""
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        origin: str,
+        destination: str,
+        link_target: str,
+        ttl_ms: int,
+        *,
+        uses: int | None = None,
+        token_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._origin, self._target, self._ttl_ms = origin, link_target, ttl_ms
+        self._uses, self._token_bytes = uses, token_bytes
+        self._maker = Maker(ring, origin, link_target, keys.RETURN)
+        self._mac = ring.signer(keys.RETURN_ID).mac
+        self._seal = ring.sealer(keys.RETURN_ID).seal if ring.sealing else None
+        key_id = ring.active.encode()
+        self._head = bytes([VERSION, len(key_id)]) + key_id
+        self._ids = ScopeIds(ring, origin, token_bytes)
+        self._far_ids = ScopeIds(ring, destination, token_bytes)
+        # Below 2**63, so that the counter cannot leave its eight bytes.
+        self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
+        self._recent: Recent[tuple[bytes, Previous], bytes] = Recent()
+
+    def rewrite(self, data: bytes, now_ms: int, *, reply_to: bytes, answer: bool = False) -> bytes:
+        """The request as a new message that is answered at `reply_to` (encoded).
+
+        `answer` says that it is a response too, whose correlation-id the other side knows. Without a reply-to
+        only what quotes an id of the destination changes, as in `Rewriter`.
+        """
+        layout = walk(data)
+        annotations, previous = data[layout.da : layout.ma], NO_PREVIOUS
+        if annotations and (previous := previous_annotations(annotations)) is not NO_PREVIOUS:
+            annotations = edit_map(annotations, drop=REQUEST_ANNOTATIONS) or b""
+        fields = leading_fields(data, layout)
+        leading = fields[0]
+        correlation = check_id(leading[CORRELATION_ID], "correlation-id")
+        quoted = self._far_ids.original(correlation, now_ms)
+        if leading[REPLY_TO] == NULL:
+            if quoted is None:
+                return data if previous is NO_PREVIOUS else splice(data, layout, da=annotations or None)
+            leading[MESSAGE_ID] = self._ids.mint(check_id(leading[MESSAGE_ID], "message-id"))
+        else:
+            home = self._home(leading[REPLY_TO], previous, now_ms)
+            leading[REPLY_TO] = reply_to
+            leading[MESSAGE_ID] = self._mint(home, self._own(leading[MESSAGE_ID], now_ms))
+            if quoted is None and correlation != NULL and not answer:
+                leading[CORRELATION_ID] = self._mint(home, correlation)
+        if quoted is not None:
+            leading[CORRELATION_ID] = quoted
+        return assemble(data, layout, annotations, fields)
+
+    def _own(self, field: bytes, now_ms: int) -> bytes:
+        """The id as its own scope knows it: a response that goes on as a request may have a new one already."""
+        return self._ids.original(field, now_ms) or check_id(field, "message-id")
+
+    def _home(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
+        """What all requests with this reply-to share for a while, signed or sealed as a reply-to token is."""
+        expiry = lifetime(now_ms, self._ttl_ms)
+        recent = self._recent.at(expiry)
+        home = recent.get((field, previous)) if self._uses is None else None
+        if home is None:
+            address, until = address_text(field, "reply-to"), expiry_of(expiry, previous.expiry_ms)
+            uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
+            cookie = Cookie(self._origin, self._target, address, until, previous.cookie, previous.target, uses)
+            home = recent[field, previous] = self._maker.make(cookie)
+        return home
+
+    def _mint(self, home: bytes, original: bytes) -> bytes:
+        content = b"".join((len(home).to_bytes(2, "big"), home, original))
+        if self._seal is None:
+            data = b"".join((self._head, next(self._unique).to_bytes(UNIQUE_BYTES, "big"), content))
+            token = data + self._mac(data)
+        else:
+            token = self._seal(content)
+        if len(token) > MAX_TOKEN:
+            raise too_long()
+        return encode((MARK + to_url(token)).decode())
+
+
+class Carried:
+    """Takes the responses to what `Carrier`s from `scopes` sent into `destination`."""
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        destination: str,
+        link_target: str,
+        scopes: Collection[str],
+        *,
+        token_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._ring, self._target, self._scopes = ring, link_target, frozenset(scopes)
+        self._far_ids = ScopeIds(ring, destination, token_bytes)
+        self._recent: Recent[bytes, Cookie] = Recent()
+
+    def restore(self, data: bytes, now_ms: int) -> Restored:
+        """The response as it goes on in its own scope, by its correlation-id; raises the refusals of RA-2.5-9."""
+        layout = walk(data)
+        fields = leading_fields(data, layout)
+        leading = fields[0]
+        cookie, original = self._opened(leading[CORRELATION_ID], now_ms)
+        annotations = restored_annotations(data[layout.da : layout.ma], cookie)
+        leading[TO] = encode(cookie.address)
+        leading[CORRELATION_ID] = original
+        leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID])
+        home = assemble(data, layout, annotations, fields)
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, leading[REPLY_TO] != NULL, cookie)
+
+    def _response_id(self, field: bytes) -> bytes:
+        """A response is a new message (RA-2.5-8); one without an id stays without."""
+        return field if check_id(field, "message-id") == NULL else self._far_ids.mint(field)
+
+    def _opened(self, field: bytes, now_ms: int) -> tuple[Cookie, bytes]:
+        try:
+            home, original = open_return_id(self._ring, id_token(field), now_ms)
+            cookie = self._cookie(home, now_ms)
+        except Expired as fault:
+            raise AmqpError(PRECONDITION_FAILED, "the response address has expired") from fault
+        except BadToken as fault:
+            raise AmqpError(NOT_FOUND, "the response names no request in its correlation-id") from fault
+        return cookie, original
+
+    def _cookie(self, home: bytes, now_ms: int) -> Cookie:
+        recent = self._recent.at(self._ring.epoch(now_ms))
+        cookie = recent.get(home)
+        if cookie is None:
+            cookie = open_token(self._ring, home, now_ms, keys.RETURN)
+            if cookie.scope not in self._scopes or cookie.link_target != self._target:
+                raise BadToken("wrong scope or link target")
+            recent[home] = cookie
+        check_expiry(cookie, now_ms - self._ring.skew_ms)
+        return cookie
+
+
+def open_return_id(ring: KeyRing, data: bytes, now_ms: int) -> tuple[bytes, bytes]:
+    """The sealed cookie and the original id; verifies the MAC before anything else is believed."""
+    if not _MIN <= len(data) <= MAX_TOKEN:
+        raise BadToken("wrong length")
+    if data[0] == sealed.VERSION:
+        content = ring.unseal(keys.RETURN_ID, data, now_ms)
+    elif data[0] == VERSION:
+        start, end = 2 + data[1], len(data) - MAC_BYTES
+        ring.verify(keys.RETURN_ID, data[2:start], data[:end], data[end:], now_ms)
+        content = data[start + UNIQUE_BYTES : end]
+    else:
+        raise BadToken("unknown version")
+    stop = 2 + int.from_bytes(content[:2], "big")
+    return content[2:stop], content[stop:]
