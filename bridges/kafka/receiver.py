@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from bridges.kafka.admin import Bounds, Topic
@@ -142,7 +142,6 @@ class Receiver:
     def _send_from(self, batch: Batch) -> None:
         """Send until the batch or the credit is used up; the hot path."""
         index, events = self._index, batch.events
-        send: Callable[[bytes, Event], None] = self._link.send
         if self._announce and index < len(events):
             events[index] = self._announced(events[index])
         chosen = events[index : index + self._link.credit]
@@ -150,8 +149,7 @@ class Receiver:
         self._held += sum([len(event[0]) for event in chosen])
         self._index += len(chosen)
         self._counters.delivered += len(chosen)
-        for event in chosen:
-            send(event[0], event)
+        self._link.send_all(chosen)
         if self._index == len(events):
             self._used_up(batch)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from cproton_ffi import lib
@@ -49,6 +50,27 @@ class Sending(LinkBase):
             engine.unsettled[delivery] = (self, context)
         if not engine.dirty:
             engine.touch()
+
+    def send_all(self, messages: Sequence[Any]) -> None:
+        """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
+        if self.presettled:
+            for message in messages:
+                self.send(message[0], message)
+            return
+        engine, pointer = self.engine, self.ptr
+        unsettled, tag, tag_bytes, serial = engine.unsettled, engine.tag, engine.tag_bytes, engine.serial
+        for message in messages:
+            data = message[0]
+            serial += 1
+            tag_bytes[0] = serial
+            delivery = _deliver(pointer, tag)
+            _send(pointer, data, len(data))
+            _advance(pointer)
+            unsettled[delivery] = (self, message)
+        engine.serial = serial
+        self.window -= len(messages)
+        self.transfers += len(messages)
+        engine.touch()
 
     def updated(self, delivery: Any, context: Any) -> bool:
         """A delivery event on an outgoing link: settle and pass the outcome on; False: no outcome yet."""
