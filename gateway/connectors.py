@@ -15,7 +15,7 @@ from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.sasl import SaslClient
 from gateway.errors import NOT_ALLOWED, AmqpError
 from gateway.listeners import PRODUCT
-from gateway.nodes.crossings import Way, way
+from gateway.nodes.announcing import Way, way
 from gateway.nodes.remote import Relay, RemoteNode
 from gateway.report import Report
 

@@ -91,8 +91,9 @@ class Service:
         names = tuple(policy.model.scopes)
         if signing is None:
             return Crossings(None, 0, names, now_ms)
+        unrouted = frozenset(name for name in names if not policy.model.scopes[name].response_routing)
         keys = {name: Key(key.secret, key.until_ms) for name, key in signing.keys.items()}
-        return Crossings(KeyRing(signing.active, keys), signing.expiry, names, now_ms)
+        return Crossings(KeyRing(signing.active, keys), signing.expiry, names, now_ms, unrouted=unrouted)
 
     # -- start
 
@@ -261,6 +262,7 @@ class Service:
         offers = {
             "AMQP_EVENT_STREAMS_V1_0": policy.scopes[scope].event_streams,
             "ANONYMOUS-RELAY": model.anonymous_relay,
+            "LINK_PAIR_V1_0": True,
             "RESPONSE_ANNOTATIONS_V1_0": model.response_routing and policy.signing is not None,
         }
         return tuple(name for name, offered in offers.items() if offered)

@@ -7,7 +7,7 @@ from typing import Final
 
 from policies.findings import Finding
 from policies.model import Policy
-from policies.model_rules import AccessRule, DirectRule, KafkaRule, RelayRule
+from policies.model_rules import AccessRule, DirectRule, KafkaRule, RelayRule, ServiceRule
 from policies.model_scope import Scope
 from policies.patterns import routable
 from policies.problems import Where
@@ -19,10 +19,12 @@ from policies.rules import (
     RelayRoute,
     Route,
     ScopeRules,
+    ServiceRoute,
     legal_topic,
 )
 from policies.tree import Tree
 
+AddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule
 Build = Callable[[str, dict[str, str]], Route | None]
 _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
@@ -42,7 +44,13 @@ def _scope(name: str, scope: Scope, tree: Tree) -> ScopeRules:
         tuple(_address(rule, connectors, where("addresses", at)) for at, rule in enumerate(scope.addresses)),
         tuple(_access(entry, where("access", at)) for at, entry in enumerate(scope.access)),
         event_streams=any(isinstance(rule, KafkaRule) for rule in scope.addresses),
+        responses=any(_answers(rule) for rule in scope.addresses),
     )
+
+
+def _answers(rule: AddressRule) -> bool:
+    """Whether requests with response annotations can be sent to some node of this rule."""
+    return rule.replies != "none" if isinstance(rule, RelayRule) else not isinstance(rule, KafkaRule)
 
 
 def _access(entry: AccessRule, where: Where) -> CompiledAccess:
@@ -50,10 +58,13 @@ def _access(entry: AccessRule, where: Where) -> CompiledAccess:
     return CompiledAccess(who, frozenset(entry.may), entry.on, where)
 
 
-def _address(rule: DirectRule | RelayRule | KafkaRule, connectors: frozenset[str], where: Where) -> CompiledAddress:
+def _address(rule: AddressRule, connectors: frozenset[str], where: Where) -> CompiledAddress:
     if isinstance(rule, DirectRule):
         direct = DirectRoute(rule.direct, where)
         return CompiledAddress(rule.match, lambda _address, _captures: direct, where)
+    if isinstance(rule, ServiceRule):
+        service = ServiceRoute(rule.service, where)
+        return CompiledAddress(rule.match, lambda _address, _captures: service, where)
     build = _relay(rule, connectors, where) if isinstance(rule, RelayRule) else _kafka(rule, where)
     return CompiledAddress(rule.match, build, where)
 

@@ -19,6 +19,7 @@ from policies.rules import (
     RelayRoute,
     Route,
     ScopeRules,
+    ServiceRoute,
 )
 
 _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
@@ -93,7 +94,7 @@ def _kind(decision: Decision) -> str:
         return "none"
     if decision.info:
         return "service"
-    kinds = {DirectRoute: "direct", RelayRoute: "relay", KafkaRoute: "kafka"}
+    kinds = {DirectRoute: "direct", RelayRoute: "relay", KafkaRoute: "kafka", ServiceRoute: "service"}
     return kinds[type(decision.route)]
 
 
@@ -103,6 +104,8 @@ def describe(route: Route) -> str:
         return f"direct, {route.mode}"
     if isinstance(route, KafkaRoute):
         return f"kafka topic {route.topic} of cluster {route.cluster}, binding {route.binding}"
+    if isinstance(route, ServiceRoute):
+        return f"service {route.service} of the gateway"
     far = f"scope {route.scope}" if route.scope is not None else f"connector {route.connector}"
     return f"relay to {far}, address {shown(route.address)}, replies {route.replies}"
 

@@ -27,7 +27,7 @@ _TYPES: Final = {
     "tuple": "a list",
     "list": "a list",
 }
-_ADDRESS_KEYS: Final = ("<DirectRule>", "<RelayRule>", "<KafkaRule>")
+_ADDRESS_KEYS: Final = ("<DirectRule>", "<RelayRule>", "<KafkaRule>", "<ServiceRule>")
 
 
 def model_problems(error: ValidationError, tree: Tree) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ Action = Literal["send", "receive", "info"]
 Replies = Literal["auto", "cookie", "rewrite", "none"]
 DirectMode = Literal["balanced", "multicast"]
 RecordMode = Literal["auto", "amqp", "data"]
+ServiceName = Literal["echo"]
 
 _PATTERN_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["chat/**"]}
 _TEMPLATE_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["q/{name}"]}
@@ -88,6 +89,13 @@ class KafkaRule(Strict):
     )
 
 
+class ServiceRule(Strict):
+    """A responder of the gateway's own; its answers go where the requester may send, or came from."""
+
+    match: Match = Field(description=_MATCH_TEXT)
+    service: ServiceName = Field(description="echo: answers with the application properties and body of the request")
+
+
 class AccessRule(Strict):
     """Who may do what on which addresses; what no entry allows is denied."""
 
@@ -102,7 +110,12 @@ class AccessRule(Strict):
     )
 
 
-_KINDS = {"direct": "<DirectRule>", "relay": "<RelayRule>", "kafka": "<KafkaRule>"}
+_KINDS = {
+    "direct": "<DirectRule>",
+    "relay": "<RelayRule>",
+    "kafka": "<KafkaRule>",
+    "service": "<ServiceRule>",
+}
 
 
 def _kind(value: Any) -> str | None:
@@ -115,10 +128,11 @@ def _kind(value: Any) -> str | None:
 AddressRule = Annotated[
     Annotated[DirectRule, Tag("<DirectRule>")]
     | Annotated[RelayRule, Tag("<RelayRule>")]
-    | Annotated[KafkaRule, Tag("<KafkaRule>")],
+    | Annotated[KafkaRule, Tag("<KafkaRule>")]
+    | Annotated[ServiceRule, Tag("<ServiceRule>")],
     Discriminator(
         _kind,
         custom_error_type="address_kind",
-        custom_error_message="needs exactly one of direct, relay and kafka to say what the address is",
+        custom_error_message="needs exactly one of direct, relay, kafka and service to say what the address is",
     ),
 ]

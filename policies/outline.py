@@ -16,13 +16,13 @@ from pydantic import TypeAdapter, ValidationError
 from policies.base import Secret
 from policies.messages import shown
 from policies.model import GatewaySection, KafkaCluster, KeyEntry, Setting
-from policies.model_rules import AccessRule, AddressRule, DirectRule, KafkaRule, RelayRule
+from policies.model_rules import AccessRule, AddressRule, DirectRule, KafkaRule, RelayRule, ServiceRule
 from policies.model_scope import Connector, Listener
 from policies.schema import allowed_keys, nearest
 from policies.tree import Loc
 
 M = TypeVar("M")
-AnyAddressRule = DirectRule | RelayRule | KafkaRule
+AnyAddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule
 
 _GATEWAY: Final = TypeAdapter(GatewaySection)
 _KEY: Final = TypeAdapter(KeyEntry)

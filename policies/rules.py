@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from policies.base import Secret
 from policies.model import KafkaCluster, Policy
-from policies.model_rules import Action, DirectMode, RecordMode, Replies
+from policies.model_rules import Action, DirectMode, RecordMode, Replies, ServiceName
 from policies.patterns import Pattern, routable
 from policies.problems import Problem, Where
 from policies.units import Millis
@@ -59,7 +59,15 @@ class KafkaRoute:
     where: Where = field(compare=False)
 
 
-Route = DirectRoute | RelayRoute | KafkaRoute
+@dataclass(frozen=True, slots=True)
+class ServiceRoute:
+    """A responder of the gateway's own."""
+
+    service: ServiceName
+    where: Where = field(compare=False)
+
+
+Route = DirectRoute | RelayRoute | KafkaRoute | ServiceRoute
 
 
 def legal_topic(name: str) -> bool:
@@ -113,7 +121,7 @@ class CompiledAccess:
 class ScopeRules:
     """The rules of one scope."""
 
-    __slots__ = ("_access", "_addresses", "event_streams", "name")
+    __slots__ = ("_access", "_addresses", "event_streams", "name", "responses")
 
     def __init__(
         self,
@@ -122,9 +130,12 @@ class ScopeRules:
         access: tuple[CompiledAccess, ...],
         *,
         event_streams: bool,
+        responses: bool,
     ) -> None:
+        """`event_streams`: some address is an event stream; `responses`: requests can be answered at some."""
         self.name = name
         self.event_streams = event_streams
+        self.responses = responses
         self._addresses = addresses
         self._access = access
 

@@ -13,6 +13,7 @@ from typing import Any
 from cproton_ffi import lib
 
 from gateway.amqp import pndata
+from gateway.amqp.annotated import SUPPORTED
 from gateway.amqp.handlers import Incoming, Outgoing
 from gateway.amqp.receiving import Receiving
 from gateway.amqp.sending import Sending
@@ -43,6 +44,8 @@ class Link(Receiving, Sending):
         if self.gone:
             handler.on_detach(None)
             return
+        self.unannounced = self.incoming and SUPPORTED not in (capabilities := tuple(capabilities))
+        properties = {**self.echo, **(properties or {})}
         granted = pndata.Granted(
             address, capabilities, properties, filter, distribution_mode, max_message_size, node_properties
         )

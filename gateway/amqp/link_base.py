@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
@@ -23,9 +24,9 @@ class LinkBase:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "engine",
+        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "echo", "engine",
         "failure", "gone", "handler", "incoming", "max_message_size", "name", "node", "open", "others", "presettled",
-        "properties", "ptr", "refusals", "session", "source", "target", "transfers", "way", "window",
+        "properties", "ptr", "refusals", "session", "source", "target", "transfers", "unannounced", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -40,6 +41,10 @@ class LinkBase:
         self.failure: AmqpError | None = None
         """Why we detached it."""
         self.handler: Any = None
+        self.echo: Mapping[Any, Any] = {}
+        """Link properties that our answer has whatever the node says."""
+        self.unannounced = False
+        """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.node: Any = None
         self.way: Any = None
         self.draining = False

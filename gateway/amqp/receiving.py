@@ -7,9 +7,10 @@ from typing import Any, Final
 from cproton_ffi import ffi, lib
 
 from gateway.amqp import dispositions
+from gateway.amqp.annotated import annotated
 from gateway.amqp.link_base import BUFFER_SIZE, LinkBase
 from gateway.amqp.outcomes import ACCEPTED, SETTLED, Outcome
-from gateway.errors import MESSAGE_SIZE_EXCEEDED, TRANSFER_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED, AmqpError
 
 _ACCEPTED: Final = lib.PN_ACCEPTED
 _END: Final = -1
@@ -22,6 +23,9 @@ _PARTIAL: Final = 128 * 1024
 _unpack, _recv, _advance = ffi.unpack, lib.pn_link_recv, lib.pn_link_advance
 _readable, _partial, _is_settled = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_delivery_settled
 _update, _settle = lib.pn_delivery_update, lib.pn_delivery_settle
+_ANNOTATED: Final = b"response-"
+"""How the names of those annotations begin, and within how much of a message they are looked for first."""
+_LOOKED_AT: Final = 4096
 _buffer = ffi.new("char[]", BUFFER_SIZE)
 """Where proton copies a message on its way to becoming bytes; one suffices, the loop is one thread."""
 
@@ -77,6 +81,9 @@ class Receiving(LinkBase):
             self._no_credit()
             return
         self.transfers += 1
+        if self.unannounced and data.find(_ANNOTATED, 0, _LOOKED_AT) >= 0 and annotated(data):
+            self._unsupported(delivery)
+            return
         self.handler.on_transfer(delivery, data, not self._never_settled and _is_settled(delivery))
 
     def _unusual(self, delivery: Any, size: int) -> None:
@@ -98,7 +105,17 @@ class Receiving(LinkBase):
             self._no_credit()
             return
         self.transfers += 1
+        if self.unannounced and annotated(data):
+            self._unsupported(delivery)
+            return
         self.handler.on_transfer(delivery, data, bool(_is_settled(delivery)))
+
+    def _unsupported(self, delivery: Any) -> None:
+        """RA-2.3-3: whoever was not told that annotations are followed must not send them."""
+        text = "this target did not announce response-address-supported, and the message has its annotations"
+        error = AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": self.tag(delivery)})
+        self.message_refused(error)
+        self.detach(error)
 
     def _no_credit(self) -> None:
         self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))

@@ -7,11 +7,14 @@ One decision per pair of links, at the first message: the target that understand
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from gateway.amqp.annotated import annotated
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
+from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
+from gateway.nodes.pairs import asks_me, with_own_address
 from gateway.scope.annotate import Annotator, LinkTarget, Restored
+from gateway.scope.annotations import with_hop_annotations
 from gateway.scope.keys import KeyRing
 from gateway.scope.rewrite import Rewriter
 
@@ -19,27 +22,11 @@ if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.nodes.meeting import Crossing
 
-RESPONSE_ADDRESS_SUPPORTED: Final = "response-address-supported"
 HOMEWARD: Final = "homeward"
 """The replies word of a response that asks for no response: it crosses, and there is nothing to rewrite."""
 _REPLIES: Final = "$replies"
 _REMEMBERED: Final = 4096
 """Reply addresses whose origin is remembered, so that a response is not tried against every scope."""
-
-
-class Way(NamedTuple):
-    """Where messages of a link come from or go to, and what the policy wants done with their reply addresses."""
-
-    scope: str
-    replies: str
-
-
-def way(scope: str, replies: str = "auto") -> Way:
-    """The one `Way` of these words: the per-message path compares by identity; as many as a policy has words."""
-    return _way(scope, replies)
-
-
-_way = cache(Way)
 
 
 def replies_address(scope: str) -> str:
@@ -51,24 +38,42 @@ class Crossings:
     """The crossings between the scopes of one policy; `ring` None: nothing can be signed."""
 
     def __init__(
-        self, ring: KeyRing | None, ttl_ms: int, scopes: Collection[str], clock: Callable[[], int]
+        self,
+        ring: KeyRing | None,
+        ttl_ms: int,
+        scopes: Collection[str],
+        clock: Callable[[], int],
+        *,
+        unrouted: Collection[str] = (),
     ) -> None:
+        """`unrouted` are the scopes without response routing: nothing there is annotated."""
         self._ring: Final = ring
+        self._unrouted: Final = unrouted
         self._ttl_ms: Final = ttl_ms
         self._scopes: Final = scopes
         self._clock: Final = clock
-        self._annotators: dict[tuple[str, str], Crossing] = {}
+        self._annotators: dict[tuple[str, str], Annotator] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
         self._rewriters: dict[tuple[str, str], Rewriter] = {}
 
+    def routes(self, scope: str) -> bool:
+        """Whether targets of this scope may announce that responses follow the annotations."""
+        return self._ring is not None and scope not in self._unrouted
+
+    def honours(self, scope: str, receiver: Link) -> bool:
+        """Whether annotations on requests from `scope` do what they say when this receiver gets them (RA-2.2-4)."""
+        if receiver.way.scope != scope:
+            return bool(receiver.way.replies != "none")
+        return RESPONSE_ADDRESS_SUPPORTED in receiver.target.capabilities
+
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages from `origin` must change for `target`; None: not at all."""
         from_way, to_way = origin.way, target.way
+        capable = RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities and to_way.scope not in self._unrouted
         if from_way.scope == to_way.scope:
-            return None
+            return self._within(from_way, capable)
         wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
-        capable = RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
         if wanted == "none" or (wanted == HOMEWARD and not capable):
             return None
         if self._ring is None:
@@ -76,19 +81,45 @@ class Crossings:
                 AmqpError(NOT_ALLOWED, "no key is configured to route responses", fault=Fault.GATEWAY)
             )
         if capable and wanted in ("auto", "cookie", HOMEWARD):
-            return self._annotator(from_way.scope, to_way.scope)
+            return self._annotating(from_way, to_way.scope)
         if wanted == "cookie":
             return _refuse(AmqpError(NOT_IMPLEMENTED, "the receiver does not support response annotations"))
-        rewriter, clock = self._rewriter(from_way.scope, to_way.scope), self._clock
-        return lambda data: rewriter.rewrite(data, clock())
+        return self._rewriting(from_way, to_way.scope)
 
-    def _annotator(self, origin: str, destination: str) -> Crossing:
+    def _within(self, origin: Way, capable: bool) -> Crossing | None:
+        """In one scope only two things need a change: `$me`, and annotations for a receiver that does not know
+        them, behind a target that announced them for others (RA-2.2-3)."""
+        if self._ring is None:
+            return None
+        if origin.pair is not None:
+            make = self._annotating if capable else self._rewriting
+            change = make(origin, origin.scope)
+            return lambda data: change(data) if asks_me(data) or (not capable and annotated(data)) else data
+        if capable or not origin.announces:
+            return None
+        rewrite = self._rewriting(origin, origin.scope)
+        return lambda data: rewrite(data) if annotated(data) else data
+
+    def _annotating(self, origin: Way, destination: str) -> Crossing:
+        annotate, clock, pair = self._annotator(origin.scope, destination).annotate, self._clock, origin.pair
+
+        def crossing(data: bytes) -> bytes:
+            if not asks_me(data):
+                return annotate(data, clock())
+            # The cookie names the paired link; the message itself goes on as it came (RA-2.3-8).
+            return with_hop_annotations(data, annotate(with_own_address(data, pair), clock()))
+
+        return crossing
+
+    def _rewriting(self, origin: Way, destination: str) -> Crossing:
+        rewrite, clock, pair = self._rewriter(origin.scope, destination).rewrite, self._clock, origin.pair
+        return lambda data: rewrite(with_own_address(data, pair) if asks_me(data) else data, clock())
+
+    def _annotator(self, origin: str, destination: str) -> Annotator:
         key = (origin, destination)
         if key not in self._annotators:
             assert self._ring is not None
-            annotate = Annotator(self._ring, origin, replies_address(destination), self._ttl_ms).annotate
-            clock = self._clock
-            self._annotators[key] = lambda data: annotate(data, clock())
+            self._annotators[key] = Annotator(self._ring, origin, replies_address(destination), self._ttl_ms)
         return self._annotators[key]
 
     def _rewriter(self, origin: str, destination: str) -> Rewriter:
@@ -106,8 +137,7 @@ class Crossings:
         if self._ring is None:
             raise AmqpError(NOT_FOUND, "no such response address")
         if scope not in self._targets:
-            others = [name for name in self._scopes if name != scope]
-            self._targets[scope] = LinkTarget(self._ring, replies_address(scope), others)
+            self._targets[scope] = LinkTarget(self._ring, replies_address(scope), self._scopes)
         return self._targets[scope].restore(data, self._clock())
 
     def undo(self, scope: str, token: str, data: bytes) -> Restored:
@@ -133,8 +163,6 @@ class Crossings:
         if self._ring is None:
             raise refusal
         for name in self._scopes:
-            if name == scope:
-                continue
             rewriter = self._rewriter(name, scope)
             try:
                 rewriter.resolve(token, self._clock())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
 from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.nodes.announcing import announcing
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class Outlet:
             made = self._crossings[origin.way] = self._meeting.make_crossing(origin, self.link)
             return made
 
+    def forget(self, origin: Link) -> None:
+        """A sender whose crossing is its own, for what `$me` means, has left."""
+        self._crossings.pop(origin.way, None)
+
     def policy_changed(self, verdict: Any) -> None:
         """A reload may have changed keys or rules: decide anew at the next message."""
         self._crossings.clear()
@@ -115,6 +120,7 @@ class Meeting:
         link.accept(
             end,
             address=self.address if self.named_here else None,
+            capabilities=announcing(link, link.way.announces) if link.incoming else (),
             max_message_size=link.engine.config.max_message_size,
             node_properties=self._node_properties,
         )
@@ -134,6 +140,9 @@ class Meeting:
 
     def leave_inlet(self, inlet: Inlet) -> None:
         self.inlets.remove(inlet)
+        if inlet.link.way.pair is not None:
+            for outlet in self.outlets:
+                outlet.forget(inlet.link)
         left = [item for item in self._waiting if item[0] is inlet.link]
         self._waiting = deque(item for item in self._waiting if item[0] is not inlet.link)
         for item in left:  # a routed link leaves its deliveries to the link around it, which is still there

@@ -7,11 +7,12 @@ one. When the connector's socket is lost the near link stays, without credit; wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.pndata import Granted
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
+from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
 from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
 
 if TYPE_CHECKING:
@@ -109,12 +110,19 @@ class Relay(Meeting):
         self.join(near_end)
         near.accept(
             near_end,
-            capabilities=tuple(given.capabilities),
+            capabilities=self._announced(near, far, given.capabilities) if near.incoming else given.capabilities,
             properties=far.properties,
             filter=given.filter,
             distribution_mode=given.distribution_mode,
             max_message_size=near.engine.config.max_message_size,
         )
+
+    @staticmethod
+    def _announced(near: Link, far: Link, given: Iterable[str]) -> tuple[str, ...]:
+        """What the far target announced, less what the near scope does not; crossing is ours to honour (RA-2.2-4)."""
+        others = tuple(name for name in given if name != RESPONSE_ADDRESS_SUPPORTED)
+        crosses = near.way.scope != far.way.scope
+        return others + announcing(near, near.way.announces and (crosses or RESPONSE_ADDRESS_SUPPORTED in given))
 
     def refused(self, error: AmqpError) -> None:
         """The far container refuses the link: so does the near node, in the same words."""

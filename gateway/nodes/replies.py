@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.codec import decode_all
+from gateway.amqp.codec import Symbol, decode_all
 from gateway.amqp.sections import property_field, walk
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
-from gateway.nodes.crossings import HOMEWARD, Crossings, replies_address, way
-from gateway.nodes.routed import Aim, RoutedLink, Router
+from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
+from gateway.nodes.crossings import HOMEWARD, Crossings, replies_address
+from gateway.nodes.routed import Aim, Demands, RoutedLink, Router
 from gateway.scope.annotate import Restored
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gateway.nodes.scopes import Scope
 
 _TO: Final = 2
+_PARTITION: Final = Symbol("event-streams-partition")
 
 
 def attach_anonymous(scope: Scope, link: Link) -> None:
@@ -45,14 +47,28 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
     def crossings() -> Crossings:
         return scope.world.crossings
 
-    Router(link, aim).start()
+    capabilities, properties = _wishes(scope, link)
+    announcing(link, bool(capabilities))
+    Router(link, aim, Demands(frozenset(capabilities), frozenset(properties))).start(capabilities, properties)
+
+
+def _wishes(scope: Scope, link: Link) -> tuple[tuple[str, ...], dict[Any, Any]]:
+    """What of a sender's wishes at least some destination can fulfil (AT-2.2.1-3); by policy, not by asking them."""
+    routed = scope.world.crossings.routes(scope.name) and scope.rules.responses
+    wanted = routed and RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities
+    bound = scope.rules.event_streams and _PARTITION in link.properties
+    return (
+        (RESPONSE_ADDRESS_SUPPORTED,) if wanted else (),
+        {_PARTITION: link.properties[_PARTITION]} if bound else {},
+    )
 
 
 def attach_replies(scope: Scope, link: Any, address: str) -> None:
     """The addresses under which responses come home through this gateway."""
     if not link.incoming:
         raise AmqpError(NOT_ALLOWED, "responses are sent here, not received")
-    Router(link, _homeward(scope, address)).start()
+    aim = _homeward(scope, address)
+    Router(link, aim).start(announcing(link, scope.world.crossings.routes(link.way.scope)))
 
 
 def _homeward(scope: Scope, address: str) -> Any:

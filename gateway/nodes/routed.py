@@ -9,11 +9,11 @@ destination holds up nobody else.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.outcomes import RELEASED, Outcome
-from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
@@ -33,6 +33,20 @@ class Aim(NamedTuple):
     key: tuple[str, str, str]
     data: bytes
     attach: Callable[[RoutedLink], None]
+
+
+class Demands(NamedTuple):
+    """What was announced for a link because some destination can do it: then all must that it is used for."""
+
+    capabilities: frozenset[str] = frozenset()
+    properties: frozenset[Any] = frozenset()
+
+    def missing(self, capabilities: Iterable[str], properties: Mapping[Any, Any] | None) -> AmqpError | None:
+        """The error where a destination lacks something (AT-2.2.1-4)."""
+        lacks = [*(self.capabilities - set(capabilities)), *(self.properties - set(properties or ()))]
+        if not lacks:
+            return None
+        return AmqpError(NOT_IMPLEMENTED, f"this destination does not support {', '.join(sorted(lacks))}")
 
 
 class RoutedLink:
@@ -91,9 +105,20 @@ class RoutedLink:
 
     # -- what a node does
 
-    def accept(self, handler: Any, *, max_message_size: int = 0, **_: Any) -> None:
+    def accept(
+        self,
+        handler: Any,
+        *,
+        max_message_size: int = 0,
+        capabilities: Iterable[str] = (),
+        properties: Mapping[Any, Any] | None = None,
+        **_: Any,
+    ) -> None:
         self.max_message_size = max_message_size
         if self.gone:  # a node that answers late
+            handler.on_detach(None)
+        elif (missing := self._router.demands.missing(capabilities, properties)) is not None:
+            self.refuse(missing)
             handler.on_detach(None)
         else:
             self.handler, self.open = handler, True
@@ -164,16 +189,19 @@ class RoutedLink:
 class Router:
     """The handler of a link whose messages go to many nodes; `aim` says where, or raises why not."""
 
-    def __init__(self, link: Link, aim: Callable[[Link, bytes], Aim]) -> None:
+    def __init__(
+        self, link: Link, aim: Callable[[Link, bytes], Aim], demands: Demands = Demands()  # noqa: B008  immutable
+    ) -> None:
         self.link: Final = link
+        self.demands: Final = demands
         self._aim: Final = aim
         self._routes: OrderedDict[tuple[str, str, str], RoutedLink] = OrderedDict()
         self._owed = 0
 
-    def start(self, capabilities: tuple[str, ...] = ()) -> None:
+    def start(self, capabilities: tuple[str, ...] = (), properties: Mapping[Any, Any] | None = None) -> None:
         """Accept the link."""
         size = self.link.engine.config.max_message_size
-        self.link.accept(self, max_message_size=size, capabilities=capabilities)
+        self.link.accept(self, max_message_size=size, capabilities=capabilities, properties=properties)
         self.link.grant(WINDOW)
 
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault, quoted
-from gateway.nodes.crossings import Crossings, replies_address, way
+from gateway.nodes.announcing import announcing, way
+from gateway.nodes.crossings import Crossings, replies_address
 from gateway.nodes.meeting import Crossing, Meeting, Multicast
+from gateway.nodes.pairs import Pairs
 from gateway.nodes.replies import attach_anonymous, attach_replies
+from gateway.nodes.service import Service
 from gateway.nodes.temporary import Temporaries
-from policies.rules import DirectRoute, KafkaRoute, RelayRoute, Route, ScopeRules
+from policies.rules import DirectRoute, KafkaRoute, RelayRoute, Route, ScopeRules, ServiceRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -84,6 +87,7 @@ class Scope:
         self.connectors: dict[str, Remotes] = {}
         self.meetings: dict[tuple[str, str], Meeting] = {}
         self.temporaries: Final = Temporaries(self)
+        self.pairs: Final = Pairs(self)
         self._replies: Final = replies_address(name)
         self.configure(rules, anonymous=anonymous, temporary=temporary)
 
@@ -97,13 +101,16 @@ class Scope:
 
     def attach(self, link: Link) -> None:
         """Take a link of a peer in this scope."""
-        link.way = way(self.name)
+        pair = self.pairs.of(link)
+        link.way = way(self.name, pair=pair if link.incoming else None)
         terminus = link.target if link.incoming else link.source
         if terminus.coordinator:
             raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
         if not (terminus.dynamic or terminus.present):
             raise AmqpError(INVALID_FIELD, "the attach has no " + ("target" if link.incoming else "source"))
-        if terminus.dynamic or terminus.address is None:
+        if pair is not None and not link.incoming:
+            self.pairs.attach_responses(link, pair)
+        elif terminus.dynamic or terminus.address is None:
             self._attach_unnamed(link, terminus.dynamic)
         else:
             self.attach_to(link, terminus.address, link.user)
@@ -111,7 +118,9 @@ class Scope:
     def attach_to(self, link: Any, address: str, user: str | None) -> None:
         """Attach to `address` as `user`; None is the gateway itself, which needs no access rule."""
         if address.startswith(_TEMPORARY):
-            self.temporaries.attach(link, address)
+            node = self.temporaries.at(address)
+            announcing(link, self._announces(link, node))
+            node.attach(link)
         elif address == self._replies or address.startswith(self._replies + "/"):
             attach_replies(self, link, address)
         else:
@@ -123,8 +132,28 @@ class Scope:
         link.node = decided
         first = decided.routes[0]
         if isinstance(first, RelayRoute) and link.way.replies == "auto":
-            link.way = way(link.way.scope, first.replies)  # a response keeps the scope that it comes from
-        self._node(decided).attach(link)
+            # A response keeps the scope that it comes from.
+            link.way = way(link.way.scope, first.replies, pair=link.way.pair)
+        node = self._node(decided)
+        announcing(link, self._announces(link, node, decided.routes))
+        node.attach(link)
+
+    def _announces(self, link: Any, node: Node, routes: tuple[Route, ...] = ()) -> bool:
+        """Whether annotations on what `link` sends are honoured (RA-2.2-4).
+
+        They are when the message crosses into another scope, and where every receiver that is there now said
+        so; what is at a remote container is for the relay to find out.
+        """
+        if not (link.incoming and self.world.crossings.routes(self.name)):
+            return False
+        if link.way.replies == "none":
+            return False
+        if any(isinstance(route, RelayRoute) and route.scope not in (None, self.name) for route in routes):
+            return True
+        if not isinstance(node, Meeting):
+            return isinstance(routes[-1], RelayRoute)
+        honours = self.world.crossings.honours
+        return bool(node.outlets) and all(honours(self.name, each.link) for each in node.outlets)
 
     def _attach_unnamed(self, link: Link, dynamic: bool) -> None:
         if not (dynamic or link.incoming):
@@ -197,6 +226,8 @@ class Scope:
         if isinstance(route, KafkaRoute):
             bridge = self.world.kafka[route.cluster]
             return bridge.info_node(route) if decided.action == "info" else bridge.node(route)
+        if isinstance(route, ServiceRoute):
+            return Service(scope)
         assert isinstance(route, DirectRoute)
         return scope.meeting(address, route.mode)
 

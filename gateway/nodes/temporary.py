@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gateway.amqp.codec import Described, Symbol, Ulong
 from gateway.errors import NOT_FOUND, RESOURCE_DELETED, AmqpError, quoted
@@ -16,7 +16,7 @@ _DELETE_ON_CLOSE: Final = 0x2B
 _LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE), [])}
 
 
-class _Temporary(Meeting):
+class Temporary(Meeting):
     """A meeting point that ends when the link that made it ends; `creator` is that link."""
 
     named_here = True
@@ -36,6 +36,9 @@ class _Temporary(Meeting):
             self.close(AmqpError(RESOURCE_DELETED, "the temporary node went with the link that made it"))
 
 
+T = TypeVar("T", bound=Temporary)
+
+
 class Temporaries:
     """The temporary nodes of one scope; their addresses cannot be guessed and lie under `$temp/`."""
 
@@ -45,26 +48,25 @@ class Temporaries:
 
     def create(self, link: Link) -> None:
         """Make a node for a dynamic terminus; its lifetime is delete-on-close whatever was wished."""
+        self.add(Temporary, link, node_properties=_LIFETIME).attach(link)
+
+    def add(self, kind: type[T], link: Link, **more: Any) -> T:
+        """A node of `kind` that ends with `link`, which is still to be attached."""
         address = f"$temp/{self._scope.world.new_name()}"
-        node = _Temporary(
-            address,
-            self._scope.world.between,
-            unused=self._drop,
-            node_properties=_LIFETIME,
-        )
+        node = kind(address, self._scope.world.between, unused=self._drop, **more)
         node.creator = link
         self._nodes[address] = node
-        node.attach(link)
+        return node
 
     def _drop(self, meeting: Meeting) -> None:
         self._nodes.pop(meeting.address, None)
 
-    def attach(self, link: Any, address: str) -> None:
-        """Attach to an existing one: knowing its address is the permission."""
+    def at(self, address: str) -> Meeting:
+        """An existing one: knowing its address is the permission."""
         node = self._nodes.get(address)
         if node is None:
             raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
-        node.attach(link)
+        return node
 
     def __len__(self) -> int:
         return len(self._nodes)

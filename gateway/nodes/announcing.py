@@ -1,0 +1,44 @@
+"""Where a link's messages come from or go to, and what its target announces (RA 2.2).
+
+A sender learns from its target whether annotations on its requests do what they say there; what was announced
+stays true for the life of the link, whoever else attaches to the node.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.amqp.annotated import SUPPORTED
+
+if TYPE_CHECKING:
+    from gateway.nodes.pairs import Pair
+
+RESPONSE_ADDRESS_SUPPORTED: Final = SUPPORTED
+
+
+class Way(NamedTuple):
+    """Where messages of a link come from or go to, and what is done with their reply addresses.
+
+    `announces` says that its target announced `response-address-supported`; `pair` is what `$me` means here.
+    """
+
+    scope: str
+    replies: str
+    announces: bool = False
+    pair: Pair | None = None
+
+
+_way: Final = cache(Way)
+
+
+def way(scope: str, replies: str = "auto", announces: bool = False, pair: Pair | None = None) -> Way:
+    """The one `Way` of these words: the per-message path compares by identity; as many as a policy has words."""
+    return _way(scope, replies, announces) if pair is None else Way(scope, replies, announces, pair)
+
+
+def announcing(link: Any, announces: bool) -> tuple[str, ...]:
+    """What the target of `link` announces; the link remembers it for its messages."""
+    if link.way is not None and link.way.announces is not announces:
+        link.way = way(link.way.scope, link.way.replies, announces, link.way.pair)
+    return (RESPONSE_ADDRESS_SUPPORTED,) if announces else ()

@@ -1,0 +1,94 @@
+"""Link pairs: two links of one session with one name, and what `$me` means on them (ledger CORE-10, RA 2.3).
+
+The half on which the peer receives is nobody's consumer: it is the place for the responses of its pair. Inside it
+is a temporary node with an address that nobody can guess, so that a cookie can name it like any other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+from gateway.amqp.codec import Symbol, decode_all, encode
+from gateway.amqp.properties import REPLY_TO
+from gateway.amqp.sections import property_field, replace_properties, walk
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
+from gateway.nodes.temporary import Temporary
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.nodes.scopes import Scope
+
+ME: Final = "$me"
+_TEXT: Final = ME.encode()
+_PAIRED: Final = Symbol("paired")
+ECHO: Final = {_PAIRED: True}
+"""What both answers say (CORE-10)."""
+
+
+class Pair:
+    """What the halves share; `address` is that of the half that takes responses, None while it is not there."""
+
+    __slots__ = ("__weakref__", "address")
+
+    def __init__(self) -> None:
+        self.address: str | None = None
+
+
+class _Responses(Temporary):
+    """The half on which the peer receives: only its own link takes what comes here."""
+
+    named_here = False
+    pair: Pair
+
+    def attach(self, link: Link) -> None:
+        if not link.incoming and link is not self.creator:
+            raise AmqpError(NOT_ALLOWED, "the responses of a link pair are for its own link")
+        super().attach(link)
+
+    def close(self, error: AmqpError | None = None) -> None:
+        if self.pair.address == self.address:
+            self.pair.address = None
+        super().close(error)
+
+
+class Pairs:
+    """The pairs of one scope; one is forgotten when both its links are."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope: Final = scope
+        self._pairs: WeakValueDictionary[tuple[Any, str], Pair] = WeakValueDictionary()
+
+    def of(self, link: Link) -> Pair | None:
+        """The pair that this link asks to be half of."""
+        if link.properties.get(_PAIRED) is not True:
+            return None
+        link.echo = ECHO
+        key = (link.session, link.name)
+        if (pair := self._pairs.get(key)) is None:
+            pair = self._pairs[key] = Pair()
+        return pair
+
+    def attach_responses(self, link: Link, pair: Pair) -> None:
+        """The half for responses: it may be where requests to the same address may be sent."""
+        if link.address is not None:
+            self._scope.decide("send", link.address, link.user)
+        node = self._scope.temporaries.add(_Responses, link)
+        node.pair = pair
+        pair.address = node.address
+        node.attach(link)
+
+
+def asks_me(data: bytes) -> bool:
+    """Whether the response goes to the other link of the pair that the request came on."""
+    if data.find(_TEXT, 0, 8192) < 0:
+        return False
+    field = property_field(data, walk(data), REPLY_TO)
+    return field is not None and decode_all(field) == ME
+
+
+def with_own_address(data: bytes, pair: Pair | None) -> bytes:
+    """The request with the address that `$me` stands for; without one there is nowhere to answer to."""
+    if pair is None or pair.address is None:
+        raise AmqpError(NOT_FOUND, "$me: there is no paired link for the response")
+    return replace_properties(data, walk(data), {REPLY_TO: encode(pair.address)})

@@ -1,0 +1,94 @@
+"""Services of the gateway's own: they answer requests, with every duty of a responder (RA 2.3, 2.4).
+
+A request becomes its response, and the response goes where the request says, through the same resolver as any
+message. So the request is accepted when the response was, and is refused in the words the response met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
+from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way, announcing, way
+from gateway.nodes.pairs import ME
+from gateway.nodes.routed import Aim, RoutedLink, Router
+from gateway.scope.respond import Request, echo, read_request
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.nodes.meeting import Crossing
+    from gateway.nodes.scopes import Scope
+
+
+class _Capabilities(NamedTuple):
+    capabilities: tuple[str, ...]
+
+
+class _Here(NamedTuple):
+    """The service as the receiver of a crossing message."""
+
+    way: Way
+    target: _Capabilities
+
+
+class Service:
+    """The node of a service in `scope`."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope: Final = scope
+
+    def attach(self, link: Link) -> None:
+        """Take a sender of requests."""
+        if not link.incoming:
+            raise AmqpError(NOT_ALLOWED, "requests are sent here; responses go to their reply-to")
+        honours = self._scope.world.crossings.routes(link.way.scope) and link.way.replies != "none"
+        Router(link, _Answers(self._scope)).start(announcing(link, honours))
+
+
+class _Answers:
+    """Makes the responses to the requests of one link."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope: Final = scope
+        self._here: Final = _Here(way(scope.name), _Capabilities((RESPONSE_ADDRESS_SUPPORTED,)))
+        self._crossing: tuple[Any, Crossing | None] = (None, None)
+
+    def __call__(self, link: Link, data: bytes) -> Aim:
+        scope = self._scope
+        if link.way.scope != scope.name and (crossing := self._crossed(link)) is not None:
+            data = crossing(data)
+        request = read_request(data, honoured=scope.world.crossings.routes(scope.name))
+        address = _destination(link, request, scope.name)
+        # The answer of a service is no way around the access rules: it goes where its requester may send.
+        user = link.user if link.way.scope == scope.name else ""
+        return Aim((scope.name, address, ""), echo(request), _attach(scope, address, user))
+
+    def _crossed(self, link: Link) -> Crossing | None:
+        """How a request of another scope comes in; decided anew when a reload has made new crossings."""
+        crossings = self._scope.world.crossings
+        if self._crossing[0] is not crossings:
+            self._crossing = (crossings, crossings.between(link, self._here))  # type: ignore[arg-type]
+        return self._crossing[1]
+
+
+def _destination(link: Link, request: Request, scope: str) -> str:
+    """Over the pair, to the link target, or to the reply-to (RA-2.3-5, -7, -9)."""
+    address: str | None
+    if request.reply_to == ME and link.way.scope == scope and link.way.pair is not None:
+        address = link.way.pair.address
+    else:
+        address = request.target or request.reply_to
+        if address is None:
+            raise AmqpError(PRECONDITION_FAILED, "the request says nowhere where its response should go")
+    if address is None or address == ME:
+        raise AmqpError(NOT_FOUND, "$me: there is no paired link for the response")
+    return address
+
+
+def _attach(scope: Scope, address: str, user: str) -> Callable[[RoutedLink], None]:
+    def attach(route: RoutedLink) -> None:
+        route.way = way(scope.name)
+        scope.attach_to(route, address, user)
+
+    return attach
