@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from gateway.cli_cookie import cookie
 from gateway.cli_secrets import keys, users
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ def version() -> None:
     click.echo(f"scopegate {__version__}")
 
 
+main.add_command(cookie)
 main.add_command(keys)
 main.add_command(users)
 

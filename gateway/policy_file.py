@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policies.load import load_policy
-from policies.rules import CompiledPolicy
+from policies.rules import CompiledPolicy, SigningKeys
+
+if TYPE_CHECKING:
+    from gateway.scope.keys import KeyRing
 
 
 def load(path: Path, *, with_secrets: bool = True) -> CompiledPolicy:
     """The policy at `path`; raises `policies.problems.PolicyErrors` with every mistake."""
     return load_policy(path, environ=os.environ, read_bytes=Path.read_bytes, with_secrets=with_secrets)
+
+
+def make_ring(signing: SigningKeys) -> KeyRing:
+    """The ring of a policy's keys."""
+    from gateway.scope.keys import Key, KeyRing
+
+    keys = {name: Key(key.secret, key.until_ms) for name, key in signing.keys.items()}
+    return KeyRing(signing.active, keys, seal=signing.seal, skew_ms=signing.skew)

@@ -22,8 +22,8 @@ from gateway.listeners import Listener, Settings
 from gateway.materials import Materials, MaterialsError, load_materials
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.scopes import EventStreams, Scope, World
+from gateway.policy_file import make_ring
 from gateway.report import Report
-from gateway.scope.keys import Key, KeyRing
 from gateway.state import open_state
 from gateway.tasks import Supervisor
 
@@ -92,8 +92,7 @@ class Service:
         if signing is None:
             return Crossings(None, 0, names, now_ms)
         unrouted = frozenset(name for name in names if not policy.model.scopes[name].response_routing)
-        keys = {name: Key(key.secret, key.until_ms) for name, key in signing.keys.items()}
-        return Crossings(KeyRing(signing.active, keys), signing.expiry, names, now_ms, unrouted=unrouted)
+        return Crossings(make_ring(signing), signing.expiry, names, now_ms, unrouted=unrouted)
 
     # -- start
 

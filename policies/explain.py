@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from policies.explain_replies import replies_lines
 from policies.model_rules import Action
 from policies.rules import (
     NOT_FOUND,
@@ -39,6 +40,7 @@ class Explanation:
     route: str | None
     route_where: str | None
     access_where: str | None
+    replies: tuple[str, ...]
     lines: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -57,6 +59,9 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
     # An address nobody may attach to still has a rule worth showing: the one that leads nowhere.
     rule = rules.rule(address)
     where = decision.route.where if decision.route else rule.where if rule else None
+    allowed = action == "send" and decision.condition is None
+    replies = tuple(replies_lines(policy, scope, decision.route, hops)) if allowed else ()
+    asks = f"{shown(user)} asks to {action} at {shown(address)}"
     return Explanation(
         scope=scope,
         user=user,
@@ -68,7 +73,8 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
         route=describe(decision.route) if decision.route else None,
         route_where=str(where) if where else None,
         access_where=str(decision.grant.where) if decision.grant.where else None,
-        lines=tuple(_lines(rules, decision, hops, f"{shown(user)} asks to {action} at {shown(address)}", address)),
+        replies=replies,
+        lines=(*_lines(rules, decision, hops, asks, address), *(f"  {line}" for line in replies)),
     )
 
 

@@ -14,7 +14,6 @@ from policies.tree import Loc, Tree
 
 # Keys of later versions: the honest answer is not "unknown".
 _NOT_YET: Final = {
-    "seal": "this version signs cookies and does not seal them; leave the key out",
     "create": "this version creates topics only by kafka.<name>.topics (embedded); leave the key out",
     "annotate": "this version always annotates event-stream deliveries; leave the key out",
 }

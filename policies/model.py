@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.base import Also, Name, Secret, Section, Strict, parsed
+from policies.base import Also, Flag, Name, Secret, Section, Strict, parsed
 from policies.model_scope import Scope
 from policies.units import Duration, PlaceOrOff, State, parse_bind, parse_duration
 
@@ -139,6 +139,13 @@ class KeysSection(Strict):
         min_length=1, description="key id: where the secret is; all of them verify, so keys can be rotated"
     )
     expiry: Annotated[Duration, Field(ge=1000)] = parsed(parse_duration, "5m", "how long a response may take")
+    skew: Annotated[Duration, Field(le=300_000)] = parsed(
+        parse_duration, "0s", "how long after its expiry a response still counts, for clocks that differ; at most 5m"
+    )
+    seal: Flag = Field(
+        default=False,
+        description="true: encrypt cookies, reply addresses and ids, so that the other side reads nothing of this one",
+    )
 
 
 class KafkaCluster(Section):

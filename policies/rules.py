@@ -190,6 +190,8 @@ class SigningKeys:
     active: str
     keys: Mapping[str, SigningKey]
     expiry: Millis
+    skew: Millis
+    seal: bool
 
 
 @dataclass(frozen=True, slots=True)

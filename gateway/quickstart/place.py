@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.scope.keys import Key, KeyRing, new_secret
+from gateway.policy_file import make_ring
+from gateway.scope.keys import KeyRing, new_secret
 from policies.load import load_policy
 from policies.rules import CompiledPolicy
 
@@ -73,4 +74,4 @@ def _binds(policy: CompiledPolicy) -> dict[str, str]:
 def _ring(policy: CompiledPolicy) -> KeyRing:
     signing = policy.signing
     assert signing is not None  # `read_place` has seen the key
-    return KeyRing(signing.active, {name: Key(key.secret, key.until_ms) for name, key in signing.keys.items()})
+    return make_ring(signing)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
+from tests.bench.cookies import sign_verify
 from tests.bench.figures import Figure, Sample, interleaved, medians
 from tests.bench.running import NotMeasured, StockRelay, bare, load, resident_kib
 from tests.support.kafka import KafkaBroker
@@ -194,7 +195,16 @@ def start(effort: Effort) -> Iterator[Figure]:
     yield Figure("start_to_ready", middle, "s", target=1.5, at_most=True, details={"all": times})
 
 
+def cookies(effort: Effort) -> Iterator[Figure]:
+    """Signing and verifying a cookie with the walk over the message, on one core; every cookie is another one."""
+    for sealing, target in ((False, 200_000.0), (True, None)):
+        rates = [sign_verify(sealing, effort.seconds / 4) for _ in range(effort.rounds)]
+        name = "cookie_seal_open" if sealing else "cookie_sign_verify"
+        yield Figure(name, max(rates), "1/s", target=target, details={"all": rates})
+
+
 CASES: dict[str, Case] = {
+    "cookies": cookies,
     "loadgen": loadgen_self,
     "relays": relays,
     "replies": replies,

@@ -44,7 +44,7 @@ scopes:
 DESIGN_FILES = {"users.yaml": b"", "keys/2026-10": KEY.encode(), "keys/broker": b"pw"}
 WRONG = """\
 gateway: {drian: 10s, drain: 10, id: 5}
-keys: {active: b, ring: {a: {env: NOPE}}, seal: true}
+keys: {active: b, ring: {a: {env: NOPE}}, seal: 1, skew: 6m, create: 1}
 kafka:
   main: {bootstrap: 'k1:x', client: {acks: 1, sasl.password: hunter2}}
   main: {}
@@ -75,7 +75,9 @@ WRONG_SAID = """\
 1:38: gateway.id: must be text (put it in quotes)
 2:16: keys.active: no key of the ring has this id (allowed: a)
 2:29: keys.ring.a: environment variable NOPE is not set
-2:43: keys.seal: not in this version: this version signs cookies and does not seal them; leave the key out (allowed: active, ring, expiry)
+2:49: keys.seal: must be true or false
+2:58: keys.skew: must be at most 300000
+2:62: keys.create: not in this version: this version creates topics only by kafka.<name>.topics (embedded); leave the key out (allowed: active, ring, expiry, skew, seal)
 4:21: kafka.main.bootstrap: must be embedded or servers, like "kafka1:9092,kafka2:9092"
 4:38: kafka.main.client.acks: the gateway sets this itself, or its promises would not hold
 4:62: kafka.main.client.'sasl.password': a secret is never written into the policy; use {env: NAME} or {file: path}

@@ -125,7 +125,7 @@ def test_who_may_do_what(
 
 def test_explain_says_which_lines_decide(policy: CompiledPolicy) -> None:
     answer = explain(policy, "edge", "bob", "svc/echo", "send")
-    assert str(answer).splitlines() == [
+    assert str(answer).splitlines()[: -len(answer.replies)] == [
         "bob asks to send at svc/echo in scope edge",
         "  address  relay to scope core, address services/echo, replies auto  (etc/p.yaml:8)",
         "           then in scope core: direct, balanced  (etc/p.yaml:19)",
@@ -154,3 +154,64 @@ def test_explain_says_why_not(policy: CompiledPolicy) -> None:
     beyond = explain(policy, "edge", "ann", "far/x", "send")
     assert (beyond.allowed, beyond.condition) == (False, "amqp:not-found")
     assert beyond.lines[-1] == "  result   amqp:not-found: the node behind this address does not exist"
+
+
+REPLIES = """
+keys: {active: a, ring: {a: {env: K}}, seal: %s, skew: 2s}
+kafka: {main: {}}
+scopes:
+  edge:
+    addresses:
+      - {match: "auto/**", relay: core}
+      - {match: "cookie/**", relay: core, replies: cookie}
+      - {match: "rewrite/**", relay: core, replies: rewrite}
+      - {match: "none/**", relay: core, replies: none}
+      - {match: "off/**", relay: silent}
+      - {match: "off-cookie/**", relay: silent, replies: cookie}
+      - {match: "near/**", relay: here}
+      - {match: "local", direct: balanced}
+    connect: [{name: here, to: "amqp://127.0.0.1:1"}]
+    access: [{may: [send, receive]}]
+  core:
+    connect: [{name: broker, to: "amqp://127.0.0.1:1"}]
+    addresses:
+      - {match: "auto/topic", kafka: main, topic: t}
+      - {match: "auto/queues/**", relay: broker}
+      - {match: "**", direct: balanced}
+  silent:
+    response_routing: false
+    addresses: [{match: "**", direct: balanced}]
+"""
+RECEIVER = "the receiver's target announces response-address-supported"
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("auto/x", f"requests  annotated where {RECEIVER}, otherwise rewritten (replies: auto)"),
+        ("auto/queues/q", "requests  annotated where the target at the container behind broker announces"),
+        ("auto/topic", "requests  unchanged: a Kafka topic"),
+        ("cookie/x", f"requests  annotated where {RECEIVER}, otherwise rejected with amqp:not-implemented"),
+        ("rewrite/x", "requests  rewritten (replies: rewrite)"),
+        ("none/x", "requests  unchanged (replies: none)"),
+        ("off/x", "requests  rewritten: scope silent has response_routing: false"),
+        ("off-cookie/x", "requests  rejected with amqp:not-implemented: scope silent has response_routing: false"),
+        ("near/x", "requests  unchanged: the container behind connector here is in this scope itself"),
+    ],
+)
+def test_explain_says_how_requests_cross(address: str, said: str) -> None:
+    answer = explain(load_text(REPLIES % "false", with_secrets=False), "edge", "ann", address, "send")
+    assert answer.allowed
+    assert answer.replies[0].startswith(said)
+    assert [f"  {line}" for line in answer.replies] == [*answer.lines[-len(answer.replies) :]]
+
+
+def test_explain_says_how_responses_come_home_and_with_which_key() -> None:
+    policy = load_text(REPLIES % "true", with_secrets=False)
+    _, keys, responses = explain(policy, "edge", "ann", "auto/x", "send").replies
+    assert keys.strip() == "sealed with key a; a response may take 300 s and 2 s for clocks that differ"
+    assert "come to $replies.core with their cookie, or to $replies.core/<token>" in responses
+    assert responses.endswith("go to the reply-to in scope edge")
+    assert "$replies.core/<token>," in explain(policy, "edge", "ann", "rewrite/x", "send").replies[2]
+    for address, action in (("auto/x", "receive"), ("local", "send")):
+        assert explain(policy, "edge", "ann", address, action).replies == ()  # type: ignore[arg-type]

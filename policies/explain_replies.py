@@ -1,0 +1,73 @@
+"""Says how requests cross a relay, and how their responses come home (RA 2.1 to 2.5; gateway/nodes/crossings.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from policies.rules import CompiledPolicy, KafkaRoute, RelayRoute, Route
+
+_SUPPORTED: Final = "response-address-supported"
+Hops = Sequence[tuple[str, Route | None]]
+"""The scopes a relay leads through, and the route in each."""
+
+
+def replies_lines(policy: CompiledPolicy, scope: str, route: Route | None, hops: Hops) -> Iterator[str]:
+    """What happens to requests that `route` takes out of `scope`, and to their responses; nothing if it does not."""
+    if not isinstance(route, RelayRoute):
+        return
+    if route.scope is None:
+        yield f"requests  unchanged: the container behind connector {route.connector} is in this scope itself"
+        return
+    there, end = hops[-1] if hops else (route.scope, None)
+    if end is None:
+        return
+    if isinstance(end, KafkaRoute):
+        yield "requests  unchanged: a Kafka topic is no link that could announce anything, and answers nobody"
+    elif there == scope:
+        yield "requests  unchanged: the relay comes back to this scope"
+    elif route.replies == "none":
+        yield "requests  unchanged (replies: none): a reply-to means whatever it means in the other scope"
+        yield f"responses none come through the gateway by themselves; a reply-to has to be an address of scope {there}"
+    else:
+        yield from _crossing(policy, scope, route, there, end)
+
+
+def _crossing(policy: CompiledPolicy, scope: str, route: RelayRoute, there: str, end: Route) -> Iterator[str]:
+    routed = policy.model.scopes[there].response_routing
+    connector = end.connector if isinstance(end, RelayRoute) else None
+    yield f"requests  {_requests(route.replies, routed, there, _receiver(connector))}"
+    yield f"          {_keys(policy)}"
+    places = _places(route.replies, routed, there)
+    yield f"responses come to {places}, are verified, and go to the reply-to in scope {scope}"
+
+
+def _receiver(connector: str | None) -> str:
+    return "the receiver's target" if connector is None else f"the target at the container behind {connector}"
+
+
+def _requests(replies: str, routed: bool, there: str, receiver: str) -> str:
+    announces = f"{receiver} announces {_SUPPORTED}"
+    if replies == "rewrite":
+        return "rewritten (replies: rewrite): reply-to and message-id become the gateway's own, whatever is announced"
+    off = f"scope {there} has response_routing: false"
+    if replies == "cookie":
+        other = "otherwise rejected with amqp:not-implemented (replies: cookie)"
+        return f"annotated where {announces}, {other}" if routed else f"rejected with amqp:not-implemented: {off}"
+    return f"annotated where {announces}, otherwise rewritten (replies: auto)" if routed else f"rewritten: {off}"
+
+
+def _keys(policy: CompiledPolicy) -> str:
+    keys = policy.model.keys
+    if keys is None:
+        return "refused with amqp:not-allowed: there are no keys"
+    skew = f" and {keys.skew / 1000:g} s for clocks that differ" if keys.skew else ""
+    form = "sealed" if keys.seal else "signed"
+    return f"{form} with key {keys.active}; a response may take {keys.expiry / 1000:g} s{skew}"
+
+
+def _places(replies: str, routed: bool, there: str) -> str:
+    own, rewritten = f"$replies.{there} with their cookie", f"$replies.{there}/<token>"
+    if replies == "cookie":
+        return own
+    return rewritten if replies == "rewrite" or not routed else f"{own}, or to {rewritten} where rewritten"
