@@ -7,7 +7,7 @@ import random
 import ssl
 from collections.abc import Callable
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.connection import Connection, Hub
 from gateway.amqp.engine import Engine
@@ -16,15 +16,21 @@ from gateway.amqp.sasl import SaslClient
 from gateway.errors import NOT_ALLOWED, AmqpError
 from gateway.listeners import PRODUCT
 from gateway.nodes.announcing import Way, way
+from gateway.nodes.crossings import HOMEWARD
+from gateway.nodes.homecoming import Homecoming
+from gateway.nodes.meeting import CrossingMaker
 from gateway.nodes.remote import Relay, RemoteNode
+from gateway.nodes.trunk import Trunk, TrunkNode
 from gateway.report import Report
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.nodes.scopes import Scope
     from policies.model_scope import Connector as ConnectorModel
     from policies.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
+_ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"
 
 
 class Connector:
@@ -38,7 +44,10 @@ class Connector:
         container_id: str,
         hub: Hub,
         report: Report,
+        node_scope: Callable[[], Scope],
+        routes: bool,
     ) -> None:
+        """`routes`: the policy routes responses in this scope."""
         self.name: Final = model.name
         self.scope: Final = scope
         self.model: Final = model
@@ -53,14 +62,23 @@ class Connector:
         self._was_open = False
         self._down = False
         self._detail = "not connected yet"
+        self.routes: Final = routes
+        self.home: Final = Homecoming(self, model.replies.address, model.annotations, node_scope)
+        self._trunk: Trunk | None = None
+        annotations = (_ANNOTATIONS,) if routes and model.annotations != "never" else ()
         self._engine_config: Final = EngineConfig(
             container_id=model.container_id or container_id,
-            desired=("ANONYMOUS-RELAY", "RESPONSE_ANNOTATIONS_V1_0"),
-            offered=("RESPONSE_ANNOTATIONS_V1_0",),
+            desired=(("ANONYMOUS-RELAY",) if model.use_relay else ()) + annotations,
+            offered=(_ANNOTATIONS,) if routes else (),
             properties=PRODUCT,
             idle_timeout=model.idle_timeout,
             max_links=65_535,
         )
+
+    @property
+    def settings(self) -> tuple[ConnectorModel, bool]:
+        """What makes another connector necessary when it changes."""
+        return self.model, self.routes
 
     def credentials(self, password: str | None, tls: ssl.SSLContext | None) -> None:
         """What the next connection uses; set before `run`, and again by every reload."""
@@ -123,9 +141,15 @@ class Connector:
 
     # -- what relays use
 
-    def relay(self, address: str, make_crossing: Any) -> RemoteNode:
+    def relay(self, address: str, make_crossing: CrossingMaker) -> RemoteNode | TrunkNode:
         """A node at `address` of the container."""
-        return RemoteNode(self, address, make_crossing)
+        if not self.model.use_relay:
+            return RemoteNode(self, address, make_crossing)
+        if self._trunk is None:
+            self._trunk = Trunk(self, make_crossing)
+            if (engine := self.engine) is not None:
+                self._trunk.opened(engine)
+        return TrunkNode(self, self._trunk, address)
 
     @property
     def engine(self) -> Engine | None:
@@ -142,8 +166,28 @@ class Connector:
     def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         return self._hub.loop.call_later(seconds, call)
 
-    def far_way(self) -> Way:
-        return way(self.scope)
+    def far_way(self, *, home: bool) -> Way:
+        """The way of a link to the container; `home` for requests that come from another scope."""
+        return way(self.scope)._replace(home=self.home) if home else way(self.scope)
+
+    def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None:
+        """Call `then` when responses to what `near` sends can come home; at once where they need not."""
+        if near.incoming and near.way.scope != self.scope and near.way.replies not in ("none", HOMEWARD):
+            self.home.ready(then)
+        else:
+            then(None)
+
+    # -- host of the response address
+
+    def home_changed(self) -> None:
+        """Requests name the new address from now on."""
+        engine = self.engine
+        for link in engine.links if engine is not None else ():
+            if not link.incoming and link.handler is not None:
+                link.handler.policy_changed(None)
+
+    def home_failed(self, error: AmqpError) -> None:
+        self._report.log.warning("no response address", connector=self.name, description=str(error))
 
     # -- host of the connection
 
@@ -179,6 +223,9 @@ class Connector:
         self._report.log.info(
             "connector open", connector=self.name, to=str(self._endpoint), container=engine.remote_container
         )
+        self.home.opened(engine)
+        if self._trunk is not None:
+            self._trunk.opened(engine)
         for relay in list(self._relays):
             relay.connect(engine)
 
@@ -197,5 +244,6 @@ class Connector:
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         self._connection = None
+        self.home.closed()
         self._failed(f"{self._endpoint}: {error or 'connection lost'}")
         self._ended.set()

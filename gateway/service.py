@@ -189,7 +189,11 @@ class Service:
         wanted = {
             (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
         }
-        gone = {key for key, connector in self.connectors.items() if wanted.get(key) != connector.model}
+        gone = {
+            key
+            for key, made in self.connectors.items()
+            if (wanted.get(key), _routes(policy, key[0])) != made.settings
+        }
         for key in gone:
             self._connector_tasks.pop(key).cancel()
             self.readiness.remove(_part(key))
@@ -206,7 +210,15 @@ class Service:
 
     def _add_connector(self, key: tuple[str, str], model: Connector, policy: CompiledPolicy) -> None:
         identity = policy.model.gateway.id
-        connector = connectors.Connector(key[0], model, container_id=identity, hub=self.hub, report=self.report)
+        connector = connectors.Connector(
+            key[0],
+            model,
+            container_id=identity,
+            hub=self.hub,
+            report=self.report,
+            node_scope=lambda: self.world.scopes[key[0]],
+            routes=_routes(policy, key[0]),
+        )
         self.connectors[key] = connector
         self.readiness.add(_part(key), connector.ready)
         self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
@@ -343,6 +355,12 @@ class Service:
         await self._state.close()
         await self.supervisor.close()
         self.report.log.info("stopped", unsettled=left)
+
+
+def _routes(policy: CompiledPolicy, scope: str) -> bool:
+    """Whether responses are routed in this scope: it is wanted, and there is a key."""
+    model = policy.model.scopes.get(scope)
+    return model is not None and model.response_routing and policy.signing is not None
 
 
 def _part(connector: tuple[str, str]) -> str:

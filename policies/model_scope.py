@@ -99,6 +99,19 @@ class Backoff(Section):
     max: Pause = parsed(parse_duration, "30s", "longest pause")
 
 
+class ConnectorReplies(Section):
+    """Where the container sends the responses to requests from other scopes."""
+
+    address: str = Field(
+        default="dynamic",
+        min_length=1,
+        max_length=1024,
+        description="dynamic (a node the container makes for each connection; where it makes none, as gateway), "
+        "gateway ($replies.<scope>, for a container that connects to a listener of this scope), or the name of a queue "
+        "of this gateway's own there, where responses wait while the gateway is away",
+    )
+
+
 class Connector(Strict):
     """One AMQP container the gateway connects to; address rules name it in `relay`."""
 
@@ -117,6 +130,17 @@ class Connector(Strict):
         parse_duration, "60s", "a connection silent for this long is closed and made anew; 0s: never"
     )
     backoff: Backoff = Field(default_factory=Backoff, description="see Backoff")
+    replies: ConnectorReplies = Field(default_factory=ConnectorReplies, description="see ConnectorReplies")
+    annotations: Literal["auto", "offered", "never"] = Field(
+        default="auto",
+        description="requests carry cookies to targets that announce response-address-supported: auto; only if the "
+        "container offers RESPONSE_ANNOTATIONS_V1_0 too: offered; to none, all are rewritten: never",
+    )
+    use_relay: Flag = Field(
+        default=False,
+        description="true: desire ANONYMOUS-RELAY, and where it is offered send messages whose own to is the "
+        "destination over one link to the null target; false: always a link for each address",
+    )
 
 
 class Scope(Section):

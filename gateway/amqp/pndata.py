@@ -143,6 +143,7 @@ class Granted(NamedTuple):
     distribution_mode: str | None = None
     max_message_size: int = 0
     node_properties: Mapping[Any, Any] | None = None
+    dynamic: bool = False
 
 
 def answer_terminus(mine: Any, granted: Granted, *, source: bool) -> None:
@@ -153,6 +154,8 @@ def answer_terminus(mine: Any, granted: Granted, *, source: bool) -> None:
     lib.pn_terminus_set_durability(mine, lib.PN_NONDURABLE)
     if granted.address is not None:
         lib.pn_terminus_set_address(mine, granted.address.encode())
+    if granted.dynamic:
+        lib.pn_terminus_set_dynamic(mine, True)
     write(lib.pn_terminus_capabilities(mine), capability_array(granted.capabilities))
     if granted.node_properties is not None:
         write(lib.pn_terminus_properties(mine), dict(granted.node_properties))

@@ -6,8 +6,9 @@ stays true for the life of the link, whoever else attaches to the node.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gateway.amqp.annotated import SUPPORTED
 
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
     from gateway.nodes.pairs import Pair
 
 RESPONSE_ADDRESS_SUPPORTED: Final = SUPPORTED
+
+
+class Home(Protocol):
+    """Where responses from the container behind a connector are taken (`homecoming`)."""
+
+    @property
+    def address(self) -> str | None:
+        """An address of that container; None: it reaches `$replies.<scope>` of this gateway."""
+
+    @property
+    def annotates(self) -> bool:
+        """Whether its targets are believed when they announce that they support annotations."""
 
 
 class Way(NamedTuple):
@@ -27,18 +40,25 @@ class Way(NamedTuple):
     replies: str
     announces: bool = False
     pair: Pair | None = None
+    answer: bool = False
+    """The messages are responses themselves: what their correlation-id quotes is known where they go."""
+    home: Home | None = None
+    """Where a connector takes responses, for requests that leave through it."""
 
 
 _way: Final = cache(Way)
 
 
-def way(scope: str, replies: str = "auto", announces: bool = False, pair: Pair | None = None) -> Way:
+def way(
+    scope: str, replies: str = "auto", announces: bool = False, pair: Pair | None = None, answer: bool = False
+) -> Way:
     """The one `Way` of these words: the per-message path compares by identity; as many as a policy has words."""
-    return _way(scope, replies, announces) if pair is None else Way(scope, replies, announces, pair)
+    made: Callable[..., Way] = _way if pair is None else Way
+    return made(scope, replies, announces, pair, answer)
 
 
 def announcing(link: Any, announces: bool) -> tuple[str, ...]:
     """What the target of `link` announces; the link remembers it for its messages."""
     if link.way is not None and link.way.announces is not announces:
-        link.way = way(link.way.scope, link.way.replies, announces, link.way.pair)
+        link.way = way(link.way.scope, link.way.replies, announces, link.way.pair, link.way.answer)
     return (RESPONSE_ADDRESS_SUPPORTED,) if announces else ()

@@ -10,16 +10,20 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.annotated import annotated
+from gateway.amqp.codec import encode
+from gateway.amqp.sections import map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.pairs import asks_me, with_own_address
 from gateway.scope.annotate import Annotator, LinkTarget, Restored
-from gateway.scope.annotations import with_hop_annotations
+from gateway.scope.annotations import RESPONSE_COOKIE, with_hop_annotations
+from gateway.scope.carry import Carried, Carrier
 from gateway.scope.keys import KeyRing
 from gateway.scope.rewrite import Rewriter
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.nodes.announcing import Home
     from gateway.nodes.meeting import Crossing
 
 HOMEWARD: Final = "homeward"
@@ -52,7 +56,9 @@ class Crossings:
         self._ttl_ms: Final = ttl_ms
         self._scopes: Final = scopes
         self._clock: Final = clock
-        self._annotators: dict[tuple[str, str], Annotator] = {}
+        self._annotators: dict[tuple[str, str, str | None], Annotator] = {}
+        self._carriers: dict[tuple[str, str], Carrier] = {}
+        self._carried: dict[str, Carried] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
         self._rewriters: dict[tuple[str, str], Rewriter] = {}
@@ -70,7 +76,7 @@ class Crossings:
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages from `origin` must change for `target`; None: not at all."""
         from_way, to_way = origin.way, target.way
-        capable = RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities and to_way.scope not in self._unrouted
+        capable = self._capable(target)
         if from_way.scope == to_way.scope:
             return self._within(from_way, capable)
         wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
@@ -81,10 +87,18 @@ class Crossings:
                 AmqpError(NOT_ALLOWED, "no key is configured to route responses", fault=Fault.GATEWAY)
             )
         if capable and wanted in ("auto", "cookie", HOMEWARD):
-            return self._annotating(from_way, to_way.scope)
+            return self._annotating(from_way, to_way.scope, to_way.home)
         if wanted == "cookie":
             return _refuse(AmqpError(NOT_IMPLEMENTED, "the receiver does not support response annotations"))
+        if to_way.home is not None and to_way.home.address is not None:
+            return self._carrying(from_way, to_way.scope, to_way.home.address)
         return self._rewriting(from_way, to_way.scope)
+
+    def _capable(self, target: Link) -> bool:
+        """Whether requests to this target are annotated; the target's word counts, not the container's (RA-2.1-4)."""
+        home = target.way.home
+        believed = target.way.scope not in self._unrouted and (home is None or home.annotates)
+        return believed and RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
 
     def _within(self, origin: Way, capable: bool) -> Crossing | None:
         """In one scope only two things need a change: `$me`, and annotations for a receiver that does not know
@@ -100,8 +114,10 @@ class Crossings:
         rewrite = self._rewriting(origin, origin.scope)
         return lambda data: rewrite(data) if annotated(data) else data
 
-    def _annotating(self, origin: Way, destination: str) -> Crossing:
-        annotate, clock, pair = self._annotator(origin.scope, destination).annotate, self._clock, origin.pair
+    def _annotating(self, origin: Way, destination: str, home: Home | None = None) -> Crossing:
+        announced = None if home is None else home.address
+        annotate = self._annotator(origin.scope, destination, announced).annotate
+        clock, pair = self._clock, origin.pair
 
         def crossing(data: bytes) -> bytes:
             if not asks_me(data):
@@ -115,12 +131,34 @@ class Crossings:
         rewrite, clock, pair = self._rewriter(origin.scope, destination).rewrite, self._clock, origin.pair
         return lambda data: rewrite(with_own_address(data, pair) if asks_me(data) else data, clock())
 
-    def _annotator(self, origin: str, destination: str) -> Annotator:
-        key = (origin, destination)
+    def _carrying(self, origin: Way, destination: str, address: str) -> Crossing:
+        """Rewritten for a container that answers at an address of its own: the way home is in the ids."""
+        carrier, clock, pair = self._carrier(origin.scope, destination), self._clock, origin.pair
+        reply_to, answer = encode(address), origin.answer
+
+        def crossing(data: bytes) -> bytes:
+            own = with_own_address(data, pair) if asks_me(data) else data
+            return carrier.rewrite(own, clock(), reply_to=reply_to, answer=answer)
+
+        return crossing
+
+    def _annotator(self, origin: str, destination: str, announced: str | None = None) -> Annotator:
+        key = (origin, destination, announced)
         if key not in self._annotators:
             assert self._ring is not None
-            self._annotators[key] = Annotator(self._ring, origin, replies_address(destination), self._ttl_ms)
+            if len(self._annotators) >= _REMEMBERED:  # a connector's own address changes with its connection
+                self._annotators.clear()
+            target = replies_address(destination)
+            self._annotators[key] = Annotator(self._ring, origin, target, self._ttl_ms, announced=announced)
         return self._annotators[key]
+
+    def _carrier(self, origin: str, destination: str) -> Carrier:
+        key = (origin, destination)
+        if key not in self._carriers:
+            assert self._ring is not None
+            target = replies_address(destination)
+            self._carriers[key] = Carrier(self._ring, origin, destination, target, self._ttl_ms)
+        return self._carriers[key]
 
     def _rewriter(self, origin: str, destination: str) -> Rewriter:
         key = (origin, destination)
@@ -139,6 +177,18 @@ class Crossings:
         if scope not in self._targets:
             self._targets[scope] = LinkTarget(self._ring, replies_address(scope), self._scopes)
         return self._targets[scope].restore(data, self._clock())
+
+    def homecome(self, scope: str, data: bytes) -> Restored:
+        """A response that came to a connector's own address in `scope`: by its cookie, or by its correlation-id."""
+        if self._ring is None:
+            raise AmqpError(NOT_FOUND, "no such response address")
+        layout = walk(data)
+        if map_entry(data[layout.da : layout.ma], RESPONSE_COOKIE) is not None:
+            return self.restore(scope, data)
+        if scope not in self._carried:
+            others = [name for name in self._scopes if name != scope]
+            self._carried[scope] = Carried(self._ring, scope, replies_address(scope), others)
+        return self._carried[scope].restore(data, self._clock())
 
     def undo(self, scope: str, token: str, data: bytes) -> Restored:
         """A response to a rewritten request, that came to the address with `token` in `scope`."""

@@ -30,7 +30,8 @@ class Dialer(Protocol):
     def join(self, relay: Relay) -> None: ...
     def leave(self, relay: Relay) -> None: ...
     def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
-    def far_way(self) -> Any: ...
+    def far_way(self, *, home: bool) -> Any: ...
+    def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None: ...
 
 
 ATTACH_PATIENCE: Final = 5.0
@@ -66,7 +67,17 @@ class Relay(Meeting):
             self.connect(self._dialer.engine)
 
     def connect(self, engine: Engine) -> None:
-        """Attach the far half; also again, when the connector is back."""
+        """Attach the far half, once it is known where responses come home; also when the connector is back."""
+
+        def reach(error: AmqpError | None) -> None:
+            if error is not None:
+                self.refused(error)
+            elif not engine.closed:
+                self._reach(engine)
+
+        self._dialer.when_home(self.near, reach)
+
+    def _reach(self, engine: Engine) -> None:
         near = self.near
         far = engine.attach(f"{near.name}-{self._address_tag()}", incoming=not near.incoming)
         end = _FarInlet(self, far) if far.incoming else _FarOutlet(self, far)
@@ -89,7 +100,7 @@ class Relay(Meeting):
     # -- the far half answers
 
     def attached(self, end: Inlet | Outlet, far: Link) -> None:
-        far.way = self._dialer.far_way()
+        far.way = self._dialer.far_way(home=self.near.incoming and self.near.way.scope != far.scope)
         self.far = far
         self.join(end)
         if not self._accepted:

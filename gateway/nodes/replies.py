@@ -39,9 +39,9 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
         if not isinstance(to, str):
             raise AmqpError(INVALID_FIELD, "`to` is not a string", info={"field": "to"})
         if to.startswith(rewritten):
-            return _home(scope, crossings().undo(scope.name, to[len(rewritten) :], data))
+            return homeward(scope, crossings().undo(scope.name, to[len(rewritten) :], data))
         if to == replies:
-            return _home(scope, crossings().restore(scope.name, data))
+            return homeward(scope, crossings().restore(scope.name, data))
         return Aim((scope.name, to, ""), data, lambda route: scope.attach_to(route, to, link.user))
 
     def crossings() -> Crossings:
@@ -67,11 +67,11 @@ def attach_replies(scope: Scope, link: Any, address: str) -> None:
     """The addresses under which responses come home through this gateway."""
     if not link.incoming:
         raise AmqpError(NOT_ALLOWED, "responses are sent here, not received")
-    aim = _homeward(scope, address)
+    aim = _responses(scope, address)
     Router(link, aim).start(announcing(link, scope.world.crossings.routes(link.way.scope)))
 
 
-def _homeward(scope: Scope, address: str) -> Any:
+def _responses(scope: Scope, address: str) -> Any:
     world = scope.world
     _, rewritten, token = address.partition("/")
     if rewritten:
@@ -79,21 +79,21 @@ def _homeward(scope: Scope, address: str) -> Any:
 
     def aim(link: Link, data: bytes) -> Aim:
         if rewritten:
-            return _home(scope, world.crossings.undo(scope.name, token, data))
-        return _home(scope, world.crossings.restore(scope.name, data))
+            return homeward(scope, world.crossings.undo(scope.name, token, data))
+        return homeward(scope, world.crossings.restore(scope.name, data))
 
     return aim
 
 
-def _home(scope: Scope, restored: Restored) -> Aim:
+def homeward(scope: Scope, restored: Restored) -> Aim:
     """The route home; where a previous gateway gave a link target, to that (RA-2.3-17)."""
     address = restored.target or restored.address
     assert address is not None  # a response without a destination was refused before
     origin = scope.world.scopes[restored.scope]
-    homeward = way(scope.name, "auto" if restored.onward else HOMEWARD)
+    onward = way(scope.name, "auto" if restored.onward else HOMEWARD, answer=True)
 
     def attach(route: RoutedLink) -> None:
-        route.way = homeward
+        route.way = onward
         origin.attach_to(route, address, None)
 
-    return Aim((restored.scope, address, homeward.replies), restored.data, attach)
+    return Aim((restored.scope, address, onward.replies), restored.data, attach)

@@ -147,7 +147,7 @@ class RoutedLink:
 
     def fail(self, error: AmqpError) -> None:
         """A pre-settled message cannot be refused: the link that carried it ends."""
-        self._link.fail(error)
+        self._router.fail(error)
 
     def _end(self) -> None:
         self._router.forget(self)
@@ -251,6 +251,10 @@ class Router:
     def refuse(self, delivery: Any, error: AmqpError, settled: bool) -> None:
         refuse(self.link, delivery, error, settled)
         self.settled()
+
+    def fail(self, error: AmqpError) -> None:
+        """A pre-settled message was refused."""
+        self.link.fail(error)
 
     def settled(self) -> None:
         """A delivery has its outcome: its credit goes back to the sender, in lots."""

@@ -133,7 +133,7 @@ class Scope:
         first = decided.routes[0]
         if isinstance(first, RelayRoute) and link.way.replies == "auto":
             # A response keeps the scope that it comes from.
-            link.way = way(link.way.scope, first.replies, pair=link.way.pair)
+            link.way = way(link.way.scope, first.replies, pair=link.way.pair, answer=link.way.answer)
         node = self._node(decided)
         announcing(link, self._announces(link, node, decided.routes))
         node.attach(link)

@@ -41,6 +41,7 @@ scopes:
         sasl: {{mechanism: plain, user: admin, password: {{env: BROKER_PASSWORD}}}}
         allow_plain_without_tls: true
         backoff: {{min: 50ms, max: 100ms}}
+        replies: {{address: gateway}}
     addresses:
       - {{match: "far/**", relay: broker}}
       - {{match: "back/**", relay: edge}}

@@ -31,7 +31,7 @@ scopes:
     access: [{{who: "*", may: [send, receive], on: "**"}}]
   core:
     connect:
-      - {{name: far, to: {to}, backoff: {{min: 20ms, max: 50ms}}{more}}}
+      - {{name: far, to: {to}, backoff: {{min: 20ms, max: 50ms}}, replies: {{address: gateway}}{more}}}
     addresses:
       - {{match: "far/**", relay: far}}
 """

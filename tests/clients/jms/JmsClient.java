@@ -131,7 +131,8 @@ public final class JmsClient {
         for (int n = 0; n < count; n++) {
             Message request = next(consumer);
             TextMessage response = session.createTextMessage("re: " + body(request));
-            response.setJMSCorrelationID(request.getJMSCorrelationID());
+            boolean pattern = "message-id".equals(options.get("correlate"));  // JMS knows both patterns
+            response.setJMSCorrelationID(pattern ? request.getJMSMessageID() : request.getJMSCorrelationID());
             anonymous.send(request.getJMSReplyTo(), response);
             print("message", describe(request));
         }

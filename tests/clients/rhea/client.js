@@ -99,7 +99,8 @@ const commands = {
         receiver.on('message', (context) => {
             const {reply_to, correlation_id, message_id} = context.message;
             anonymous.send({
-                to: reply_to, correlation_id: correlation_id === undefined ? message_id : correlation_id,
+                to: reply_to,
+                correlation_id: correlation_id === undefined || options.correlate === 'message-id' ? message_id : correlation_id,
                 body: `re: ${text(context.message.body)}`,
             });
         });
