@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,8 @@ from gateway.amqp.security import ServerSecurity
 from gateway.amqp.tls import peer_subject
 from gateway.amqp.tls_server import TlsServer
 from gateway.amqp.users import UserStore
-from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import AmqpError
+from gateway.quota import Quota, Refusal
 from gateway.report import Report
 from gateway.tasks import Supervisor
 
@@ -60,7 +61,7 @@ class Listener:
         self._tls: Final = tls
         self.users = users
         self.connections: set[Connection] = set()
-        self._by_user: Counter[str] = Counter()
+        self._quota: Final = Quota(settings.model.limits)
         self._recent: deque[float] = deque()
         self._server: asyncio.Server | TlsServer | None = None
         self._serial = 0
@@ -201,10 +202,8 @@ class Listener:
         )
 
     def opened(self, connection: Connection) -> None:
-        engine, limits = connection.engine, self.settings.model.limits
+        engine, user = connection.engine, connection.peer.user
         assert engine is not None
-        user = connection.peer.user
-        self._by_user[user] += 1
         engine.open()
         self._report.log.info(
             "connection open",
@@ -213,18 +212,23 @@ class Listener:
             user=user,
             container=engine.remote_container,
         )
-        if limits.users is not None and self._by_user[user] > limits.users:
-            self.refused(connection, "too-many-connections-of-user")
-            engine.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {limits.users} connections a user"))
+        try:
+            self._quota.opened(user, self._hub.loop.time())
+        except Refusal as refusal:
+            self.refused(connection, refusal.reason)
+            engine.close(refusal.error)
 
     def requested(self, connection: Connection, link: Link) -> None:
+        self._quota.attach(connection.peer.user, link)
         self._scope.attach(link)
         self._report.link_attached(link)
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
+        self._quota.detached(link.user, link)
         self._report.link_refused(link, error)
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
+        self._quota.detached(link.user, link)
         self._report.link_ended(link, error)
 
     def message_refused(self, link: Link, error: AmqpError) -> None:
@@ -236,9 +240,7 @@ class Listener:
         self._report.bump("connections_closed", self.settings.scope)
         self._count_bytes(connection)
         if engine is not None and engine.opened:
-            self._by_user[connection.peer.user] -= 1
-            if not self._by_user[connection.peer.user]:
-                del self._by_user[connection.peer.user]
+            self._quota.closed(connection.peer.user)
             self._report.log.info("connection closed", connection=connection.name, error=error and str(error))
         if engine is not None and engine.faulted:
             self._report.bad_input(

@@ -40,6 +40,10 @@ class Limits(Section):
 
     connections: Count = Field(default=10_000, description="connections of this listener at a time")
     users: Count | None = Field(default=None, description="connections of one user at a time; default: no own limit")
+    user_links: Count | None = Field(default=None, description="links of one user at a time; default: no own limit")
+    user_opens_per_second: Count | None = Field(
+        default=None, description="new connections of one user per second; default: no own limit"
+    )
     links: Count = Field(default=1000, description="links of one connection at a time")
     sessions: Count = Field(default=256, le=65_535, description="sessions of one connection at a time")
     opens_per_second: Count = Field(default=2000, description="new connections per second")

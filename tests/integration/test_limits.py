@@ -25,6 +25,8 @@ from tests.support.process import wait_until
 LIMITS: dict[str, dict[str, Any]] = {
     "connections": {"connections": 3},
     "users": {"users": 2},
+    "user_links": {"user_links": 2},
+    "user_opens": {"user_opens_per_second": 5},
     "links": {"links": 2},
     "sessions": {"sessions": 2},
     "opens": {"opens_per_second": 5},
@@ -132,6 +134,31 @@ def test_links(limited: Limited) -> None:
     limited.counted('scopegate_links_refused_total{condition="amqp:resource-limit-exceeded",scope="edge"}')
     peer.detach(2).detach(1).until("detach", handle=1)
     peer.attach_receiver("chat/d", 1, name="fourth")
+
+
+def test_links_of_a_user(limited: Limited) -> None:
+    """Counted over all the user's connections, and given back when a link ends."""
+    first, second = (connected(limited.ports["user_links"]) for _ in range(2))
+    first.attach_sender("chat/a", 0)
+    first.attach_receiver("chat/b", 1)
+    second.attach("third", RECEIVER, 0, source=frames.source("chat/c"))
+    error = second.until("detach", error="amqp:resource-limit-exceeded").error
+    assert "2 links a user" in error["description"]
+    first.detach(1).until("detach", handle=1)
+    second.detach(0)
+    second.attach_receiver("chat/d", 1, name="fourth")
+
+
+def test_opens_per_second_of_a_user(limited: Limited) -> None:
+    port = limited.ports["user_opens"]
+    peers = []
+    for _ in range(30):
+        peer = Peer(port).sasl_anonymous().send_raw(AMQP_HEADER).expect_header().open()
+        peer.expect("open")
+        peers.append(peer)
+    limited.bad_input("too-many-opens-of-user", 1)
+    for peer in peers:
+        peer.disconnect()
 
 
 def test_sessions(limited: Limited) -> None:
