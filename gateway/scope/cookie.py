@@ -112,14 +112,6 @@ def _own_part(cookie: Cookie) -> tuple[int, bytes]:
     return flags, rest
 
 
-def payload(shared: bytes, cookie: Cookie) -> bytes:
-    """Everything the MAC covers; `shared` is the `template` for the cookie's scope and target."""
-    flags, rest = _own_part(cookie)
-    if len(shared) + len(rest) + 2 + MAC_BYTES > MAX_TOKEN:
-        raise too_long()
-    return b"\x01%c%b%b" % (flags, shared, rest)
-
-
 def seal(ring: KeyRing, cookie: Cookie, purpose: Purpose = COOKIE) -> bytes:
     """One token alone; who makes many for one crossing keeps a `Maker`."""
     within = cookie._replace(expiry_ms=expiry_of(cookie.expiry_ms, None))
@@ -172,27 +164,32 @@ def check_expiry(cookie: Cookie, now_ms: int) -> None:
 
 
 def _fields(flags: int, data: bytes, start: int, end: int) -> Cookie:
+    """The fields from `start` to `end`; one that reaches too far leaves a position past the end, checked once."""
     if flags & ~_KNOWN_FLAGS:
         raise BadToken("unknown flags")
-    scope, at = _read(data, start)
-    target, at = _read(data, at)
+    stop = start + 2 + (data[start] << 8 | data[start + 1])
+    scope = data[start + 2 : stop].decode()
+    at = stop + 2 + (data[stop] << 8 | data[stop + 1])
+    target = data[stop + 2 : at].decode()
     expiry = int.from_bytes(data[at : at + _EXPIRY_BYTES], "big")
     at += _EXPIRY_BYTES
-    address, at = _read(data, at) if flags & _ADDRESS else (None, at)
+    address = None
+    if flags & _ADDRESS:
+        stop = at + 2 + (data[at] << 8 | data[at + 1])
+        if stop > end:
+            raise BadToken("wrong field lengths")
+        address, at = data[at + 2 : stop].decode(), stop
+    if not flags & ~_ADDRESS:
+        if at != end:
+            raise BadToken("wrong field lengths")
+        return Cookie(scope, target, address, expiry)
     inner_cookie, at = _read(data, at) if flags & _INNER_COOKIE else (None, at)
     inner_target, at = _read(data, at) if flags & _INNER_TARGET else (None, at)
     uses, at = _read_uses(data, at) if flags & _USES else (None, at)
     if at != end:
         raise BadToken("wrong field lengths")
-    return Cookie(
-        scope.decode(),
-        target.decode(),
-        None if address is None else address.decode(),
-        expiry,
-        inner_cookie,
-        None if inner_target is None else inner_target.decode(),
-        uses,
-    )
+    inner_text = None if inner_target is None else inner_target.decode()
+    return Cookie(scope, target, address, expiry, inner_cookie, inner_text, uses)
 
 
 def _read_uses(data: bytes, at: int) -> tuple[Uses, int]:
@@ -201,7 +198,6 @@ def _read_uses(data: bytes, at: int) -> tuple[Uses, int]:
 
 
 def _read(data: bytes, at: int) -> tuple[bytes, int]:
-    """A field that reaches too far leaves the position past the end, which is checked once."""
     stop = at + 2 + (data[at] << 8 | data[at + 1])
     return data[at + 2 : stop], stop
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 import secrets
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from gateway.amqp.codec import Symbol, encode
 from gateway.amqp.sections import DELIVERY_ANNOTATIONS, section
@@ -271,9 +273,30 @@ def test_the_documented_vectors_are_what_the_code_makes() -> None:
         "vector-2": seal(RING, Cookie("core", "T2", None, NOW, bytes.fromhex("c0ffee"), "T1")),
         "vector-3": seal(RING, Cookie("edge", "r", "replies/1", NOW), REPLY_TO),
         "vector-4": seal_id(RING, "edge", b"\x53\x2a", bytes(8)),
+        "vector-5": seal(fixed(), plain),
+        "vector-6": from_url(ScopeIds(fixed(), "edge", bytes).mint(b"\x53\x2a")[2 + len(MARK) :]),
     }
     assert vectors() == {name: value.hex() for name, value in made.items()}
-    for name, mark in (("vector-3", "r/"), ("vector-4", "ID:sg-")):
+    for name, mark in (("vector-3", "r/"), ("vector-4", "ID:sg-"), ("vector-6", "ID:sg-")):
         assert f"`{mark}{to_url(made[name]).decode()}`" in DOCUMENT.read_text()
     assert open_token(RING, made["vector-3"], NOW, REPLY_TO).address == "replies/1"
     assert open_id(RING, made["vector-4"], NOW) == ("edge", b"\x53\x2a")
+    assert open_id(RING, made["vector-6"], NOW) == ("edge", b"\x53\x2a")
+
+
+def fixed() -> KeyRing:
+    """A sealing ring whose salt is aa… and whose first number is 1."""
+    drawn = {16: b"\xaa" * 16, 8: (2).to_bytes(8, "big")}
+    return KeyRing("2026-11", {"2026-11": Key(SECRET)}, seal=True, token_bytes=drawn.__getitem__)
+
+
+def test_the_sealed_vector_is_made_as_the_document_says() -> None:
+    """By its words alone: another implementation could read it."""
+    token = bytes.fromhex(vectors()["vector-5"])
+    head, start = token[: 2 + 7 + 16 + 8], 2 + 7
+    derived = hmac.digest(SECRET, b"scopegate/seal/cookie", "sha256")
+    cipher = AESGCM(hmac.digest(derived, token[start : start + 16], "sha256"))
+    content = cipher.decrypt(bytes(4) + token[start + 16 : start + 24], token[len(head) :], head)
+    assert (head[:9], content[:1]) == (b"\x03\x072026-11", b"\x01")
+    signed = bytes.fromhex(vectors()["vector-1"])
+    assert content[1:] == signed[3 + 7 : -16]
