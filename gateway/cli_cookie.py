@@ -65,7 +65,7 @@ def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -
     place = _REPLIES.fullmatch(given)
     try:
         if given.startswith(_ID):
-            yield from _id(ring, from_url(given.removeprefix(_ID).encode()), now_ms)
+            yield from _id(policy, ring, from_url(given.removeprefix(_ID).encode()), now_ms)
         elif place is not None:
             data = from_url(place[2].encode("ascii", "replace"))
             yield from _token(policy, ring, data, now_ms, keys.REPLY_TO, f"$replies.{place[1]}")
@@ -79,11 +79,12 @@ def _token(
     policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, used_at: str | None
 ) -> Iterator[str]:
     from gateway.scope.cookie import check_expiry, describe, open_token
-    from gateway.scope.keys import COOKIE, BadToken
+    from gateway.scope.keys import COOKIE, RETURN, BadToken
 
     token = open_token(ring, data, now_ms, purpose)
-    yield _line("kind", "response-address cookie" if purpose == COOKIE else "rewritten reply address")
-    yield from _form(data, 2)
+    if purpose != RETURN:
+        yield _line("kind", "response-address cookie" if purpose == COOKIE else "rewritten reply address")
+        yield from _form(data, 2)
     for name, value in describe(token).items():
         yield _line(name, value if value.isprintable() else repr(value))
     if token.scope not in policy.model.scopes:
@@ -94,21 +95,31 @@ def _token(
     yield _line("result", _VALID)
 
 
-def _id(ring: KeyRing, data: bytes, now_ms: int) -> Iterator[str]:
+def _id(policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int) -> Iterator[str]:
     from gateway.amqp.codec import decode_all
     from gateway.errors import AmqpError
+    from gateway.scope.carry import open_return_id
+    from gateway.scope.keys import RETURN, BadToken
     from gateway.scope.message_id import open_id
 
-    origin = open_id(ring, data, now_ms)
-    yield _line("kind", "rewritten message-id")
-    yield from _form(data, 1)
-    yield _line("scope", origin.scope)
     try:
-        original = repr(decode_all(origin.encoded))
+        (scope, encoded), home = open_id(ring, data, now_ms), b""
+    except BadToken:
+        home, encoded = open_return_id(ring, data, now_ms)
+        yield _line("kind", "rewritten message-id that brings its response home")
+    else:
+        yield _line("kind", "rewritten message-id")
+        yield _line("scope", scope)
+    yield from _form(data, 1)
+    try:
+        original = repr(decode_all(encoded))
     except AmqpError:  # it travels as it came
-        original = origin.encoded.hex()
+        original = encoded.hex()
     yield _line("original id", original)
-    yield _line("result", _VALID)
+    if home:
+        yield from _token(policy, ring, home, now_ms, RETURN, None)
+    else:
+        yield _line("result", _VALID)
 
 
 def _form(data: bytes, key_at: int) -> Iterator[str]:

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from gateway.amqp.codec import encode
 from gateway.cli import main
+from gateway.scope.carry import Carrier
 from gateway.scope.cookie import Cookie, Uses, seal, to_url
 from gateway.scope.keys import REPLY_TO, Key, KeyRing
 from gateway.scope.message_id import ScopeIds
+from tests.support.messages import message, sections
 
 SECRET = b"thirty-two bytes and some more.."
 TEXT = to_url(SECRET).decode()
@@ -89,6 +92,18 @@ def test_a_rewritten_address_and_a_rewritten_id(policy: str, ring: KeyRing) -> N
     assert said(result)["kind"] == "rewritten message-id"
     assert said(result)["key"] == "one"
     assert "42" in said(result)["original id"]
+
+
+@pytest.mark.parametrize("ring", RINGS, ids=["signed", "sealed"])
+def test_an_id_that_brings_its_response_home(policy: str, ring: KeyRing) -> None:
+    now = time.time_ns() // 1_000_000
+    carrier = Carrier(ring, "edge", "core", "$replies.core", 60_000)
+    request = carrier.rewrite(message(reply_to="q/1", message_id="m-1"), now, reply_to=encode("broker/answers"))
+    result = inspect(policy, sections(request)["properties"]["message_id"])
+    assert result.exit_code == 0
+    told = said(result)
+    assert told["kind"] == "rewritten message-id that brings its response home"
+    assert (told["key"], told["original id"], told["reply address"]) == ("one", "'m-1'", "q/1")
 
 
 def test_expired_is_shown_with_what_it_says_and_skew_counts(policy: str) -> None:
