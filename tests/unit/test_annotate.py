@@ -15,6 +15,7 @@ from gateway.amqp.sections import (
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
+    Properties,
     delivery_annotations,
     map_entry,
     section,
@@ -32,6 +33,7 @@ from gateway.errors import (
 from gateway.scope.annotate import Annotator, LinkTarget, restore_response
 from gateway.scope.cookie import Cookie, lifetime, open_cookie, seal
 from gateway.scope.keys import REPLY_TO, BadToken, Key, KeyRing
+from gateway.scope.rewrite import Rewriter
 
 NOW = 1_700_000_000_000
 TTL = 64_000
@@ -334,3 +336,29 @@ def test_malformed_properties(properties: bytes) -> None:
     with pytest.raises(AmqpError) as caught:
         EDGE.annotate(b"\x00\x53\x73" + properties + section(DATA, b"x" * 20), NOW)
     assert caught.value.condition == DECODE_ERROR
+
+
+@pytest.mark.parametrize("sealing", [False, True])
+def test_with_a_limit_of_uses_each_request_has_a_cookie_of_its_own(sealing: bool) -> None:
+    """The limit and its nonce come back with the response, for who counts."""
+    ring = KeyRing("k", {"k": Key(b"k" * 32)}, seal=sealing)
+    annotator, rewriter = Annotator(ring, "edge", T, TTL, uses=2), Rewriter(ring, "edge", T, TTL, uses=3)
+    nonces = set()
+    for _ in range(20):
+        home = annotator.restore(response(cookie_of(annotator.annotate(message(), NOW))), NOW).cookie
+        asked = rewriter.rewrite(message(), NOW)
+        reply_to = Properties(asked, walk(asked)).reply_to
+        assert home is not None
+        assert home.uses is not None
+        assert reply_to is not None
+        told = rewriter.resolve(reply_to.removeprefix(f"{T}/"), NOW).uses
+        assert told is not None
+        assert (home.uses.limit, told.limit) == (2, 3)
+        nonces |= {home.uses.nonce, told.nonce}
+    assert len(nonces) == 40
+
+
+@pytest.mark.parametrize("sealing", [False, True])
+def test_without_a_limit_the_requests_of_one_client_share_a_cookie(sealing: bool) -> None:
+    annotator = Annotator(KeyRing("k", {"k": Key(b"k" * 32)}, seal=sealing), "edge", T, TTL)
+    assert len({cookie_of(annotator.annotate(message(), NOW)) for _ in range(5)}) == 1
