@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.annotated import annotated
 from gateway.amqp.codec import encode
-from gateway.amqp.sections import map_entry, walk
+from gateway.amqp.sections import Layout, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.pairs import asks_me, with_own_address
@@ -190,9 +190,9 @@ class Crossings:
             self._carried[scope] = Carried(self._ring, scope, replies_address(scope), others)
         return self._carried[scope].restore(data, self._clock())
 
-    def undo(self, scope: str, token: str, data: bytes) -> Restored:
+    def undo(self, scope: str, token: str, data: bytes, layout: Layout | None = None) -> Restored:
         """A response to a rewritten request, that came to the address with `token` in `scope`."""
-        return self._origin(scope, token).undo(token, data, self._clock())
+        return self._origin(scope, token).undo(token, data, self._clock(), layout)
 
     def check(self, scope: str, token: str) -> None:
         """Refuse an attach to a rewritten address that is forged or expired (RA-2.5-9)."""

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.codec import Symbol, decode_all
+from gateway.amqp.codec import Symbol
 from gateway.amqp.sections import property_field, walk
-from gateway.errors import INVALID_FIELD, NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
+from gateway.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
 from gateway.nodes.crossings import HOMEWARD, Crossings, replies_address
 from gateway.nodes.routed import Aim, Demands, RoutedLink, Router
 from gateway.scope.annotate import Restored
+from gateway.scope.fields import TO, address_text
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.nodes.scopes import Scope
 
-_TO: Final = 2
 _PARTITION: Final = Symbol("event-streams-partition")
 
 
@@ -32,14 +32,13 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
     rewritten = replies + "/"
 
     def aim(link: Link, data: bytes) -> Aim:
-        raw = property_field(data, walk(data), _TO)
-        if raw is None:
+        layout = walk(data)
+        raw = property_field(data, layout, TO)
+        to = None if raw is None else address_text(raw, "to")
+        if to is None:
             raise AmqpError(PRECONDITION_FAILED, "a message on an anonymous link needs a `to`")
-        to = decode_all(raw)
-        if not isinstance(to, str):
-            raise AmqpError(INVALID_FIELD, "`to` is not a string", info={"field": "to"})
         if to.startswith(rewritten):
-            return homeward(scope, crossings().undo(scope.name, to[len(rewritten) :], data))
+            return homeward(scope, crossings().undo(scope.name, to[len(rewritten) :], data, layout))
         if to == replies:
             return homeward(scope, crossings().restore(scope.name, data))
         return Aim((scope.name, to, ""), data, lambda route: scope.attach_to(route, to, link.user))

@@ -30,14 +30,20 @@ class Origin(NamedTuple):
     encoded: bytes
 
 
+_REMEMBERED: Final = 4096
+
+
 class ScopeIds:
     """Ids that stand for those of one scope: made, all different, and translated back.
+
+    The latest are remembered, because most are quoted soon and a look is cheaper than a MAC; who has only the
+    keys reads all the others, and those of other processes.
 
     Different by a counter with a random start. An id has no expiry: it gives no access, and a dialogue
     may quote it late.
     """
 
-    __slots__ = ("_named", "_prefix", "_ring", "_scope", "_seal", "_signer", "_unique")
+    __slots__ = ("_minted", "_named", "_prefix", "_ring", "_scope", "_seal", "_signer", "_unique")
 
     def __init__(self, ring: KeyRing, scope: str, token_bytes: Callable[[int], bytes]) -> None:
         self._ring, self._scope = ring, scope
@@ -45,6 +51,7 @@ class ScopeIds:
         self._signer = ring.signer(MESSAGE_ID)
         self._seal = ring.sealer(MESSAGE_ID).seal if ring.sealing else None
         self._named = _named(scope)
+        self._minted: dict[bytes, bytes] = {}
         # Below 2**63, so that the counter cannot leave its eight bytes.
         self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
 
@@ -58,9 +65,12 @@ class ScopeIds:
         if len(token) > MAX_TOKEN:
             raise too_long()
         text = MARK + to_url(token)
-        if len(text) < 256:
-            return b"\xa1%c%b" % (len(text), text)
-        return b"\xb1" + len(text).to_bytes(4, "big") + text
+        size = len(text)
+        field = b"\xa1%c%b" % (size, text) if size < 256 else b"\xb1%b%b" % (size.to_bytes(4, "big"), text)
+        if len(self._minted) >= _REMEMBERED:
+            self._minted.clear()
+        self._minted[field] = original
+        return field
 
     def original(self, field: bytes, now_ms: int) -> bytes | None:
         """What an encoded id stands for; None unless it is one of ours for this scope.
@@ -69,6 +79,8 @@ class ScopeIds:
         """
         if MARK not in field:
             return None
+        if (minted := self._minted.get(field)) is not None:
+            return minted
         try:
             token, mac = id_token(field), self._signer.mac
             if token.startswith(self._prefix) and compare_digest(mac(token[:-MAC_BYTES]), token[-MAC_BYTES:]):

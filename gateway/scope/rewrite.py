@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.amqp.codec import encode
-from gateway.amqp.sections import edit_map, splice, walk
+from gateway.amqp.sections import Layout, edit_map, splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.scope import keys
 from gateway.scope.annotations import NO_PREVIOUS, REQUEST_ANNOTATIONS, Previous, previous_annotations
@@ -103,14 +103,14 @@ class Rewriter:
         """What a rewritten address stands for, or the refusal of RA-2.5-9: for an attach to it."""
         return self._resolved(token, now_ms)[0]
 
-    def undo(self, token: str, data: bytes, now_ms: int) -> Restored:
-        """A response that came to `<prefix>/<token>`, as it goes on in its own scope.
+    def undo(self, token: str, data: bytes, now_ms: int, layout: Layout | None = None) -> Restored:
+        """A response that came to `<prefix>/<token>`, as it goes on in its own scope; `layout` if it is known.
 
         Its own reply-to is still one of the destination scope: the caller takes the result through the
         crossing of the other direction.
         """
         cookie, to = self._resolved(token, now_ms)
-        layout = walk(data)
+        layout = layout or walk(data)
         annotations = restored_annotations(data[layout.da : layout.ma], cookie)
         fields = leading_fields(data, layout)
         leading = fields[0]
