@@ -1,0 +1,395 @@
+"""A connector against a scripted container: its response address, what is annotated, and the relay it may use."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gateway.amqp.codec import Ulong
+from tests.support import frames
+from tests.support.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
+from tests.support.frames import Frame
+from tests.support.gateway import Gateway, Gateways
+from tests.support.messages import bare, fields, message, sections, split
+from tests.support.peer import RECEIVER, SENDER, Listener
+from tests.support.process import ports, wait_until
+
+POLICY = """
+gateway: {{id: gw-replies, http: "127.0.0.1:{http}", log: json, drain: 1s}}
+keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{edge}"}}]
+    addresses:
+      - {{match: "far/**", relay: core}}
+      - {{match: "one-way/**", relay: core, address: "far/x", replies: none}}
+      - {{match: "q/**", direct: balanced}}
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+  core:
+    listen: [{{bind: "127.0.0.1:{core}"}}]
+    connect:
+      - {{name: far, to: "amqp://127.0.0.1:{far}", backoff: {{min: 20ms, max: 50ms}}{more}}}
+    addresses:
+      - {{match: "far/**", relay: far}}
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+"""
+ENV = {"SCOPEGATE_TEST_KEY": "k" * 43}
+ANNOTATIONS = "RESPONSE_ANNOTATIONS_V1_0"
+RELAY = "ANONYMOUS-RELAY"
+_numbers = itertools.count(1)
+
+
+class Far:
+    """The scripted container, with one session, and the gateway that connects to it."""
+
+    def __init__(self, gateways: Gateways, listener: Listener, more: str) -> None:
+        self.edge, self.core, http = ports(3)
+        policy = POLICY.format(edge=self.edge, core=self.core, http=http, far=listener.port, more=more)
+        self.gateway: Gateway = gateways(policy, env=ENV, ready=False)
+        self.listener = listener
+        self.handles = itertools.count()
+
+    def accept(self, *offered: str) -> Far:
+        """Play the container's part of the opening."""
+        far = self.peer = self.listener.accept()
+        far.expect_header(frames.SASL_HEADER).send_raw(frames.SASL_HEADER)
+        far.send("sasl_mechanisms", sasl_server_mechanisms=["ANONYMOUS"]).expect("sasl_init")
+        far.send("sasl_outcome", code=0).expect_header().send_raw(frames.AMQP_HEADER)
+        self.opened = far.expect("open")
+        far.open(**({"offered_capabilities": list(offered)} if offered else {}))
+        self.begun = False
+        wait_until(lambda: self.gateway.get("/readyz")[0] == 200, "the connector to be open")
+        return self
+
+    def attach(self) -> Frame:
+        """Return the gateway's next attach; its first comes with a session."""
+        if not self.begun:
+            self.peer.until("begin")
+            self.peer.begin(remote_channel=0)
+            self.begun = True
+        return self.peer.until("attach")
+
+    def agree(self, attach: Frame, **other: Any) -> int:
+        """Accept a link of the gateway's and return its handle here."""
+        handle = next(self.handles)
+        termini = {name: frames.composite(name, **attach.fields[name]) for name in ("source", "target")}
+        self.peer.attach(attach.name, not attach.role, handle, **{**termini, **other})
+        return handle
+
+    def take(self, attach: Frame, capable: bool = False, credit: int = 200) -> int:
+        """Accept a link on which the gateway sends, with credit."""
+        address = attach.target["address"]
+        capabilities = [SUPPORTED] if capable else None
+        handle = self.agree(attach, target=frames.target(address, capabilities=capabilities))
+        self.peer.flow(handle, link_credit=credit, delivery_count=0)
+        return handle
+
+    def respond_at(self, address: str) -> int:
+        """Make the dynamic node for responses; return the handle to send them on."""
+        attach = self.attach()
+        assert attach.role is RECEIVER
+        assert attach.source["dynamic"] is True
+        assert attach.source["address"] is None
+        return self.agree(attach, source=frames.source(address, dynamic=True))
+
+    def refuse(self, attach: Frame) -> None:
+        """Refuse a link of the gateway's."""
+        end = "source" if attach.role is RECEIVER else "target"
+        handle = self.agree(attach, **{end: None})
+        self.peer.detach(handle, error=frames.error("amqp:not-implemented", "no"))
+
+    def transfer(self, attach: Frame) -> bytes:
+        """Return the next message on a link."""
+        return bytes(self.peer.until("transfer", handle=attach.handle).payload)
+
+
+Fars = Callable[..., Far]
+
+
+@pytest.fixture
+def fars(start_gateway: Gateways) -> Iterator[Fars]:
+    with Listener() as listener:
+        yield lambda more="": Far(start_gateway, listener, f", {more}" if more else "")
+
+
+def asking(far: Far, address: str = "far/x") -> Outbox:
+    """Ask for a link from edge; its answer is still to come."""
+    client = connected(far.edge)
+    client.attach("sender-0", SENDER, target=frames.target(address))
+    return Outbox.adopt(client)
+
+
+def answers(far: Far) -> tuple[Inbox, str]:
+    """Attach a place for responses in edge; return its address too."""
+    address = f"q/{next(_numbers)}"
+    return Inbox(far.edge, address), address
+
+
+@pytest.mark.row("RA-2.5-2", "RA-2.5-3", "RA-2.5-4", "RA-2.5-5", "RA-2.5-6", "RA-2.5-7", "RA-2.2-1")
+@pytest.mark.parametrize("echoed", ["message_id", "correlation_id"])
+@pytest.mark.parametrize("original", ["m", Ulong(7), b"\x00\xff"])
+def test_a_rewritten_request_is_answered_at_a_dynamic_node_of_the_container(
+    fars: Fars, echoed: str, original: Any
+) -> None:
+    far = fars().accept()
+    inbox, reply_to = answers(far)
+    client = asking(far)
+    responses = far.respond_at("dynamic-1")
+    attach = far.attach()
+    far.take(attach)
+    ids = {"message_id": "other", "correlation_id": "other", echoed: original}
+    sent = message(b"ask", reply_to=reply_to, subject="s", app={"n": 1}, **ids)
+    client.peer.until("attach")
+    delivery = client.post(sent)
+    got = far.transfer(attach)
+    assert {**split(got), "properties": b""} == {**split(sent), "properties": b""}
+    told = sections(got)["properties"]
+    assert told["reply_to"] == "dynamic-1"
+    assert {"reply_to", "message_id", "correlation_id"} == {
+        name for name, raw in fields(split(got)["properties"]).items() if raw != fields(split(sent)["properties"])[name]
+    }
+    far.peer.disposition(0, "accepted")
+    assert client.outcome(delivery).matches("accepted")
+    far.peer.transfer(message(b"yes", to="dynamic-1", correlation_id=told[echoed]), responses)
+    home = sections(inbox.take())
+    assert home["data"] == b"yes"
+    assert home["properties"] == {"to": reply_to, "correlation_id": original}
+    assert far.peer.until("disposition", role=RECEIVER).state.matches("accepted")
+
+
+@pytest.mark.row("RA-2.5-9")
+def test_what_names_no_request_is_rejected_and_the_response_address_stays(fars: Fars) -> None:
+    far = fars().accept()
+    inbox, reply_to = answers(far)
+    client = asking(far)
+    responses = far.respond_at("dynamic-1")
+    attach = far.attach()
+    far.take(attach)
+    client.peer.until("attach")
+    client.post(message(reply_to=reply_to))
+    told = sections(far.transfer(attach))["properties"]
+    for correlation in (None, "m", told["message_id"][:-2]):
+        far.peer.transfer(message(correlation_id=correlation), responses)
+        outcome = far.peer.until("disposition", role=RECEIVER).state
+        assert outcome.matches({"error": "amqp:not-found"})
+    far.peer.transfer(message(b"settled, and forged", correlation_id="m"), responses, settled=True)
+    far.peer.transfer(message(b"genuine", correlation_id=told["message_id"]), responses)
+    assert sections(inbox.take())["data"] == b"genuine"
+    refused = 'scopegate_messages_refused_total{condition="amqp:not-found",scope="core"}'
+    assert far.gateway.metrics()[refused] == 4
+
+
+@pytest.mark.row("RA-2.3-5", "RA-2-3", "RA-3-2")
+def test_an_annotated_request_names_the_dynamic_node_and_its_response_comes_home(fars: Fars) -> None:
+    far = fars().accept(ANNOTATIONS)
+    inbox, reply_to = answers(far)
+    client = asking(far)
+    responses = far.respond_at("dynamic-1")
+    attach = far.attach()
+    far.take(attach, capable=True)
+    client.peer.until("attach")
+    sent = message(b"ask", reply_to=reply_to, message_id="m")
+    client.post(sent)
+    got = far.transfer(attach)
+    assert bare(got) == bare(sent)
+    told = hop_annotations(got)
+    assert told["response-link-target-address"] == "dynamic-1"
+    reply = message(b"yes", to=reply_to, correlation_id="m", da={"address-cookie": told["response-address-cookie"]})
+    far.peer.transfer(reply, responses)
+    home = inbox.take()
+    assert bare(home) == bare(reply)
+    assert not hop_annotations(home)
+
+
+def test_a_container_without_dynamic_nodes_answers_at_the_gateway(fars: Fars) -> None:
+    far = fars().accept()
+    client = asking(far)
+    far.refuse(far.attach())
+    attach = far.attach()
+    far.take(attach)
+    client.peer.until("attach")
+    client.post(message(reply_to="q/1"))
+    assert sections(far.transfer(attach))["properties"]["reply_to"].startswith("$replies.core/")
+    far.gateway.wait_log("no response address")
+
+
+def test_no_response_address_is_made_for_what_needs_none(fars: Fars) -> None:
+    """One-way traffic, traffic within the scope, and receivers."""
+    far = fars().accept()
+    for port, role, address in (
+        (far.edge, SENDER, "one-way/x"),
+        (far.core, SENDER, "far/x"),
+        (far.edge, RECEIVER, "far/x"),
+    ):
+        terminus = {"target": frames.target(address)} if role is SENDER else {"source": frames.source(address)}
+        connected(port).attach("link", role, **terminus)
+        attach = far.attach()
+        assert attach.role is role
+        assert not attach.source["dynamic"]
+
+
+def test_a_new_connection_brings_a_new_address(fars: Fars) -> None:
+    """Links stay; requests name the new node, and what was answered at the old one is lost with it."""
+    far = fars().accept()
+    inbox, reply_to = answers(far)
+    client = asking(far)
+    far.respond_at("dynamic-1")
+    far.take(far.attach())
+    client.peer.until("attach")
+    far.peer.disconnect()
+    far.accept()
+    responses = far.respond_at("dynamic-2")
+    attach = far.attach()
+    far.take(attach)
+    client.credit()
+    client.post(message(reply_to=reply_to))
+    told = sections(far.transfer(attach))["properties"]
+    assert told["reply_to"] == "dynamic-2"
+    far.peer.transfer(message(b"yes", correlation_id=told["message_id"]), responses)
+    assert sections(inbox.take())["data"] == b"yes"
+
+
+def test_a_queue_with_a_name_is_read_from_the_start_and_by_any_process(fars: Fars) -> None:
+    """A response to what the process before this one asked comes home: the id says all there is to know."""
+    far = fars("replies: {address: gate-queue}").accept()
+    attach = far.attach()
+    assert attach.source.matches("gate-queue")
+    far.agree(attach)
+    inbox, reply_to = answers(far)
+    client = asking(far)
+    attach = far.attach()
+    far.take(attach)
+    client.peer.until("attach")
+    client.post(message(reply_to=reply_to, message_id="m"))
+    told = sections(far.transfer(attach))["properties"]
+    assert told["reply_to"] == "gate-queue"
+    far.gateway.kill()
+    far.peer.disconnect()
+    far.gateway.restart()
+    far.accept()
+    responses = far.agree(far.attach())
+    inbox = Inbox(far.edge, reply_to)
+    far.peer.transfer(message(b"late", correlation_id=told["message_id"]), responses)
+    assert sections(inbox.take())["data"] == b"late"
+
+
+# -- what is annotated
+
+
+@pytest.mark.row("RA-2.1-3", "RA-2.1-4", "RA-2.1-5", "RA-2.2-1", "RA-2.2-3", "RA-2.5-1", "RA-2.5-10", "RA-3-3")
+@pytest.mark.parametrize(
+    ("policy", "offered", "capable", "annotated"),
+    [
+        ("auto", True, True, True),
+        ("auto", False, True, True),
+        ("auto", True, False, False),
+        ("auto", False, False, False),
+        ("offered", True, True, True),
+        ("offered", False, True, False),
+        ("never", True, True, False),
+        ("never", False, False, False),
+    ],
+)
+def test_which_requests_are_annotated(fars: Fars, policy: str, offered: bool, capable: bool, annotated: bool) -> None:
+    far = fars(f"annotations: {policy}, replies: {{address: gateway}}").accept(*([ANNOTATIONS] if offered else []))
+    desired = far.opened.desired_capabilities
+    assert (ANNOTATIONS in (desired.items if desired else ())) is (policy != "never")
+    client = Outbox(far.edge, None)
+    sent = message(b"early", to="far/x", reply_to="q/1", da={"x-opt-hop": 1})
+    client.post(sent)  # waits in the gateway until the target has said what it understands
+    attach = far.attach()
+    asking(far, "far/other")
+    far.peer.expect("attach")  # and no transfer came before
+    far.take(attach, capable=capable)
+    got = far.transfer(attach)
+    names = set(hop_annotations(got)) - {"x-opt-hop"}
+    assert bool(names) is annotated
+    assert (bare(got) == bare(sent)) is annotated
+
+
+@pytest.mark.row("RA-2.2-5", "RA-3-1", "RA-2.3-4")
+def test_two_targets_of_one_connection_and_a_hundred_messages(fars: Fars) -> None:
+    far = fars("replies: {address: gateway}").accept(ANNOTATIONS)
+    links = {}
+    for capable in (True, False):
+        client = asking(far, f"far/{capable}")
+        attach = far.attach()
+        far.take(attach, capable=capable)
+        client.peer.until("attach")
+        links[capable] = client, attach
+    for capable, (client, attach) in links.items():
+        for number in range(100):
+            client.post(message(b"%d" % number, reply_to="q/1"))
+        for number in range(100):
+            got = far.transfer(attach)
+            assert sections(got)["data"] == b"%d" % number
+            assert any(name.startswith("response-") for name in hop_annotations(got)) is capable
+
+
+# -- the gateway as user of a relay
+
+
+@pytest.mark.row("AT-2.3-4", "AT-2.3-7")
+def test_an_offered_relay_carries_what_names_its_destination_itself(fars: Fars) -> None:
+    far = fars("use_relay: true").accept(RELAY)
+    assert RELAY in far.opened.desired_capabilities.items
+    assert far.opened.offered_capabilities is None or RELAY not in far.opened.offered_capabilities.items
+    client, other = Outbox(far.core, "far/a"), Outbox(far.core, "far/b")
+    client.post(message(b"by the relay", to="far/a"))
+    relay = far.attach()
+    assert relay.target["address"] is None
+    far.take(relay)
+    assert sections(far.transfer(relay))["data"] == b"by the relay"
+    far.peer.disposition(0, "accepted")
+    assert client.outcome(0).matches("accepted")
+    delivery = other.post(message(b"the same link", to="far/b"))
+    transfer = far.peer.until("transfer", handle=relay.handle)
+    error = frames.error("amqp:not-found", "no far/b")
+    far.peer.disposition(transfer.delivery_id, frames.composite("rejected", error=error))
+    assert other.outcome(delivery).matches({"error": "amqp:not-found"})
+    for to in ("elsewhere", None):
+        client.post(message(b"by its own link", to=to))
+        if to:
+            direct = far.attach()
+            assert direct.target.matches("far/a")
+            far.take(direct)
+        assert sections(far.transfer(direct))["data"] == b"by its own link"
+
+
+@pytest.mark.row("AT-2.3-3", "AT-2.3-5")
+@pytest.mark.parametrize(("use", "offered"), [(True, False), (False, True)])
+def test_without_wish_or_offer_no_link_goes_to_the_null_target(fars: Fars, use: bool, offered: bool) -> None:
+    far = fars(f"use_relay: {str(use).lower()}").accept(*([RELAY] if offered else []))
+    desired = far.opened.desired_capabilities
+    assert (RELAY in (desired.items if desired else ())) is use
+    for name in ("a", "b"):
+        client = connected(far.core)
+        client.attach("sender-0", SENDER, target=frames.target(f"far/{name}"))
+        attach = far.attach()
+        assert attach.target.matches(f"far/{name}")
+        far.take(attach)
+        client.until("attach")
+        Outbox.adopt(client).post(message(to=f"far/{name}"))
+        far.transfer(attach)
+
+
+@pytest.mark.row("AT-2.3-4")
+def test_a_relay_that_goes_away_is_used_again_with_the_next_connection(fars: Fars) -> None:
+    far = fars("use_relay: true").accept(RELAY)
+    client = Outbox(far.core, "far/a")
+    client.post(message(b"1", to="far/a"))
+    far.refuse(far.attach())
+    assert client.outcome(0).matches({"error": "amqp:not-implemented"})
+    client.post(message(b"2", to="far/a"))
+    direct = far.attach()
+    assert direct.target.matches("far/a")
+    far.peer.disconnect()
+    far.accept(RELAY)
+    later = Outbox(far.core, "far/b")
+    later.post(message(b"3", to="far/b"))
+    relay = next(each for each in iter(far.attach, None) if each.target["address"] is None)
+    far.take(relay)
+    assert sections(far.transfer(relay))["data"] == b"3"
