@@ -239,6 +239,7 @@ def test_whoever_takes_rejections_keeps_the_link(place: Place, outcomes: list[st
     assert outbox.send(message(to="nope")).matches({"error": "amqp:not-found"})
 
 
+@pytest.mark.row("AT-2.2.2-7")
 def test_what_came_before_a_failure_keeps_its_outcome(place: Place, outbox: Outbox) -> None:
     inbox = Inbox(place.edge, "q/before")
     first = outbox.post(message(b"first", to="q/before"))

@@ -276,6 +276,19 @@ def test_a_destination_that_supports_it_does_as_a_direct_link(place: Place) -> N
     assert absent.send(message(to="events")).matches({"error": "amqp:not-found"})
 
 
+@pytest.mark.row("X-2", "AT-2.2-1")
+def test_event_stream_annotations_count_over_the_anonymous_terminus(place: Place) -> None:
+    there = Inbox(place.edge, "events", properties={PARTITION: Symbol("2")})
+    others = Inbox(place.edge, "events", properties={PARTITION: Symbol("0")})
+    sender = Outbox(place.edge, None)
+    sent = message(b"x", to="events", da={"event-streams-target-partition": Symbol("2")})
+    assert sender.send(sent).matches("accepted")
+    got = there.take()
+    assert sections(got)["data"] == b"x"
+    assert "event-streams-target-partition" not in hop_annotations(got)
+    assert others.empty()
+
+
 @pytest.mark.row("X-4", "AT-2.2.1-4", "AT-2.2.1-6")
 def test_response_annotations_over_the_anonymous_terminus(place: Place) -> None:
     sender = Outbox(place.edge, None, target=frames.target(capabilities=[SUPPORTED]))
