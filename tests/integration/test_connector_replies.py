@@ -252,6 +252,28 @@ def test_a_new_connection_brings_a_new_address(fars: Fars) -> None:
     assert sections(inbox.take())["data"] == b"yes"
 
 
+def test_a_response_address_that_the_container_takes_away_is_replaced(fars: Fars) -> None:
+    far = fars().accept()
+    inbox, reply_to = answers(far)
+    client = asking(far)
+    responses = far.respond_at("dynamic-1")
+    attach = far.attach()
+    far.take(attach)
+    client.peer.until("attach")
+    client.post(message(reply_to=reply_to))
+    assert sections(far.transfer(attach))["properties"]["reply_to"] == "dynamic-1"
+    far.peer.detach(responses, error=frames.error("amqp:resource-deleted"))
+    again = far.respond_at("dynamic-2")
+
+    def told() -> dict[str, Any]:
+        client.post(message(reply_to=reply_to))
+        return dict(sections(far.transfer(attach))["properties"])
+
+    wait_until(lambda: told()["reply_to"] == "dynamic-2", "requests to name the new address", 5)
+    far.peer.transfer(message(b"yes", correlation_id=told()["message_id"]), again)
+    assert sections(inbox.take())["data"] == b"yes"
+
+
 def test_a_queue_with_a_name_is_read_from_the_start_and_by_any_process(fars: Fars) -> None:
     """A response to what the process before this one asked comes home: the id says all there is to know."""
     far = fars("replies: {address: gate-queue}").accept()
