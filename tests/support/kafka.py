@@ -38,6 +38,8 @@ auto.create.topics.enable=false
 broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=500
 log.retention.check.interval.ms=1000
+# Topics with times of 1970 in them keep their records; a test that wants retention says so in its topic.
+log.retention.ms=-1
 """
 
 
