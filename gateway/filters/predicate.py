@@ -1,0 +1,256 @@
+"""The one predicate form: what every filter language compiles to and every back end evaluates (FX 1, FX 2).
+
+A predicate is typed, immutable and three-valued: true, false or unknown; a filter delivers what is true and nothing
+else (FX-2-1). Front ends (property filters, SQL, event-stream filters, selectors) build it, `closure`, `arrow` and
+Spark's columns evaluate it, and none of them knows the others. What the nodes mean for values of each type is stated in
+`values`, in prose in `docs/filters.md`.
+
+Every node is hashable and comparable: equal terms of many filters are one term. Pure data: no behaviour beyond the
+walks at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, Final
+
+
+class Section(Enum):
+    """Where a field is looked up; `data` is not among them, for its content is never filterable (FX-2-4)."""
+
+    HEADER = "header"
+    DELIVERY_ANNOTATIONS = "delivery-annotations"
+    MESSAGE_ANNOTATIONS = "message-annotations"
+    PROPERTIES = "properties"
+    APPLICATION_PROPERTIES = "application-properties"
+    AMQP_VALUE = "amqp-value"
+    AMQP_SEQUENCE = "amqp-sequence"
+    FOOTER = "footer"
+
+
+class Latest(Enum):
+    """The end of a partition's log when the link was attached: a constant that `bind` replaces (ES-5.1.1-7)."""
+
+    LATEST = "@latest"
+
+
+class Comparison(Enum):
+    """The operators of FX-5-4; `!=` is `<>`."""
+
+    EQ = "="
+    NE = "<>"
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+class Operator(Enum):
+    """Arithmetic (FX-5-10)."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    MOD = "%"
+
+
+class Affix(Enum):
+    """The string modifiers of FX 4: `&p:` and `&P:`, `&s:` and `&S:`, `&i:`."""
+
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+    WHOLE = "whole"
+
+
+# -- values
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant: None, bool, int, Decimal, float, str, bytes, Timestamp, uuid.UUID or `Latest`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A reference: the entry `name` of a section, and what `path` selects inside it (FX-5-18 to -22).
+
+    In the header and the properties `name` is the specification's field name, with hyphens. A step of the path is a
+    `str` (a key: looked up as string, then as symbol) or a `Value` (a zero-based index).
+    """
+
+    section: Section
+    name: str
+    path: tuple[str | Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`left operator right`; unknown where it has no number for an answer."""
+
+    operator: Operator
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """Unary minus."""
+
+    value: Value
+
+
+Value = Literal | Field | Arithmetic | Negative
+
+
+# -- predicates
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """True, false or unknown (None)."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A boolean value as predicate (FX-5-15): unknown where it is anything but a boolean."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """SQL comparison: numbers across their families, everything else within its own, unknown otherwise."""
+
+    comparison: Comparison
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Absent or null (FX-5-5): never unknown."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Present, even with a null (FX-5-8): never unknown."""
+
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Equal to one of `items` (FX-5-6): a disjunction of comparisons, so unknown where SQL says so."""
+
+    value: Value
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`%` any string, `_` one character, `escape` makes the next one literal (FX-5-7)."""
+
+    value: Value
+    pattern: Value
+    escape: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A property filter's element (FX-4-5 to FX-4-10): strict about types, never unknown.
+
+    `reference` is a value of the codec, hashable (`values.frozen`), never null: a null reference of a list is no
+    element at all (FX-4-6), one of a map is `Exists` (FX-4-19).
+    """
+
+    field: Field
+    reference: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A property filter's element with a modifier (FX-4-11 to -18): false for anything but a string or symbol."""
+
+    field: Field
+    affix: Affix
+    operand: str
+    fold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Three-valued conjunction; of nothing: true."""
+
+    items: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Three-valued disjunction; of nothing: false."""
+
+    items: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Three-valued negation."""
+
+    item: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class IsTrue:
+    """Unknown becomes false: what one filter says to the group it is a member of (FX-2-1, FX-3.3-1)."""
+
+    item: Predicate
+
+
+Predicate = Constant | Truth | Compare | IsNull | Exists | In | Like | Matches | Text | And | Or | Not | IsTrue
+Node = Predicate | Value
+
+TRUE: Final = Constant(True)
+FALSE: Final = Constant(False)
+UNKNOWN: Final = Constant(None)
+
+
+def conjunction(items: tuple[Predicate, ...]) -> Predicate:
+    """All of `items`; one needs no `And`."""
+    return items[0] if len(items) == 1 else And(items)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below `node`, in order."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, _NODES):
+                yield item
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """`node` and everything below it, parents first."""
+    stack: list[Node] = [node]
+    while stack:
+        found = stack.pop()
+        yield found
+        stack.extend(reversed(list(children(found))))
+
+
+def fields_of(node: Node) -> tuple[Field, ...]:
+    """The fields a predicate names, each once, in the order of their first mention."""
+    return tuple(dict.fromkeys(found for found in walk(node) if isinstance(found, Field)))
+
+
+_NODES: Final = (
+    Literal, Field, Arithmetic, Negative, Constant, Truth, Compare, IsNull, Exists, In, Like, Matches, Text,
+    And, Or, Not, IsTrue,
+)  # fmt: skip
