@@ -19,6 +19,7 @@ from gateway.nodes.announcing import Way, way
 from gateway.nodes.crossings import HOMEWARD
 from gateway.nodes.homecoming import Homecoming
 from gateway.nodes.meeting import CrossingMaker
+from gateway.nodes.pull import Pull
 from gateway.nodes.remote import Relay, RemoteNode
 from gateway.nodes.trunk import Trunk, TrunkNode
 from gateway.report import Report
@@ -65,6 +66,8 @@ class Connector:
         self.routes: Final = routes
         self.home: Final = Homecoming(self, model.replies.address, model.annotations, node_scope)
         self._trunk: Trunk | None = None
+        pauses = (model.backoff.min.seconds, model.backoff.max.seconds)
+        self._pulls: Final = tuple(Pull(self, entry, node_scope, pauses) for entry in model.pull)
         annotations = (_ANNOTATIONS,) if routes and model.annotations != "never" else ()
         self._engine_config: Final = EngineConfig(
             container_id=model.container_id or container_id,
@@ -131,8 +134,11 @@ class Connector:
         )
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the container is reached, and if not, why."""
-        return self.engine is not None, f"connected to {self._endpoint}" if self.engine else self._detail
+        """Whether the container is reached, and if not, why; what is not pulled from it is said beside it."""
+        if self.engine is None:
+            return False, self._detail
+        waiting = [f"; not pulling from {pull.wish.source}: {pull.problem}" for pull in self._pulls if pull.problem]
+        return True, f"connected to {self._endpoint}{''.join(waiting)}"
 
     def close(self, error: AmqpError | None = None) -> None:
         """Close the connection; relays lose their far half."""
@@ -189,6 +195,15 @@ class Connector:
     def home_failed(self, error: AmqpError) -> None:
         self._report.log.warning("no response address", connector=self.name, description=str(error))
 
+    # -- host of the queues that are pulled from
+
+    def pulling(self, source: str, to: str) -> None:
+        self._report.log.info("pulling", connector=self.name, source=source, to=to)
+
+    def pull_failed(self, source: str, to: str, detail: str) -> None:
+        self._report.bump("pull_failures", self.name)
+        self._report.log.warning("not pulling", connector=self.name, source=source, to=to, detail=detail)
+
     # -- host of the connection
 
     def established(self, connection: Connection) -> None:
@@ -228,6 +243,8 @@ class Connector:
             self._trunk.opened(engine)
         for relay in list(self._relays):
             relay.connect(engine)
+        for pull in self._pulls:
+            pull.opened(engine)
 
     def requested(self, connection: Connection, link: Link) -> None:
         """A container we connected to may attach to nothing of ours."""
@@ -245,5 +262,7 @@ class Connector:
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         self._connection = None
         self.home.closed()
+        for pull in self._pulls:
+            pull.closed()
         self._failed(f"{self._endpoint}: {error or 'connection lost'}")
         self._ended.set()

@@ -315,6 +315,9 @@ class Service:
         """Bring the counters of live links and connections up to now (they count for themselves)."""
         for link in self.links():
             self.report.flush(link)
+        for link in self.far_links():
+            if link.node is not None:  # pulled: it has no near half that counts
+                self.report.flush(link)
         for listener in [*self.listeners.values(), *self.retired]:
             listener.count()
         for name, cluster in self.clusters.items():

@@ -61,6 +61,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
     where = decision.route.where if decision.route else rule.where if rule else None
     allowed = action == "send" and decision.condition is None
     replies = tuple(replies_lines(policy, scope, decision.route, hops)) if allowed else ()
+    pulled = _pulled(policy, scope, address) if action == "send" else ()
     asks = f"{shown(user)} asks to {action} at {shown(address)}"
     return Explanation(
         scope=scope,
@@ -74,8 +75,20 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
         route_where=str(where) if where else None,
         access_where=str(decision.grant.where) if decision.grant.where else None,
         replies=replies,
-        lines=(*_lines(rules, decision, hops, asks, address), *(f"  {line}" for line in replies)),
+        lines=(
+            *_lines(rules, decision, hops, asks, address),
+            *(f"  {line}" for line in replies),
+            *(f"  pulled   {line}" for line in pulled),
+        ),
     )
+
+
+def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:
+    """The queues whose messages the gateway itself brings here; no access entry is asked for them."""
+    for connector in policy.model.scopes[scope].connect:
+        for pull in connector.pull:
+            if pull.to == address:
+                yield f"from {shown(pull.source)} at connector {connector.name}, by the gateway itself"
 
 
 def _onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:

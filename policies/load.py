@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from policies.base import Secret
 from policies.checks import findings
+from policies.checks_pull import pulls
 from policies.compile import circles, compile_scopes
 from policies.findings import Finding
 from policies.messages import model_problems
@@ -37,7 +38,7 @@ def load_policy(
     if policy is None or problems:
         raise PolicyErrors(problems)
     scopes = compile_scopes(policy, tree)
-    if problems := _placed(circles(policy, scopes), tree):
+    if problems := _placed((*circles(policy, scopes), *pulls(policy, scopes)), tree):
         raise PolicyErrors(problems)
     found = vault.values if vault is not None else {}
     return CompiledPolicy(path, policy, scopes, _signing(policy, found), tuple(warnings), found)

@@ -93,6 +93,7 @@ class ConnectorTls(Section):
     verify: Flag = Field(default=True, description="false: accept any server certificate; for experiments only")
 
 
+Source = Annotated[str, Field(min_length=1, max_length=1024)]
 Pause = Annotated[Duration, Field(ge=1)]
 
 
@@ -114,6 +115,20 @@ class ConnectorReplies(Section):
         "gateway ($replies.<scope>, for a container that connects to a listener of this scope), or the name of a queue "
         "of this gateway's own there, where responses wait while the gateway is away",
     )
+
+
+class Pull(Strict):
+    """A queue at the container that the gateway receives from; what comes goes to an address of this scope.
+
+    The message is accepted there when it was accepted here. The policy itself allows it: access rules are for clients.
+    """
+
+    source: Source = Field(alias="from", description="address at the container; a queue, usually")
+    to: Source = Field(
+        description="address of this scope, where the messages go as if their sender had attached there; what it is "
+        "and where it leads, an entry of addresses says"
+    )
+    credit: Count = Field(default=1000, le=100_000, description="messages in flight; never more than `to` takes")
 
 
 class Connector(Strict):
@@ -144,6 +159,9 @@ class Connector(Strict):
         default=False,
         description="true: desire ANONYMOUS-RELAY, and where it is offered send messages whose own to is the "
         "destination over one link to the null target; false: always a link for each address",
+    )
+    pull: tuple[Pull, ...] = Field(
+        default=(), description="queues there whose messages the gateway fetches and sends to an address of this scope"
     )
 
 

@@ -107,6 +107,9 @@ class Terminus(NamedTuple):
     properties: dict[Any, Any]
 
 
+ABSENT: Final = Terminus(False, False, None, False, 0, 0, 0, [], {}, [], None, {})
+"""No terminus at all; with `_replace` one that no attach named."""
+
 _MODES: Final = {lib.PN_DIST_MODE_COPY: "copy", lib.PN_DIST_MODE_MOVE: "move"}
 
 

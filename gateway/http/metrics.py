@@ -33,6 +33,7 @@ RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "connections_accepted": ("Connections accepted.", ("scope",)),
     "connections_closed": ("Accepted connections that have ended.", ("scope",)),
     "connector_opens": ("Connections a connector has opened.", ("connector",)),
+    "pull_failures": ("Times a queue could not be pulled from, or no more.", ("connector",)),
     "connector_failures": ("Connections a connector has lost or could not make.", ("connector",)),
     "links_attached": ("Links asked for and not refused at once.", ("scope", "direction")),
     "links_refused": ("Links refused.", ("scope", "condition")),

@@ -296,6 +296,32 @@ def test_mistakes_of_a_connector(connector: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pull", "said"),
+    [
+        ("[{from: q, to: nowhere}]", "scopes.edge.connect[0].pull[0].to: no entry of scopes.edge.addresses leads"),
+        ("[{from: q, to: b/q}]", "leads back to q at far, where it was pulled from"),
+        ("[{from: q, to: round/q}]", "leads back to q at far, where it was pulled from"),
+        ("[{from: q, to: a}, {from: q, to: a}]", "connect[0].pull[1].from: entry 0 pulls from here already"),
+        ("[{from: q}]", "required, and missing"),
+        ("[{queue: q, from: q, to: a}]", "unknown key (allowed: from, to, credit)"),
+        ("[{from: q, to: a, credit: 0}]", "credit"),
+    ],
+)
+def test_mistakes_of_a_pull(pull: str, said: str) -> None:
+    text = f"""
+    scopes:
+      edge:
+        connect: [{{name: far, to: "amqps://x", pull: {pull}}}]
+        addresses:
+          - {{match: a, direct: balanced}}
+          - {{match: "b/{{name}}", relay: far, address: "{{name}}", replies: none}}
+          - {{match: "round/{{name}}", relay: core, replies: none}}
+      core: {{addresses: [{{match: "round/{{name}}", relay: edge, address: "b/{{name}}", replies: none}}]}}
+    """
+    assert any(said in line for line in mistakes(text)), mistakes(text)
+
+
+@pytest.mark.parametrize(
     ("rules", "said"),
     [
         ("[{match: a, relay: core}]", "needs signing keys"),

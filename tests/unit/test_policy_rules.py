@@ -21,7 +21,7 @@ scopes:
       - {match: "queues/**", relay: broker, replies: rewrite}
       - {match: "chat/**", direct: balanced}
       - {match: "news", direct: multicast}
-    connect: [{name: broker, to: "amqps://b"}]
+    connect: [{name: broker, to: "amqps://b", pull: [{from: incoming, to: chat/room}]}]
     access:
       - {who: [ann, bob], may: send, on: ["svc/*", "far/**"]}
       - {who: "*", may: [receive, info], on: "events/**"}
@@ -215,3 +215,10 @@ def test_explain_says_how_responses_come_home_and_with_which_key() -> None:
     assert "$replies.core/<token>," in explain(policy, "edge", "ann", "rewrite/x", "send").replies[2]
     for address, action in (("auto/x", "receive"), ("local", "send")):
         assert explain(policy, "edge", "ann", address, action).replies == ()  # type: ignore[arg-type]
+
+
+def test_explain_says_what_the_gateway_itself_brings(policy: CompiledPolicy) -> None:
+    line = "  pulled   from incoming at connector broker, by the gateway itself"
+    assert line in explain(policy, "edge", "ann", "chat/room", "send").lines
+    assert line not in explain(policy, "edge", "ann", "chat/room", "receive").lines
+    assert line not in explain(policy, "edge", "ann", "chat/other", "send").lines

@@ -1,0 +1,47 @@
+"""Checks of `pull`: that each entry leads somewhere, and not back to where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from policies.findings import Finding
+from policies.model import Policy
+from policies.model_scope import Connector
+from policies.rules import RelayRoute, Route, ScopeRules
+from policies.tree import Loc
+
+_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
+
+
+def pulls(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
+    """What is wrong with the pulls of every connector, as far as the rules say where addresses lead."""
+    for name, scope in policy.scopes.items():
+        for at, connector in enumerate(scope.connect):
+            yield from _connector(("scopes", name, "connect", at, "pull"), name, connector, scopes)
+
+
+def _connector(loc: Loc, scope: str, connector: Connector, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
+    sources = [pull.source for pull in connector.pull]
+    for at, pull in enumerate(connector.pull):
+        if pull.source in sources[:at]:
+            yield Finding((*loc, at, "from"), f"entry {sources.index(pull.source)} pulls from here already")
+        route = scopes[scope].route(pull.to)
+        if route is None:
+            text = f"no entry of scopes.{scope}.addresses leads anywhere from here: nothing could be sent to it"
+            yield Finding((*loc, at, "to"), text)
+        elif _end(route, scope, scopes) == (scope, connector.name, pull.source):
+            text = f"leads back to {pull.source} at {connector.name}, where it was pulled from"
+            yield Finding((*loc, at, "to"), text)
+
+
+def _end(route: Route | None, scope: str, scopes: Mapping[str, ScopeRules]) -> tuple[str, str, str] | None:
+    """Scope, connector and address there, where a route leaves this gateway; None: it does not."""
+    for _ in range(_MAX_HOPS):
+        if not isinstance(route, RelayRoute):
+            return None
+        if route.scope is None:
+            assert route.connector is not None
+            return scope, route.connector, route.address
+        scope, route = route.scope, scopes[route.scope].route(route.address)
+    return None
