@@ -219,16 +219,20 @@ class Listener:
             engine.close(refusal.error)
 
     def requested(self, connection: Connection, link: Link) -> None:
+        if (stolen := self._scope.names.claim(link)) is not None:
+            self._quota.detached(stolen.user, stolen)
         self._quota.attach(connection.peer.user, link)
         self._scope.attach(link)
         self._report.link_attached(link)
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
         self._quota.detached(link.user, link)
+        self._scope.names.release(link)
         self._report.link_refused(link, error)
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         self._quota.detached(link.user, link)
+        self._scope.names.release(link)
         self._report.link_ended(link, error)
 
     def message_refused(self, link: Link, error: AmqpError) -> None:

@@ -7,6 +7,7 @@ Whoever owns it frees it with `free()` after `lost()`.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ _FLOW: Final = lib.PN_LINK_FLOW
 _ERROR: Final = lib.PN_TRANSPORT_ERROR
 _frames: Final = lib.pn_transport_get_frames_input
 _CHUNK: Final = 64 * 1024
+_PROCESS: Final = secrets.token_hex(4)
+"""In the name of every link of ours: two gateways of one id must not steal each other's links (CORE-7)."""
 _OVERFULL: Final = 8 * 1024 * 1024
 """Bytes queued in one session above which its links send no more until the peer takes some."""
 
@@ -242,12 +245,12 @@ class Engine:
         self.granting = False
 
     def attach(self, name: str, *, incoming: bool) -> Link:
-        """A new link of ours (connectors), still to be requested with `Link.request`."""
+        """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here."""
         if self._session is None:
             self._session = lib.pn_session(self._connection)
             self._begin(self._session)
         make = lib.pn_receiver if incoming else lib.pn_sender
-        pointer = make(self._session, name.encode())
+        pointer = make(self._session, f"{name}-{_PROCESS}".encode())
         link = self._links[pointer] = Link(self, pointer)
         return link
 

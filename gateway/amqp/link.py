@@ -96,6 +96,14 @@ class Link(Receiving, Sending):
         self._close(error)
         self.engine.refused(self, error)
 
+    def steal(self, error: AmqpError) -> None:
+        """Another link has this one's name now: end it, or refuse it where its attach still waits (CORE-7)."""
+        if self.open:
+            self.detach(error)
+        elif self.handler is None:
+            self.refuse(error)
+            self.gone = True
+
     def flowed(self) -> None:
         """A flow event: remember the credit and let the node use it."""
         if not self.open:

@@ -14,6 +14,7 @@ from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTE
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
 from gateway.nodes.meeting import Crossing, Meeting, Multicast
+from gateway.nodes.names import Names
 from gateway.nodes.pairs import Pairs
 from gateway.nodes.replies import attach_anonymous, attach_replies
 from gateway.nodes.service import Service
@@ -88,6 +89,7 @@ class Scope:
         self.meetings: dict[tuple[str, str], Meeting] = {}
         self.temporaries: Final = Temporaries(self)
         self.pairs: Final = Pairs(self)
+        self.names: Final = Names()
         self._replies: Final = replies_address(name)
         self.configure(rules, anonymous=anonymous, temporary=temporary)
 
