@@ -24,11 +24,11 @@ from gateway.scope.cookie import (
     Cookie,
     Expired,
     Maker,
+    Reader,
     Uses,
     check_expiry,
     expiry_of,
     lifetime,
-    open_token,
     to_url,
     too_long,
 )
@@ -148,6 +148,7 @@ class Carried:
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._ring, self._target, self._scopes = ring, link_target, frozenset(scopes)
+        self._reader = Reader(ring, keys.RETURN)
         self._far_ids = ScopeIds(ring, destination, token_bytes)
         self._recent: Recent[bytes, Cookie] = Recent()
 
@@ -182,7 +183,7 @@ class Carried:
         recent = self._recent.at(self._ring.epoch(now_ms))
         cookie = recent.get(home)
         if cookie is None:
-            cookie = open_token(self._ring, home, now_ms, keys.RETURN)
+            cookie = self._reader.open(home, now_ms)
             if cookie.scope not in self._scopes or cookie.link_target != self._target:
                 raise BadToken("wrong scope or link target")
             recent[home] = cookie

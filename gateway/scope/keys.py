@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import re
 import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, Literal, NamedTuple
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from gateway.scope.sealed import OVERHEAD, Opener, Sealer
 
 MAC_BYTES: Final = 16
 MIN_SECRET_BYTES: Final = 32
 MAX_KEY_ID: Final = 64
-_BLOCK: Final = 64  # the block size of SHA-256
 _KEY_ID: Final = re.compile(r"[!-~]+", re.ASCII)
 
 
@@ -56,20 +58,21 @@ class Key(NamedTuple):
 
 
 class Signer:
-    """One secret for one purpose, with the two HMAC pads ready.
+    """One secret for one purpose: `begin` gives an HMAC whose key has been taken in already.
 
-    Two calls of the one-shot hash over pad + data take half the time of `hmac.digest` (1.1 against
-    2.3 microseconds for 70 bytes), which sets the pads up anew for every message.
+    Of the ways there are (docs/benchmarks.md) the copy of such a state is the cheapest, and leaves no more to hash
+    than the message: 0.7 microseconds for 70 bytes.
     """
 
-    __slots__ = ("_inner", "_outer")
+    __slots__ = ("begin",)
 
     def __init__(self, secret: bytes, purpose: Purpose) -> None:
-        key = _hmac(secret, b"scopegate/" + purpose.encode())
-        self._inner, self._outer = _pads(key)
+        self.begin: Final = HMAC(_derived(secret, b"scopegate/" + purpose.encode()), SHA256()).copy
 
     def mac(self, data: bytes) -> bytes:
-        return sha256(self._outer + sha256(self._inner + data).digest()).digest()[:MAC_BYTES]
+        state = self.begin()
+        state.update(data)
+        return state.finalize()[:MAC_BYTES]
 
 
 class KeyRing:
@@ -79,7 +82,7 @@ class KeyRing:
     a token still counts, for clocks that differ.
     """
 
-    __slots__ = ("_dates", "_openers", "_sealers", "_signers", "_until", "active", "sealing", "skew_ms")
+    __slots__ = ("_dates", "_openers", "_sealers", "_signers", "_until", "active", "dated", "sealing", "skew_ms")
 
     def __init__(
         self,
@@ -98,6 +101,7 @@ class KeyRing:
         self.sealing: Final = seal
         self.skew_ms: Final = skew_ms
         self._dates = sorted(key.until_ms for key in keys.values() if key.until_ms is not None)
+        self.dated: Final = bool(self._dates)
         self._until = {name.encode(): key.until_ms for name, key in keys.items()}
         self._signers = {
             purpose: {name.encode(): Signer(key.secret, purpose) for name, key in keys.items()} for purpose in _PURPOSES
@@ -113,6 +117,10 @@ class KeyRing:
         """The active key, for whoever prepares templates."""
         return self._signers[purpose][self.active.encode()]
 
+    def begin(self, purpose: Purpose, key_id: bytes) -> Callable[[], HMAC]:
+        """What makes the MACs of a key of the ring (`Signer.begin`), for who checks many of them."""
+        return self._signers[purpose][key_id].begin
+
     def sealer(self, purpose: Purpose) -> Sealer:
         """Where `sealing`: what makes new tokens."""
         return self._sealers[purpose]
@@ -126,10 +134,12 @@ class KeyRing:
         signer = self._signers[purpose].get(key_id)
         if signer is None:
             raise BadToken("unknown key")
-        if not compare_digest(signer.mac(data), mac):
+        state = signer.begin()
+        state.update(data)
+        if not compare_digest(state.finalize()[:MAC_BYTES], mac):
             raise BadToken("wrong MAC")
-        if self._dates:
-            self._check_date(key_id, now_ms)
+        if self.dated:
+            self.check_date(key_id, now_ms)
 
     def unseal(self, purpose: Purpose, data: bytes, now_ms: int) -> bytes:
         """The content of a sealed token (version 3), or `BadToken`."""
@@ -143,10 +153,11 @@ class KeyRing:
         content = opener.open(data, start)
         if content is None:
             raise BadToken("wrong MAC")
-        self._check_date(key_id, now_ms)
+        self.check_date(key_id, now_ms)
         return content
 
-    def _check_date(self, key_id: bytes, now_ms: int) -> None:
+    def check_date(self, key_id: bytes, now_ms: int) -> None:
+        """Raises `BadToken` where a key of the ring has retired; needless unless `dated`."""
         until = self._until[key_id]
         if until is not None and now_ms > until:
             raise BadToken("retired key")
@@ -182,14 +193,8 @@ def _check_key(name: str, key: Key) -> None:
 
 
 def _seal_key(secret: bytes, purpose: Purpose) -> bytes:
-    return _hmac(secret, b"scopegate/seal/" + purpose.encode())
+    return _derived(secret, b"scopegate/seal/" + purpose.encode())
 
 
-def _pads(key: bytes) -> tuple[bytes, bytes]:
-    block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-    return bytes(b ^ 0x36 for b in block), bytes(b ^ 0x5C for b in block)
-
-
-def _hmac(key: bytes, data: bytes) -> bytes:
-    inner, outer = _pads(key)
-    return sha256(outer + sha256(inner + data).digest()).digest()
+def _derived(secret: bytes, use: bytes) -> bytes:
+    return hmac.digest(secret, use, "sha256")

@@ -9,7 +9,7 @@ from gateway.amqp.codec import encode_binary
 from gateway.amqp.sections import edit_map, property_field, walk
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.scope.annotations import RESPONSE_COOKIE, typed_entry
-from gateway.scope.cookie import Cookie, Expired, check_expiry, open_token, refusal
+from gateway.scope.cookie import Cookie, Expired, Reader, check_expiry, refusal
 from gateway.scope.fields import REPLY_TO
 from gateway.scope.keys import COOKIE, BadToken, KeyRing
 from gateway.scope.message_id import MARK
@@ -40,10 +40,11 @@ class Restored(NamedTuple):
 class LinkTarget:
     """An address T that takes responses to requests from `scopes`."""
 
-    __slots__ = ("_address", "_recent", "_ring", "_scopes")
+    __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes")
 
     def __init__(self, ring: KeyRing, address: str, scopes: Collection[str]) -> None:
         self._ring, self._address, self._scopes = ring, address, frozenset(scopes)
+        self._reader = Reader(ring, COOKIE)
         self._recent: Recent[bytes, Cookie] = Recent()
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
@@ -67,7 +68,7 @@ class LinkTarget:
 
     def _verified(self, token: bytes, now_ms: int) -> Cookie:
         try:
-            cookie = open_token(self._ring, token, now_ms, COOKIE)
+            cookie = self._reader.open(token, now_ms)
             if cookie.scope not in self._scopes:
                 raise BadToken("wrong scope")
             if cookie.link_target != self._address:

@@ -21,12 +21,12 @@ from gateway.scope.cookie import (
     Cookie,
     Expired,
     Maker,
+    Reader,
     Uses,
     check_expiry,
     expiry_of,
     from_url,
     lifetime,
-    open_token,
     to_url,
 )
 from gateway.scope.fields import (
@@ -70,6 +70,7 @@ class Rewriter:
     ) -> None:
         self._ring, self._origin, self._prefix, self._ttl_ms = ring, origin, prefix, ttl_ms
         self._maker = Maker(ring, origin, prefix, keys.REPLY_TO)
+        self._reader = Reader(ring, keys.REPLY_TO)
         self._uses, self._token_bytes = uses, token_bytes
         self._ids = ScopeIds(ring, origin, token_bytes)
         self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
@@ -136,7 +137,7 @@ class Rewriter:
     def _verified(self, token: str, now_ms: int) -> Cookie:
         try:
             data = from_url(token.encode("ascii", "replace"))
-            cookie = open_token(self._ring, data, now_ms, keys.REPLY_TO)
+            cookie = self._reader.open(data, now_ms)
             if (cookie.scope, cookie.link_target) != (self._origin, self._prefix):
                 raise BadToken("wrong scope or prefix")
             check_expiry(cookie, now_ms - self._ring.skew_ms)

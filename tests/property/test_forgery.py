@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
-from gateway.scope.cookie import Cookie, Uses, open_cookie, open_token, seal, to_url
+from gateway.scope.cookie import Cookie, Reader, Uses, open_cookie, open_token, seal, to_url
 from gateway.scope.keys import COOKIE, REPLY_TO, BadToken, Key, KeyRing
 from gateway.scope.message_id import MARK, ScopeIds
 
@@ -56,6 +56,43 @@ def test_of_a_million_mutated_cookies_none_is_accepted(token: bytes) -> None:
             if error.condition == UNAUTHORIZED_ACCESS:
                 seen += 1
     assert seen == EACH  # and no other exception: it would have ended the test
+
+
+@pytest.mark.row("RA-2.4-4")
+@pytest.mark.parametrize("token", GENUINE, ids=["signed", "signed, full", "sealed", "sealed, full"])
+def test_a_reader_that_knows_the_genuine_one_accepts_no_mutation_either(token: bytes) -> None:
+    draw, reader = random.Random(token), Reader(SIGNING)
+    cookie = open_token(SIGNING, token, NOW, COOKIE)
+    assert [reader.open(token, NOW) for _ in range(3)] == [cookie] * 3
+    for changed in mutations(token, 50_000, draw):
+        with pytest.raises(BadToken):
+            reader.open(changed, NOW)
+    assert reader.open(token, NOW) == cookie
+
+
+def test_a_reader_says_what_each_of_several_kinds_of_tokens_says() -> None:
+    others = [PLAIN._replace(scope="west"), PLAIN._replace(link_target="T2"), PLAIN._replace(address=None)]
+    cookies = [PLAIN, *others, FULL]
+    rings = (SIGNING, KeyRing("2026-10", KEYS), SEALING)
+    tokens = [(seal(ring, cookie), cookie) for ring in rings for cookie in cookies]
+    reader, draw = Reader(SIGNING), random.Random(5)
+    for token, cookie in draw.choices(tokens, k=2000):
+        assert reader.open(token, NOW) == cookie
+
+
+def test_a_reader_refuses_a_key_from_the_moment_it_retires() -> None:
+    reader, token = Reader(SIGNING), seal(KeyRing("2026-10", KEYS), PLAIN)
+    assert reader.open(token, NOW + 1) == reader.open(token, NOW + 1) == PLAIN
+    with pytest.raises(BadToken, match="retired"):
+        reader.open(token, NOW + 2)
+
+
+def test_genuine_bytes_that_say_nothing_are_refused_by_a_reader_too() -> None:
+    reader, token = Reader(SIGNING), seal(SIGNING, PLAIN)
+    assert reader.open(token, NOW) == PLAIN
+    for rest in (token[:-25], token[:-17], token[:-16] + b"x", token[:-17] + b"\xff"):
+        with pytest.raises(BadToken, match=r"lengths|UTF-8"):
+            reader.open(rest + SIGNING.signer(COOKIE).mac(rest), NOW)
 
 
 @pytest.mark.row("RA-2.5-9")
@@ -103,9 +140,12 @@ def separation(first: Callable[[], object], second: Callable[[], object]) -> flo
 
 
 def refusal(ring: KeyRing, token: bytes) -> Callable[[], object]:
+    reader = Reader(ring)
+    reader.open(seal(ring, PLAIN), NOW)
+
     def call() -> None:
         try:
-            open_token(ring, token, NOW, COOKIE)
+            reader.open(token, NOW)
         except BadToken:
             return
         raise AssertionError
