@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gateway.state.base import State
 from gateway.state.memory import MemoryState
+from gateway.state.store import Store
 
-__all__ = ["MemoryState", "State", "open_state"]
+__all__ = ["MemoryState", "State", "Store", "open_state"]
 
 
 def open_state(where: str) -> State:

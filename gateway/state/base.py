@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from gateway.state.store import Store
+
 
 class State(Protocol):
     """One place of shared state; `run` is a task of the supervisor for as long as the gateway serves."""
+
+    @property
+    def store(self) -> Store:
+        """Counts and values that expire; its `run` is a task of its own."""
 
     def ready(self) -> tuple[bool, str]:
         """Whether it can be used now, and a line for `/readyz`; does not block."""

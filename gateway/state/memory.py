@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from gateway.state.memory_store import MemoryStore
+
 
 class MemoryState:
     """Always there, and gone with the process."""
+
+    def __init__(self) -> None:
+        self.store: Final = MemoryStore()
 
     def ready(self) -> tuple[bool, str]:
         """Always."""

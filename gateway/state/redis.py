@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.logs import get_logger
+from gateway.state.redis_store import RedisStore
 
 LOG: Final = get_logger(__name__)
 TIMEOUT: Final = 2.0
@@ -28,6 +29,7 @@ class RedisState:
         self._asked = False
         self._ready = False
         self._detail = "not asked yet"
+        self.store: Final = RedisStore(self._client, lambda: self._asked and not self._ready)
 
     def ready(self) -> tuple[bool, str]:
         """What the last ping said."""

@@ -1,0 +1,153 @@
+"""Counts and values in Redis, the same for every gateway that uses it.
+
+What is asked within one turn of the loop goes in one pipeline. Every command may be sent twice without another
+effect, so one that a lost connection left in doubt is asked again; and a claim whose answer never came is given back
+when Redis is there again. So a use may be lost when Redis breaks, but never given twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as NotConnected
+from redis.exceptions import RedisError
+
+from gateway.state.store import PATIENCE, Counted, Got, Put
+
+MOST: Final = 10_000
+"""Questions, and claims to give back, that may wait; a question beyond is answered unknown, a claim stays taken."""
+_BATCH: Final = 500
+_PREFIX: Final = "scopegate:"
+
+_COUNT: Final = """
+if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 then return 1 end
+if redis.call('SCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('SADD', KEYS[1], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1
+"""
+
+
+class _Ask(NamedTuple):
+    """One command; `then` hears its answer, or the exception that came instead."""
+
+    command: tuple[Any, ...]
+    then: Callable[[Any], None]
+
+
+class RedisStore:
+    """`away` says that asking is useless at the moment: the answer is unknown at once then."""
+
+    def __init__(self, client: Redis, away: Callable[[], bool]) -> None:
+        self._client: Final = client
+        self._away: Final = away
+        self._asks: deque[_Ask] = deque()
+        self._owed: deque[_Ask] = deque()
+        self._wake: Final = asyncio.Event()
+        self._events: Counter[str] = Counter(unknown=0, lost=0)
+
+    def count(self, key: str, claim: str, limit: int, ttl_ms: int, then: Counted) -> None:
+        """A set of claims, so that the same one counts once however often it is sent."""
+
+        def answered(result: Any) -> None:
+            if isinstance(result, Exception):
+                self.give_back(key, claim)
+                then(None)
+            else:
+                then(bool(result))
+
+        command = ("EVAL", _COUNT, 1, _PREFIX + key, claim, limit, max(ttl_ms, 1))
+        if not self._ask(_Ask(command, answered)):
+            then(None)
+
+    def give_back(self, key: str, claim: str) -> None:
+        """Sent before any other question, and again until Redis has taken it."""
+        command = ("SREM", _PREFIX + key, claim)
+
+        def answered(result: Any) -> None:
+            if isinstance(result, Exception):
+                owe()
+
+        def owe() -> None:
+            if len(self._owed) < MOST:
+                self._owed.append(_Ask(command, answered))
+                self._wake.set()
+            else:
+                self._events["lost"] += 1
+
+        owe()
+
+    def put(self, key: str, value: bytes, ttl_ms: int, then: Put) -> None:
+        """Kept once Redis has said so."""
+        command = ("SET", _PREFIX + key, value, "PX", max(ttl_ms, 1))
+        if not self._ask(_Ask(command, lambda result: then(not isinstance(result, Exception)))):
+            then(False)
+
+    def get(self, key: str, then: Got) -> None:
+        """None as long as Redis does not answer."""
+
+        def answered(result: Any) -> None:
+            then(None if isinstance(result, Exception) else result or b"")
+
+        if not self._ask(_Ask(("GET", _PREFIX + key), answered)):
+            then(None)
+
+    def counts(self) -> Mapping[str, int]:
+        """Questions without an answer, and claims that could not be given back."""
+        return self._events
+
+    async def run(self) -> None:
+        """Ask in batches; each is answered within half of `PATIENCE`."""
+        turn = asyncio.get_running_loop().call_soon
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._away() and not self._asks:  # what is owed waits for Redis
+                await asyncio.sleep(PATIENCE / 10)
+                self._wake.set()
+                continue
+            batch = [*self._take(self._owed), *self._take(self._asks)]
+            results = await self._execute(batch)
+            for ask, result in zip(batch, results, strict=True):
+                if isinstance(result, Exception):
+                    self._events["unknown"] += 1
+                turn(ask.then, result)  # an error in there must not end this task
+            if self._asks or self._owed:
+                self._wake.set()
+
+    def _ask(self, ask: _Ask) -> bool:
+        if self._away() or len(self._asks) >= MOST:
+            self._events["unknown"] += 1
+            return False
+        self._asks.append(ask)
+        self._wake.set()
+        return True
+
+    @staticmethod
+    def _take(queue: deque[_Ask]) -> list[_Ask]:
+        taken = list(islice(queue, _BATCH))
+        for _ in taken:
+            queue.popleft()
+        return taken
+
+    async def _execute(self, batch: list[_Ask]) -> list[Any]:
+        try:
+            async with asyncio.timeout(PATIENCE / 2):
+                try:
+                    return await self._sent(batch)
+                except NotConnected:  # the pool's connection is from before Redis was restarted
+                    return await self._sent(batch)
+        except (RedisError, OSError, TimeoutError) as error:
+            return [error] * len(batch)
+
+    async def _sent(self, batch: list[_Ask]) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=False)
+        for ask in batch:
+            pipeline.execute_command(*ask.command)
+        results: list[Any] = await pipeline.execute(raise_on_error=False)
+        return results
