@@ -10,7 +10,7 @@ from policies.base import Secret
 from policies.checks_sasl import connector_findings, listener_findings
 from policies.findings import Finding
 from policies.model import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
-from policies.model_rules import KafkaRule, RelayRule
+from policies.model_rules import KafkaRule, RedirectRule, RelayRule
 from policies.outline import AnyAddressRule, Outline, Piece, ScopePieces
 from policies.patterns import Pattern, Template
 from policies.schema import nearest
@@ -104,13 +104,13 @@ def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> It
     value = rule.value
     if isinstance(value, RelayRule):
         yield from _relay(Piece(rule.loc, value, rule.broken), scope, parts)
-        if value.address is not None and rule.ok("match"):
-            yield from _captures((*rule.loc, "address"), value.address, value.match)
     elif isinstance(value, KafkaRule):
         if rule.ok("match", "topic"):
             yield from _captures((*rule.loc, "topic"), value.topic, value.match)
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
+    if isinstance(value, RelayRule | RedirectRule) and value.address is not None and rule.ok("match"):
+        yield from _captures((*rule.loc, "address"), value.address, value.match)
 
 
 def _relay(rule: Piece[RelayRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from policies.findings import Finding
 from policies.model import Policy
-from policies.model_rules import AccessRule, DirectRule, KafkaRule, RelayRule, ServiceRule
+from policies.model_rules import AccessRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
 from policies.model_scope import Scope
 from policies.patterns import routable
 from policies.problems import Where
@@ -16,6 +16,7 @@ from policies.rules import (
     CompiledAddress,
     DirectRoute,
     KafkaRoute,
+    RedirectRoute,
     RelayRoute,
     Route,
     ScopeRules,
@@ -24,7 +25,7 @@ from policies.rules import (
 )
 from policies.tree import Tree
 
-AddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule
+AddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
 Build = Callable[[str, dict[str, str]], Route | None]
 _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
@@ -50,7 +51,7 @@ def _scope(name: str, scope: Scope, tree: Tree) -> ScopeRules:
 
 def _answers(rule: AddressRule) -> bool:
     """Whether requests with response annotations can be sent to some node of this rule."""
-    return rule.replies != "none" if isinstance(rule, RelayRule) else not isinstance(rule, KafkaRule)
+    return rule.replies != "none" if isinstance(rule, RelayRule) else not isinstance(rule, KafkaRule | RedirectRule)
 
 
 def _access(entry: AccessRule, where: Where) -> CompiledAccess:
@@ -65,6 +66,8 @@ def _address(rule: AddressRule, connectors: frozenset[str], where: Where) -> Com
     if isinstance(rule, ServiceRule):
         service = ServiceRoute(rule.service, where)
         return CompiledAddress(rule.match, lambda _address, _captures: service, where)
+    if isinstance(rule, RedirectRule):
+        return CompiledAddress(rule.match, _redirect(rule, where), where)
     build = _relay(rule, connectors, where) if isinstance(rule, RelayRule) else _kafka(rule, where)
     return CompiledAddress(rule.match, build, where)
 
@@ -77,6 +80,17 @@ def _relay(rule: RelayRule, connectors: frozenset[str], where: Where) -> Build:
     def build(address: str, captures: dict[str, str]) -> RelayRoute | None:
         there = address if template is None else template.fill(captures)
         return RelayRoute(scope, connector, there, replies, where) if routable(there) else None
+
+    return build
+
+
+def _redirect(rule: RedirectRule, where: Where) -> Build:
+    place, template = rule.redirect, rule.address
+    hostname = rule.hostname or place.host
+
+    def build(address: str, captures: dict[str, str]) -> RedirectRoute | None:
+        there = address if template is None else template.fill(captures)
+        return RedirectRoute(hostname, place.host, place.port, there, where) if routable(there) else None
 
     return build
 

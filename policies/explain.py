@@ -17,12 +17,15 @@ from policies.rules import (
     Decision,
     DirectRoute,
     KafkaRoute,
+    RedirectRoute,
     RelayRoute,
     Route,
     ScopeRules,
     ServiceRoute,
 )
+from policies.units import Bind
 
+BEYOND: Final = "a relay follows no redirect of the other scope; relay to a connector there"
 _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
 
@@ -105,6 +108,8 @@ def _through(decision: Decision, hops: list[tuple[str, Route | None]]) -> Decisi
     """A relay is worth what stands at its end."""
     if decision.condition is None and hops and (hops[-1][1] is None or len(hops) == _MAX_HOPS):
         return replace(decision, condition=NOT_FOUND, reason="the node behind this address does not exist")
+    if decision.condition is None and hops and isinstance(hops[-1][1], RedirectRoute):
+        return replace(decision, condition=NOT_FOUND, reason=BEYOND)
     return decision
 
 
@@ -113,7 +118,13 @@ def _kind(decision: Decision) -> str:
         return "none"
     if decision.info:
         return "service"
-    kinds = {DirectRoute: "direct", RelayRoute: "relay", KafkaRoute: "kafka", ServiceRoute: "service"}
+    kinds = {
+        DirectRoute: "direct",
+        RelayRoute: "relay",
+        KafkaRoute: "kafka",
+        ServiceRoute: "service",
+        RedirectRoute: "redirect",
+    }
     return kinds[type(decision.route)]
 
 
@@ -125,6 +136,8 @@ def describe(route: Route) -> str:
         return f"kafka topic {route.topic} of cluster {route.cluster}, binding {route.binding}"
     if isinstance(route, ServiceRoute):
         return f"service {route.service} of the gateway"
+    if isinstance(route, RedirectRoute):
+        return f"redirect to {Bind(route.host, route.port)} ({route.hostname}), address {shown(route.address)}"
     far = f"scope {route.scope}" if route.scope is not None else f"connector {route.connector}"
     return f"relay to {far}, address {shown(route.address)}, replies {route.replies}"
 

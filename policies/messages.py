@@ -26,7 +26,7 @@ _TYPES: Final = {
     "tuple": "a list",
     "list": "a list",
 }
-_ADDRESS_KEYS: Final = ("<DirectRule>", "<RelayRule>", "<KafkaRule>", "<ServiceRule>")
+_ADDRESS_KEYS: Final = ("<DirectRule>", "<RelayRule>", "<KafkaRule>", "<ServiceRule>", "<RedirectRule>")
 
 
 def model_problems(error: ValidationError, tree: Tree) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
 from policies.base import Count, Flag, Name, OneOrMany, Strict, parsed
 from policies.patterns import Pattern, Template, parse_pattern, parse_template
+from policies.units import Target
 
 Action = Literal["send", "receive", "info"]
 Replies = Literal["auto", "cookie", "rewrite", "none"]
@@ -96,6 +97,25 @@ class ServiceRule(Strict):
     service: ServiceName = Field(description="echo: answers with the application properties and body of the request")
 
 
+class RedirectRule(Strict):
+    """A node in another container: links are refused with amqp:link:redirect, which says where to attach instead."""
+
+    match: Match = Field(description=_MATCH_TEXT)
+    redirect: Target = Field(
+        description="URL of that container, as these clients reach it; the error names host and port, but cannot say "
+        "whether there is TLS: the scheme only chooses the port where none is given"
+    )
+    address: Text | None = Field(
+        default=None, description="address there, with {captures} of match; default: the same address"
+    )
+    hostname: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        description="name that clients give in open, SASL and TLS there; default: the host of redirect",
+    )
+
+
 class AccessRule(Strict):
     """Who may do what on which addresses; what no entry allows is denied."""
 
@@ -115,6 +135,7 @@ _KINDS = {
     "relay": "<RelayRule>",
     "kafka": "<KafkaRule>",
     "service": "<ServiceRule>",
+    "redirect": "<RedirectRule>",
 }
 
 
@@ -129,10 +150,12 @@ AddressRule = Annotated[
     Annotated[DirectRule, Tag("<DirectRule>")]
     | Annotated[RelayRule, Tag("<RelayRule>")]
     | Annotated[KafkaRule, Tag("<KafkaRule>")]
-    | Annotated[ServiceRule, Tag("<ServiceRule>")],
+    | Annotated[ServiceRule, Tag("<ServiceRule>")]
+    | Annotated[RedirectRule, Tag("<RedirectRule>")],
     Discriminator(
         _kind,
         custom_error_type="address_kind",
-        custom_error_message="needs exactly one of direct, relay, kafka and service to say what the address is",
+        custom_error_message=f"needs exactly one of {', '.join([*_KINDS][:-1])} and {[*_KINDS][-1]} to say what the "
+        "address is",
     ),
 ]

@@ -171,7 +171,8 @@ class Scope(Section):
     listen: tuple[Listener, ...] = Field(default=(), description="places where clients connect")
     connect: tuple[Connector, ...] = Field(default=(), description="containers the gateway connects to")
     addresses: tuple[AddressRule, ...] = Field(
-        default=(), description="what addresses are: match and one of direct, relay, kafka, service; first match wins"
+        default=(),
+        description="what addresses are: match and one of direct, relay, kafka, service, redirect; first match wins",
     )
     access: tuple[AccessRule, ...] = Field(default=(), description="who may do what; what no entry allows is denied")
     anonymous_relay: Flag = Field(default=True, description="offer the anonymous terminus (null target)")

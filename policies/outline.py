@@ -16,13 +16,13 @@ from pydantic import TypeAdapter, ValidationError
 from policies.base import Secret
 from policies.messages import shown
 from policies.model import GatewaySection, KafkaCluster, KeyEntry, Setting
-from policies.model_rules import AccessRule, AddressRule, DirectRule, KafkaRule, RelayRule, ServiceRule
+from policies.model_rules import AccessRule, AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
 from policies.model_scope import Connector, Listener
 from policies.schema import allowed_keys, nearest
 from policies.tree import Loc
 
 M = TypeVar("M")
-AnyAddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule
+AnyAddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
 
 _GATEWAY: Final = TypeAdapter(GatewaySection)
 _KEY: Final = TypeAdapter(KeyEntry)
@@ -35,7 +35,7 @@ _ADDRESS: TypeAdapter[AnyAddressRule] = TypeAdapter(AddressRule)
 _ACCESS: Final = TypeAdapter(AccessRule)
 
 # Values for required keys that had a mistake; `broken` keeps every check away from them.
-_STAND_INS: Final = {"match": "**", "name": "x", "to": "amqps://x", "may": "info"}
+_STAND_INS: Final = {"match": "**", "name": "x", "to": "amqps://x", "redirect": "amqps://x", "may": "info"}
 
 
 @dataclass(frozen=True, slots=True)

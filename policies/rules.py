@@ -23,6 +23,7 @@ INFO_SUFFIX: Final = "/$info"
 NOT_FOUND: Final = "amqp:not-found"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 NOT_ALLOWED: Final = "amqp:not-allowed"
+REDIRECT: Final = "amqp:link:redirect"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
@@ -67,7 +68,18 @@ class ServiceRoute:
     where: Where = field(compare=False)
 
 
-Route = DirectRoute | RelayRoute | KafkaRoute | ServiceRoute
+@dataclass(frozen=True, slots=True)
+class RedirectRoute:
+    """A node in another container: where a client attaches instead."""
+
+    hostname: str
+    host: str
+    port: int
+    address: str
+    where: Where = field(compare=False)
+
+
+Route = DirectRoute | RelayRoute | KafkaRoute | ServiceRoute | RedirectRoute
 
 
 def legal_topic(name: str) -> bool:
@@ -172,6 +184,8 @@ class ScopeRules:
             return Decision(route, grant, asked == "info", UNAUTHORIZED, f"not allowed to {asked} here")
         if suffixed and action == "send":
             return Decision(route, grant, True, NOT_ALLOWED, "$info is read, not written")
+        if isinstance(route, RedirectRoute):
+            return Decision(route, grant, False, REDIRECT, "this node is in another container")
         return Decision(route, grant, asked == "info")
 
 

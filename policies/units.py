@@ -155,6 +155,7 @@ PlaceOrOff = Annotated[
     PlainValidator(parse_bind_or_off),
     WithJsonSchema(_text(r"^(off|.+:[0-9]+)$", "127.0.0.1:8672", "off")),
 ]
+Target = Annotated[Endpoint, PlainValidator(parse_endpoint), WithJsonSchema(_URL)]
 Endpoints = Annotated[
     tuple[Endpoint, ...],
     PlainValidator(parse_endpoints),

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault, quoted
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
+from gateway.nodes.elsewhere import redirected
 from gateway.nodes.meeting import Crossing, Meeting, Multicast
 from gateway.nodes.names import Names
 from gateway.nodes.pairs import Pairs
 from gateway.nodes.replies import attach_anonymous, attach_replies
 from gateway.nodes.service import Service
 from gateway.nodes.temporary import Temporaries
-from policies.rules import DirectRoute, KafkaRoute, RelayRoute, Route, ScopeRules, ServiceRoute
+from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Route, ScopeRules, ServiceRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -174,6 +175,8 @@ class Scope:
         info = False
         if user is not None:
             decision = self.rules.decide(user, action, address)  # type: ignore[arg-type]
+            if decision.condition is not None and isinstance(decision.route, RedirectRoute) and decision.grant.allowed:
+                raise redirected(decision.route)
             if decision.condition is not None:
                 raise AmqpError(decision.condition, f"{quoted(address)}: {decision.reason}")
             route, info = decision.route, decision.info
@@ -181,6 +184,8 @@ class Scope:
             route = self.rules.route(address)
             if route is None and address.endswith(_INFO):
                 route, info = self.rules.route(address.removesuffix(_INFO)), True
+            if isinstance(route, RedirectRoute):  # a redirect is for clients of this scope, who can follow it
+                raise AmqpError(NOT_FOUND, "the node behind this address is in another container")
         if route is None:
             raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
         rule = self.rules.rule(address.removesuffix(_INFO) if info else address)
@@ -195,6 +200,8 @@ class Scope:
         onward = self.world.scopes[route.scope].rules.route(route.address)
         if onward is None or hops >= _MAX_HOPS:
             raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
+        if isinstance(onward, RedirectRoute):  # where to is the other scope's own business (RA 1)
+            raise AmqpError(NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY)
         return (onward, *self.world.scopes[route.scope]._further(onward, hops + 1))
 
     def still(self, decided: Decided) -> AmqpError | None:

@@ -68,7 +68,10 @@ values = st.recursive(
     ),
     max_leaves=25,
 )
-rule = st.dictionaries(st.sampled_from(["match", "direct", "relay", "kafka", "topic", "address", "replies"]), scalars)
+rule = st.dictionaries(
+    st.sampled_from(["match", "direct", "relay", "kafka", "topic", "address", "replies", "redirect", "hostname"]),
+    scalars,
+)
 listener = st.dictionaries(st.sampled_from(["bind", "sasl", "users", "tls", "limits"]), values)
 scope = st.fixed_dictionaries(
     {},

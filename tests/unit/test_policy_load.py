@@ -93,7 +93,7 @@ WRONG_SAID = """\
 13:85: scopes.edge.connect[0].sasl.password: a secret is never written into the policy; use {env: NAME} or {file: path}
 15:42: scopes.edge.addresses[0].kafka: there is no Kafka cluster man; did you mean main? (allowed: main)
 15:54: scopes.edge.addresses[0].topic: {tpic} is no capture of match (allowed: {topic})
-16:9: scopes.edge.addresses[1]: needs exactly one of direct, relay, kafka and service to say what the address is; rely is unknown, did you mean relay?
+16:9: scopes.edge.addresses[1]: needs exactly one of direct, relay, kafka, service and redirect to say what the address is; rely is unknown, did you mean relay?
 17:36: scopes.edge.addresses[2].direct: not one of the values allowed here (allowed: balanced, multicast)
 18:34: scopes.edge.addresses[3].relay: there is no other scope or connector of this scope cor; did you mean core? (allowed: core)
 18:48: scopes.edge.addresses[3].address: {b} is no capture of match (allowed: no captures)
@@ -338,8 +338,8 @@ def test_mistakes_of_a_pull(pull: str, said: str) -> None:
             "[{match: 'b/**', relay: core, replies: none}]",
             "relays in a circle: edge b/x → core b/x → edge b/x",
         ),
-        ("[{match: a}]", "needs exactly one of direct, relay, kafka and service"),
-        ("[{match: a, direct: balanced, relay: core}]", "needs exactly one of direct, relay, kafka and service"),
+        ("[{match: a}]", "needs exactly one of direct, relay, kafka, service and redirect"),
+        ("[{match: a, direct: balanced, relay: core}]", "needs exactly one of direct, relay, kafka, service and red"),
         ("{match: a}", "must be a list"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.explain import explain
-from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RelayRoute, Where
+from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Where
 from tests.support.policy import KEY, load_text
 
 NOWHERE = Where("", 0)
@@ -21,15 +21,18 @@ scopes:
       - {match: "queues/**", relay: broker, replies: rewrite}
       - {match: "chat/**", direct: balanced}
       - {match: "news", direct: multicast}
+      - {match: "moved/{name}", redirect: "amqps://there.example", address: "q/{name}", hostname: vhost}
+      - {match: "gone/**", redirect: "amqp://there.example:5"}
+      - {match: "beyond/**", relay: other, replies: none}
     connect: [{name: broker, to: "amqps://b", pull: [{from: incoming, to: chat/room}]}]
     access:
       - {who: [ann, bob], may: send, on: ["svc/*", "far/**"]}
       - {who: "*", may: [receive, info], on: "events/**"}
-      - {who: ann, may: [send, receive], on: "chat/**"}
+      - {who: ann, may: [send, receive], on: ["chat/**", "moved/**", "beyond/**"]}
   core:
     addresses: [{match: "services/**", direct: balanced}]
   other:
-    addresses: [{match: "chat/**", direct: multicast}]
+    addresses: [{match: "chat/**", direct: multicast}, {match: "beyond/**", redirect: "amqp://secret.example"}]
 """
 
 
@@ -49,6 +52,8 @@ def policy() -> CompiledPolicy:
         ("queues/q", RelayRoute(None, "broker", "queues/q", "rewrite", NOWHERE)),
         ("chat", DirectRoute("balanced", NOWHERE)),
         ("news", DirectRoute("multicast", NOWHERE)),
+        ("moved/x", RedirectRoute("vhost", "there.example", 5671, "q/x", NOWHERE)),
+        ("gone/x", RedirectRoute("there.example", "there.example", 5, "gone/x", NOWHERE)),
     ],
 )
 def test_an_address_leads_where_the_first_match_says(policy: CompiledPolicy, address: str, route: object) -> None:
@@ -112,6 +117,10 @@ def test_routes_know_their_line_and_compare_without_it(policy: CompiledPolicy) -
         ("ann", "receive", "chat/x/$info", None, False),
         ("ann", "info", "chat/x", "amqp:not-found", False),
         ("*", "send", "svc/echo", "amqp:unauthorized-access", False),
+        ("ann", "send", "moved/x", "amqp:link:redirect", False),
+        ("ann", "receive", "moved/x", "amqp:link:redirect", False),
+        ("ann", "receive", "moved/x/$info", "amqp:not-found", False),
+        ("eve", "send", "moved/x", "amqp:unauthorized-access", False),
     ],
 )
 def test_who_may_do_what(
@@ -128,14 +137,14 @@ def test_explain_says_which_lines_decide(policy: CompiledPolicy) -> None:
     assert str(answer).splitlines()[: -len(answer.replies)] == [
         "bob asks to send at svc/echo in scope edge",
         "  address  relay to scope core, address services/echo, replies auto  (etc/p.yaml:8)",
-        "           then in scope core: direct, balanced  (etc/p.yaml:19)",
-        "  access   granted  (etc/p.yaml:15)",
+        "           then in scope core: direct, balanced  (etc/p.yaml:22)",
+        "  access   granted  (etc/p.yaml:18)",
         "  result   allowed",
     ]
     assert (answer.kind, answer.route_where, answer.access_where) == (
         "relay",
         "etc/p.yaml:8",
-        "etc/p.yaml:15",
+        "etc/p.yaml:18",
     )
     assert answer.as_dict()["allowed"] is True
 
@@ -222,3 +231,13 @@ def test_explain_says_what_the_gateway_itself_brings(policy: CompiledPolicy) -> 
     assert line in explain(policy, "edge", "ann", "chat/room", "send").lines
     assert line not in explain(policy, "edge", "ann", "chat/room", "receive").lines
     assert line not in explain(policy, "edge", "ann", "chat/other", "send").lines
+
+
+def test_explain_says_where_a_redirect_leads_and_not_across_a_boundary(policy: CompiledPolicy) -> None:
+    moved = explain(policy, "edge", "ann", "moved/x", "receive")
+    assert (moved.kind, moved.allowed, moved.condition) == ("redirect", False, "amqp:link:redirect")
+    assert moved.route == "redirect to there.example:5671 (vhost), address q/x"
+    beyond = explain(policy, "edge", "ann", "beyond/x", "send")
+    assert beyond.condition == "amqp:not-found"
+    assert beyond.lines[-1].endswith("a relay follows no redirect of the other scope; relay to a connector there")
+    assert explain(policy, "edge", "eve", "moved/x", "send").condition == "amqp:unauthorized-access"

@@ -1,0 +1,20 @@
+"""A node that lives in another container: the attach is refused and says where to go (2.8.18; row CORE-8)."""
+
+from __future__ import annotations
+
+from gateway.amqp.codec import Uint
+from gateway.errors import LINK_REDIRECT, AmqpError
+from policies.rules import RedirectRoute
+
+_TEXT = "this node is in another container: connect to network-host and port, and attach to address there"
+
+
+def elsewhere(*, hostname: str, host: str, port: int, address: str) -> AmqpError:
+    """The error of a link to such a node: `host` and `port` to dial, `hostname` for open, SASL and TLS there."""
+    info = {"hostname": hostname, "network-host": host, "port": Uint(port), "address": address}
+    return AmqpError(LINK_REDIRECT, _TEXT, info=info)
+
+
+def redirected(route: RedirectRoute) -> AmqpError:
+    """The error that an address rule asks for."""
+    return elsewhere(hostname=route.hostname, host=route.host, port=route.port, address=route.address)
