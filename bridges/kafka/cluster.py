@@ -19,6 +19,8 @@ from confluent_kafka import KafkaException
 from bridges.kafka import faults
 from bridges.kafka.admin import Admin, Bounds, Topic
 from bridges.kafka.embedded import EmbeddedKafka
+from bridges.kafka.reader import Reader
+from bridges.kafka.streams import Streams
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.tasks import Supervisor
 
@@ -47,15 +49,11 @@ class ClusterConfig:
     refresh: float = 10.0
     retry: float = 1.0
     timeout: float = 3.0
-    max_readers: int = 256
+    max_readers: int = 16
+    """Kafka clients that read, however many links there are."""
+    cache: int = 64 * 1024 * 1024
+    """Bytes of records kept for links that are a little behind."""
     plain: bool = False
-
-
-class Reader(Protocol):
-    """A thread that reads for a link; in `Cluster.readers` until it has ended."""
-
-    def stop(self) -> None: ...
-    def join(self, timeout: float) -> None: ...
 
 
 class TopicWatcher(Protocol):
@@ -76,7 +74,6 @@ class Cluster:
         self.loop: Final = loop
         self.supervisor: Final = supervisor
         self.up = False
-        self.readers: set[Reader] = set()
         self._reason = "not asked yet"
         self._embedded = EmbeddedKafka() if config.bootstrap == EMBEDDED else None
         self.bootstrap: Final = self._embedded.bootstrap if self._embedded else config.bootstrap
@@ -89,6 +86,9 @@ class Cluster:
         self._watchers: dict[str, set[TopicWatcher]] = {}
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
+        self.streams: Final = Streams(
+            self.settings(), loop, readers=config.max_readers, cache=config.cache, trouble=self.trouble
+        )
         self._refresher = supervisor.start(self._keep_fresh(), f"kafka-{name}")
 
     @property
@@ -254,9 +254,7 @@ class Cluster:
     async def close(self) -> None:
         """Stop asking; the embedded cluster ends with it."""
         self._refresher.cancel()
-        readers = list(self.readers)
-        for reader in readers:
-            reader.stop()
+        readers = self.streams.stop()
         await self.loop.run_in_executor(None, _join, readers)
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
         if self._embedded is not None:

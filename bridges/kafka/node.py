@@ -12,16 +12,15 @@ from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
-from bridges.kafka.encoding import EventEncoder
-from bridges.kafka.fetcher import Fetcher
 from bridges.kafka.links import wanted
 from bridges.kafka.producer import ClusterProducer
 from bridges.kafka.receiver import Receiver
 from bridges.kafka.records import RecordWriter
+from bridges.kafka.selection import event_selection
 from bridges.kafka.sender import Sender
 from bridges.kafka.starts import resolve
 from gateway.amqp.types import Symbol
-from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.filters import event_stream
 
 _OVERHEAD: Final = 512
@@ -115,21 +114,18 @@ class KafkaNode:
         bound = self._bound(link, topic)
         read = range(topic.partitions) if bound is None else (bound,)
         starts = await resolve(cluster, topic.name, read, parsed.position)
-        if len(cluster.readers) >= cluster.config.max_readers:
-            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links read from Kafka")
         if not wanted(link):
             return
-        receiver = Receiver(link, cluster, topic, tuple(read), self._counters, bound=bound is not None)
-        fetcher = Fetcher(
-            cluster.settings(),
-            topic.name,
+        receiver = Receiver(
+            link,
+            cluster,
+            topic,
             starts,
-            parsed.position,
-            EventEncoder(),
-            cluster.loop,
-            receiver.owner(),
+            self._counters,
+            bound=bound is not None,
+            selection=event_selection(parsed.position, starts, bound=bound is not None),
         )
-        receiver.begin(fetcher)
+        receiver.begin()
         link.accept(
             receiver,
             properties=_bound_properties(bound),

@@ -1,4 +1,4 @@
-"""A receive link on an event log: sends what the fetcher read, as far as the peer's credit goes (ES 1, 3.2).
+"""A receive link on an event log: sends what was read of it, as far as the peer's credit goes (ES 1, 3.2).
 
 The position lives in the link and ends with it. KM-12: a log cannot take an event back, so `released` and
 `modified` mean "again on this link"; after five times the event is given up for this link.
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from collections import deque
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from bridges.kafka.admin import Bounds, Topic
+from bridges.kafka.chunks import Chunk, PartitionLog, Selection
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
-from bridges.kafka.fetcher import Batch, Fetcher, Owner
-from bridges.kafka.redelivery import Event, again, announced
+from bridges.kafka.redelivery import Event, after_gap, again, announced
 from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Released
 from gateway.errors import RESOURCE_DELETED, AmqpError
 
@@ -25,6 +26,9 @@ _DRAIN_QUESTIONS: Final = 3
 """How often a drain asks for the end of the log: "nothing there" must not mean that an answer came late."""
 _MAX_HELD: Final = 64 * 1024 * 1024
 """Bytes sent and unsettled above which a link waits for outcomes: they are held for redelivery."""
+_CHUNKS_AT_ONCE: Final = 4
+"""Chunks that one link goes through before others on the loop have their turn."""
+_offset: Final = itemgetter(2)
 
 
 class Receiver:
@@ -35,64 +39,70 @@ class Receiver:
         link: Any,
         cluster: Cluster,
         topic: Topic,
-        partitions: Sequence[int],
+        starts: Mapping[int, int],
         counters: Counters,
         *,
         bound: bool,
+        selection: Selection | None = None,
     ) -> None:
         self._link: Final = link
         self._cluster: Final = cluster
         self._topic: Final = topic.name
-        self._partitions: list[int] = list(partitions)
+        self._positions: Final = dict(starts)
+        self._selection: Final = selection
         self._bound: Final = bound
         self._counters: Final = counters
-        self._fetcher: Fetcher | None = None
-        self._batches: deque[Batch] = deque()
-        self._index = 0
+        self._logs: Final[dict[int, PartitionLog]] = {}
+        self._ready: dict[int, None] = {}
+        """Partitions whose next chunk may be at hand, in the order of their turns."""
         self._again: list[tuple[int, int, Event]] = []
         self._held = 0
-        self._positions: dict[int, int] = {}
         self._announce = not bound
+        self._gaps: Final[set[int]] = set()
         self._drain_to: dict[int, Bounds] | None = None
         self._draining = False
         self._pump_soon = False
         self._stalled = False
 
-    def owner(self) -> Owner:
-        """What the fetcher calls."""
-        return Owner(
-            self._on_batch,
-            self._link.detach,
-            self._cluster.trouble,
-            self._on_gap,
-            self._cluster.readers.discard,
-        )
-
-    def begin(self, fetcher: Fetcher) -> None:
-        """The attach is answered: read."""
-        self._fetcher = fetcher
-        self._cluster.readers.add(fetcher)
+    def begin(self) -> None:
+        """The attach is answered: read as soon as there is credit."""
         self._cluster.watch(self._topic, self)
-        fetcher.start()
+        for partition in self._positions:
+            self._live_on(partition)
 
-    # -- from the fetcher and the cluster
+    def _live_on(self, partition: int) -> None:
+        self._logs[partition] = self._cluster.streams.join(self._topic, partition, self)
+        self._ready[partition] = None
 
-    def _on_batch(self, batch: Batch) -> None:
+    # -- from the logs and the cluster
+
+    def arrived(self, partition: int) -> None:
+        """What this link waited for has been read."""
+        self._ready[partition] = None
         if self._link.open:
-            self._batches.append(batch)
             self._pump()
 
-    def _on_gap(self) -> None:
+    def lost(self, partition: int, low: int) -> None:
+        """KM-8: retention overtook this link; it goes on at the oldest event and says so."""
         self._counters.gaps += 1
+        self._positions[partition] = low
+        self._gaps.add(partition)
+        self.arrived(partition)
+
+    def failed(self, error: AmqpError) -> None:
+        """Kafka refuses to let us read."""
+        self._link.detach(error)
 
     def topic_grew(self, topic: Topic) -> None:
         """KM-9: an agnostic link takes the new partitions, from their beginning, and says so."""
-        added = range(len(self._partitions), topic.partitions)
-        if self._bound or self._fetcher is None or not added:
+        added = range(len(self._positions), topic.partitions)
+        if self._bound or not added:
             return
-        self._partitions.extend(added)
         self._announce = True
-        self._fetcher.add(added)
+        for partition in added:
+            self._positions[partition] = 0
+            self._live_on(partition)
+        self._pump_later()
 
     def topic_gone(self) -> None:
         """KM-18."""
@@ -123,9 +133,10 @@ class Receiver:
         """The link is over, and its position with it."""
         self._link.take_unsettled()
         self._cluster.unwatch(self._topic, self)
-        if self._fetcher is not None:
-            self._fetcher.stop()
-        self._batches.clear()
+        for partition, log in self._logs.items():
+            self._cluster.streams.leave(log, self, self._positions[partition])
+        self._logs.clear()
+        self._ready.clear()
         self._again.clear()
 
     # -- sending
@@ -133,36 +144,50 @@ class Receiver:
     def _pump(self) -> None:
         if self._again:
             self._send_again()
-        while self._batches and self._link.credit > 0 and self._held < _MAX_HELD:
-            self._send_from(self._batches[0])
+        ready, link, turns = self._ready, self._link, _CHUNKS_AT_ONCE
+        while ready and link.credit > 0 and self._held < _MAX_HELD:
+            if not turns:
+                self._pump_later()
+                break
+            turns -= 1
+            partition = next(iter(ready))
+            del ready[partition]
+            chunk = self._logs[partition].take(self._positions[partition], self)
+            if chunk is not None:  # else this link hears when it is there
+                ready[partition] = None
+                self._send_from(chunk, partition)
         self._stalled = self._held >= _MAX_HELD
         if self._drain_to is not None:
             self._finish_drain(self._drain_to)
 
-    def _send_from(self, batch: Batch) -> None:
-        """Send until the batch or the credit is used up; the hot path."""
-        index, events = self._index, batch.events
-        if self._announce and index < len(events):
-            events[index] = self._announced(events[index])
+    def _send_from(self, chunk: Chunk, partition: int) -> None:
+        """Send until the chunk or the credit is used up; the hot path."""
+        position = self._positions[partition]
+        events = chunk.picked(self._selection)
+        index = 0 if position == chunk.start else bisect_left(events, position, key=_offset)
         chosen = events[index : index + self._link.credit]
+        if not chosen:
+            self._positions[partition] = chunk.end
+            return
+        index += len(chosen)
+        self._positions[partition] = events[index].offset if index < len(events) else chunk.end
+        if self._announce or self._gaps:
+            chosen[0] = self._edited(chosen[0])
         # Counted first: on a pre-settled link the outcome comes from within `send`.
         self._held += sum([len(event[0]) for event in chosen])
-        self._index += len(chosen)
         self._counters.delivered += len(chosen)
         self._link.send_all(chosen)
-        if self._index == len(events):
-            self._used_up(batch)
 
-    def _used_up(self, batch: Batch) -> None:
-        self._batches.popleft()
-        self._index = 0
-        self._positions.update(batch.positions)
-        if self._fetcher is not None:
-            self._fetcher.resume()
-
-    def _announced(self, event: Event) -> Event:
-        self._announce = False
-        return event._replace(data=announced(event.data, self._partitions))
+    def _edited(self, event: Event) -> Event:
+        """What the next event has to tell beside itself: ES-4.6.5-2, KM-8."""
+        data = event.data
+        if self._announce:
+            self._announce = False
+            data = announced(data, self._positions)
+        if event.partition in self._gaps:
+            self._gaps.discard(event.partition)
+            data = after_gap(data)
+        return event._replace(data=data)
 
     # -- again
 
@@ -200,7 +225,7 @@ class Receiver:
         ends: dict[int, Bounds] = {}  # stays so when Kafka is away: there is nothing to wait for
         for _ in range(_DRAIN_QUESTIONS):
             with contextlib.suppress(AmqpError):
-                ends = await self._cluster.bounds(self._topic, tuple(self._partitions))
+                ends = await self._cluster.bounds(self._topic, tuple(self._positions))
                 break
         if self._link.open:
             self._drain_to = ends

@@ -1,0 +1,198 @@
+"""What was read of a partition and is still at hand, shared by all links on it (KM-16).
+
+A chunk is a run of consecutive records. Links come with a position and pick what their filter wants of the chunk
+that holds it; a record is encoded once, and only when the first link wants it. A position that nothing covers is
+waited for. How chunks come into being is the business of `streams`. Pure: no Kafka client, no clock, no thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Protocol
+
+from bridges.kafka.encoding import EventEncoder
+from bridges.kafka.redelivery import Event
+from gateway.errors import AmqpError
+
+_OVERHEAD: Final = 512
+"""What a record costs beside its value, roughly: the client's object, the encoded event's annotations."""
+_new: Final = tuple.__new__
+
+
+class Selection(Hashable, Protocol):
+    """Which records of a chunk a link wants; links with equal selections share what is picked."""
+
+    def pick(self, chunk: Chunk) -> list[Event]: ...
+
+
+class Source(Protocol):
+    """The stream that read a chunk, and reads no further until chunks are picked."""
+
+    def picked(self, chunk: Chunk) -> None: ...
+
+
+class Waiter(Protocol):
+    """A link on a partition."""
+
+    def arrived(self, partition: int) -> None: ...
+    def lost(self, partition: int, low: int) -> None: ...
+    def failed(self, error: AmqpError) -> None: ...
+
+
+class Chunk:
+    """Records from `start` up to, but not including, `end`; gaps of the log are inside."""
+
+    __slots__ = ("_events", "_picks", "end", "log", "messages", "size", "source", "start")
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        start: int,
+        end: int,
+        messages: list[Any],
+        source: Source | None = None,
+    ) -> None:
+        self.log: Final = log
+        self.start: Final = start
+        self.end: Final = end
+        self.messages: Final = messages
+        self.size: Final = 2 * sum(map(len, messages)) + _OVERHEAD * (len(messages) + 1)
+        self.source = source
+        self._events: list[Event] | None = None
+        self._picks: dict[Selection, list[Event]] = {}
+
+    def picked(self, selection: Selection | None) -> list[Event]:
+        """The events that `selection` wants, in the order of the log; None wants all of them."""
+        if selection is None:
+            return self.events()
+        found = self._picks.get(selection)
+        if found is None:
+            found = self._picks[selection] = selection.pick(self)
+        return found
+
+    def events(self) -> list[Event]:
+        """All records, encoded."""
+        if self._events is None:
+            self._events = list(map(self.event, self.messages))
+        return self._events
+
+    def event(self, message: Any) -> Event:
+        """One of the records, encoded."""
+        kind, stamp = message.timestamp()
+        log, offset = self.log, message.offset()
+        partition = log.partition
+        data = log.encoder.encode(
+            message.key(), message.value(), message.headers(), partition, offset, kind, stamp
+        )
+        return _new(Event, (data, partition, offset, 0, 0))
+
+
+class Cache:
+    """Chunks that were used, the latest used last, up to `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit: Final = limit
+        self._chunks: Final[OrderedDict[Chunk, None]] = OrderedDict()
+        self.size = 0
+
+    def use(self, chunk: Chunk) -> None:
+        """`chunk` was just picked from; others may have to go."""
+        if chunk in self._chunks:
+            self._chunks.move_to_end(chunk)
+            return
+        self._chunks[chunk] = None
+        self.size += chunk.size
+        while self.size > self._limit and len(self._chunks) > 1:
+            oldest, _ = self._chunks.popitem(last=False)
+            self.size -= oldest.size
+            oldest.log.forget(oldest)
+
+    def drop(self, chunk: Chunk) -> None:
+        """`chunk` is of no use any more."""
+        if chunk in self._chunks:
+            del self._chunks[chunk]
+            self.size -= chunk.size
+
+
+class PartitionLog:
+    """One partition: its chunks at hand, who lives on it, and who waits where."""
+
+    __slots__ = ("_cache", "_chunks", "_starts", "_want", "encoder", "key", "members", "partition", "topic", "waiting")
+
+    def __init__(
+        self, topic: str, partition: int, cache: Cache, want: Callable[[PartitionLog, int], None]
+    ) -> None:
+        self.topic: Final = topic
+        self.partition: Final = partition
+        self.key: Final = (topic, partition)
+        self.encoder: Final = EventEncoder()
+        self.members: Final[set[Waiter]] = set()
+        self.waiting: Final[dict[int, dict[Waiter, None]]] = {}
+        self._cache: Final = cache
+        self._want: Final = want
+        self._starts: Final[list[int]] = []
+        self._chunks: Final[dict[int, Chunk]] = {}
+
+    def take(self, position: int, waiter: Waiter) -> Chunk | None:
+        """The chunk that holds `position`; None: `waiter` hears `arrived` when there is one."""
+        chunk = self.find(position)
+        if chunk is None:
+            self.waiting.setdefault(position, {})[waiter] = None
+            self._want(self, position)
+            return None
+        self._cache.use(chunk)
+        if chunk.source is not None:
+            source, chunk.source = chunk.source, None
+            source.picked(chunk)
+        return chunk
+
+    def find(self, position: int) -> Chunk | None:
+        """The chunk at hand that holds `position`."""
+        index = bisect_right(self._starts, position)
+        chunk = self._chunks[self._starts[index - 1]] if index else None
+        return chunk if chunk is not None and position < chunk.end else None
+
+    def add(self, chunk: Chunk) -> None:
+        """Take in what was read, and tell who waits for it."""
+        old = self._chunks.get(chunk.start)
+        if old is None:
+            insort(self._starts, chunk.start)
+        elif old.source is not None:
+            old.source.picked(old)
+        else:
+            self._cache.drop(old)
+        self._chunks[chunk.start] = chunk
+        for position in [at for at in self.waiting if chunk.start <= at < chunk.end]:
+            for waiter in self.waiting.pop(position, {}):
+                waiter.arrived(self.partition)
+
+    def moved(self, position: int, low: int) -> None:
+        """KM-8: what lay before `low` is gone; who waits at `position` or anywhere before goes on at `low`."""
+        for at in [at for at in self.waiting if at == position or at < low]:
+            for waiter in self.waiting.pop(at, {}):
+                waiter.lost(self.partition, low)
+
+    def forget(self, chunk: Chunk) -> None:
+        """The cache needs the room."""
+        if self._chunks.get(chunk.start) is chunk:
+            del self._chunks[chunk.start]
+            del self._starts[bisect_right(self._starts, chunk.start) - 1]
+
+    def clear(self) -> None:
+        """Nobody lives here any more."""
+        for chunk in self._chunks.values():
+            self._cache.drop(chunk)
+        self._chunks.clear()
+        self._starts.clear()
+        self.waiting.clear()
+
+    def leave(self, waiter: Waiter, position: int) -> None:
+        """`waiter` is gone; `position` is where it may have waited."""
+        self.members.discard(waiter)
+        waiters = self.waiting.get(position)
+        if waiters is not None:
+            waiters.pop(waiter, None)
+            if not waiters:
+                del self.waiting[position]

@@ -1,0 +1,257 @@
+"""Who reads what of a cluster: many links, few Kafka clients (KM-16).
+
+A stream is one position of one partition that moves forward as its chunks are picked. Links wait at positions; a
+position that nobody reads gets a stream, on a reader (a thread with a Kafka client) that has no stream on that
+partition yet, for a client has one position in each. So links at the same place share a stream, links that are
+behind get one of their own, and meet the chunks that others left in the cache when they have caught up. Where
+more positions of a partition are wanted than there are readers, they take turns.
+
+Two limits hold memory: a stream stops when `_AHEAD` of its chunks were picked by nobody, and used chunks live in a
+cache of `ClusterConfig.cache` bytes. Everything here runs on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+from bridges.kafka.chunks import Cache, Chunk, PartitionLog, Waiter
+from bridges.kafka.reader import Fetched, Key, Reader, ReaderOwner
+from gateway.errors import AmqpError
+
+_AHEAD: Final = 2
+"""Chunks that nobody has picked yet, above which a stream has read enough for now."""
+_FAR_AHEAD: Final = 8
+"""The same, above which its partition is paused in a client that others still need."""
+_TURN: Final = 64
+"""Chunks after which a stream makes room where others wait for their turn."""
+_SPREAD: Final = 4
+"""Readers that different topics are spread over before they share."""
+
+
+class Stream:
+    """A position that moves forward."""
+
+    __slots__ = ("fresh", "log", "paused", "position", "reader", "served", "since", "streams")
+
+    def __init__(self, streams: Streams, log: PartitionLog, position: int, reader: Reader, since: int) -> None:
+        self.streams: Final = streams
+        self.log: Final = log
+        self.position = position
+        self.reader: Final = reader
+        self.since: Final = since
+        self.fresh: Final[dict[Chunk, None]] = {}
+        self.served = 0
+        self.paused = False
+
+    @property
+    def stalled(self) -> bool:
+        """Read enough for now: nobody waits for what comes next."""
+        return len(self.fresh) >= _AHEAD and self.position not in self.log.waiting
+
+    def picked(self, chunk: Chunk) -> None:
+        """A link has come as far as this chunk."""
+        self.fresh.pop(chunk, None)
+        self.streams.moved_on(self)
+
+
+class Streams:
+    """The readers of one cluster and what they read."""
+
+    def __init__(
+        self, settings: dict[str, Any], loop: asyncio.AbstractEventLoop, *, readers: int, cache: int, trouble: Any
+    ) -> None:
+        self._settings: Final = settings
+        self._loop: Final = loop
+        self._limit: Final = readers
+        self._trouble: Final = trouble
+        self._cache: Final = Cache(cache)
+        self._logs: Final[dict[Key, PartitionLog]] = {}
+        self._streams: Final[dict[Reader, dict[Key, Stream]]] = {}
+        self._ending: Final[set[Reader]] = set()
+        self._turns: Final[set[Key]] = set()
+
+    # -- links
+
+    def join(self, topic: str, partition: int, member: Waiter) -> PartitionLog:
+        """The log of a partition; `member` lives on it until `leave`."""
+        key = (topic, partition)
+        log = self._logs.get(key)
+        if log is None:
+            log = self._logs[key] = PartitionLog(topic, partition, self._cache, self._want)
+        log.members.add(member)
+        return log
+
+    def leave(self, log: PartitionLog, member: Waiter, position: int) -> None:
+        """`member` is gone; with the last one goes all that was kept for them."""
+        log.leave(member, position)
+        if not log.members and self._logs.get(log.key) is log:
+            for stream in self._of(log):
+                self._close(stream)
+            log.clear()
+            del self._logs[log.key]
+            self._turns.discard(log.key)
+        elif log.key in self._turns:
+            self._next_turn(log)
+
+    @property
+    def readers(self) -> list[Reader]:
+        """The Kafka clients at work."""
+        return [*self._streams, *self._ending]
+
+    def _of(self, log: PartitionLog) -> list[Stream]:
+        return [streams[log.key] for streams in self._streams.values() if log.key in streams]
+
+    # -- who reads
+
+    def _want(self, log: PartitionLog, position: int) -> None:
+        for stream in self._of(log):
+            if stream.position == position:
+                self.moved_on(stream)
+                return
+        reader = self._reader_for(log)
+        if reader is not None:
+            self._begin(log, position, reader)
+            return
+        idle = next((stream for stream in self._of(log) if stream.position not in log.waiting), None)
+        if idle is None:
+            self._turns.add(log.key)
+            return
+        self._close(idle)
+        self._begin(log, position, idle.reader)
+
+    def _reader_for(self, log: PartitionLog) -> Reader | None:
+        free = [(reader, streams) for reader, streams in self._streams.items() if log.key not in streams]
+        same = [reader for reader, streams in free if any(topic == log.topic for topic, _ in streams)]
+        if same:
+            return min(same, key=lambda reader: len(self._streams[reader]))
+        empty = [reader for reader, streams in free if not streams]
+        if empty:
+            return empty[0]
+        if len(self._streams) < (self._limit if not free else min(self._limit, _SPREAD)):
+            return self._new_reader()
+        return min(free, key=lambda item: len(item[1]))[0] if free else None
+
+    def _new_reader(self) -> Reader:
+        owner = ReaderOwner(self._arrived, self._failed, self._trouble, self._ended)
+        reader = Reader(self._settings, self._loop, owner)
+        self._streams[reader] = {}
+        reader.start()
+        return reader
+
+    def _begin(self, log: PartitionLog, position: int, reader: Reader) -> None:
+        since = reader.add(log.key, position)
+        self._streams[reader][log.key] = Stream(self, log, position, reader, since)
+        self._gate(reader)
+
+    def _close(self, stream: Stream) -> None:
+        streams = self._streams.get(stream.reader)
+        if streams is None or streams.get(stream.log.key) is not stream:
+            return
+        del streams[stream.log.key]
+        for chunk in stream.fresh:
+            chunk.source = None
+            self._cache.use(chunk)
+        stream.fresh.clear()
+        stream.reader.remove(stream.log.key)
+        if streams:
+            self._gate(stream.reader)
+        else:
+            self._loop.call_soon(self._end_if_idle, stream.reader)
+
+    def _end_if_idle(self, reader: Reader) -> None:
+        if self._streams.get(reader) == {}:
+            del self._streams[reader]
+            self._ending.add(reader)
+            reader.stop()
+
+    def _ended(self, reader: Reader) -> None:
+        """On the loop: the thread is over, asked or not."""
+        self._ending.discard(reader)
+        for stream in list(self._streams.pop(reader, {}).values()):
+            for chunk in stream.fresh:
+                chunk.source = None
+
+    # -- flow
+
+    def moved_on(self, stream: Stream) -> None:
+        """Chunks were picked, or somebody waits: read on?"""
+        if stream.paused and len(stream.fresh) < _AHEAD:
+            stream.paused = False
+            stream.reader.pause(stream.log.key, False)
+        self._gate(stream.reader)
+
+    def _gate(self, reader: Reader) -> None:
+        """A client is asked for records while one of its streams wants some."""
+        streams = self._streams.get(reader)
+        if streams is None:
+            return
+        reader.gate(closed=all(stream.stalled for stream in streams.values()))
+        if len(streams) > 1:
+            for key, stream in streams.items():
+                if not stream.paused and len(stream.fresh) >= _FAR_AHEAD and stream.stalled:
+                    stream.paused = True
+                    reader.pause(key, True)
+
+    # -- from the readers
+
+    def _arrived(self, reader: Reader, fetched: Fetched) -> None:
+        streams = self._streams.get(reader)
+        if streams is None:
+            return
+        for key, messages in fetched.records.items():
+            stream = streams.get(key)
+            if stream is not None and stream.since <= fetched.serial:
+                self._take(stream, messages[-1].offset() + 1, messages)
+        for key, end in fetched.ends.items():
+            stream = streams.get(key)
+            if stream is not None and stream.since <= fetched.serial and end > stream.position:
+                self._take(stream, end, [])
+        for key, low in fetched.lost.items():
+            stream = streams.get(key)
+            if stream is not None and stream.since <= fetched.serial:
+                position, stream.position = stream.position, low
+                stream.log.moved(position, low)
+        self._gate(reader)
+
+    def _take(self, stream: Stream, end: int, messages: list[Any]) -> None:
+        log, position = stream.log, stream.position
+        chunk = Chunk(log, position, end, messages, stream)
+        stream.fresh[chunk] = None
+        stream.position = end
+        stream.served += 1
+        log.add(chunk)
+        self._make_room(stream)
+
+    def _make_room(self, stream: Stream) -> None:
+        """End a stream that another has overtaken, or whose turn is over."""
+        log = stream.log
+        doubled = log.find(stream.position) is not None or any(
+            other is not stream and other.position == stream.position for other in self._of(log)
+        )
+        over = log.key in self._turns and (stream.served >= _TURN or stream.stalled)
+        if over or (doubled and stream.position not in log.waiting):
+            self._close(stream)
+            self._next_turn(log)
+
+    def _next_turn(self, log: PartitionLog) -> None:
+        self._turns.discard(log.key)
+        read = {stream.position for stream in self._of(log)}
+        for position in [at for at in log.waiting if at not in read]:
+            self._want(log, position)
+            if log.key in self._turns:
+                return
+
+    def _failed(self, topic: str | None, error: AmqpError) -> None:
+        """Kafka will not let us read `topic` (None: anything)."""
+        for log in [log for log in self._logs.values() if topic in (None, log.topic)]:
+            for member in list(log.members):
+                member.failed(error)
+
+    def stop(self) -> Iterable[Reader]:
+        """Ask all readers to end."""
+        readers = self.readers
+        for reader in readers:
+            reader.stop()
+        return readers
