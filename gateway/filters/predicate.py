@@ -12,7 +12,7 @@ walks at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -70,9 +70,18 @@ class Affix(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant: None, bool, int, Decimal, float, str, bytes, Timestamp, uuid.UUID or `Latest`."""
+    """A constant: None, bool, int, Decimal, float, str, bytes, Timestamp, uuid.UUID or `Latest`.
+
+    Equal are only constants of one type: to Python 1, 1.0 and True are one value, to a filter they are three.
+    """
 
     value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Literal and _typed(self.value) == _typed(other.value)
+
+    def __hash__(self) -> int:
+        return hash(_typed(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +184,14 @@ class Matches:
     field: Field
     reference: Any
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is Matches and self.field == other.field and _typed(self.reference) == _typed(other.reference)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.field, _typed(self.reference)))
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -222,6 +239,10 @@ FALSE: Final = Constant(False)
 UNKNOWN: Final = Constant(None)
 
 
+def _typed(value: Any) -> Any:
+    return (type(value), tuple(map(_typed, value)) if isinstance(value, tuple) else value)
+
+
 def conjunction(items: tuple[Predicate, ...]) -> Predicate:
     """All of `items`; one needs no `And`."""
     return items[0] if len(items) == 1 else And(items)
@@ -248,6 +269,22 @@ def walk(node: Node) -> Iterator[Node]:
 def fields_of(node: Node) -> tuple[Field, ...]:
     """The fields a predicate names, each once, in the order of their first mention."""
     return tuple(dict.fromkeys(found for found in walk(node) if isinstance(found, Field)))
+
+
+def bind(predicate: Predicate, latest: str) -> Predicate:
+    """The predicate with the end of the log (its offset symbol) in the place of every `Latest` (ES-5.1.1-7)."""
+    bound: Predicate = _bound(predicate, Literal(latest))
+    return bound
+
+
+def _bound(node: Any, latest: Literal) -> Any:
+    if isinstance(node, tuple):
+        return tuple(_bound(item, latest) for item in node)
+    if isinstance(node, Literal):
+        return latest if node.value is Latest.LATEST else node
+    if isinstance(node, _NODES):
+        return replace(node, **{field.name: _bound(getattr(node, field.name), latest) for field in fields(node)})
+    return node
 
 
 _NODES: Final = (

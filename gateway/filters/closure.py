@@ -1,0 +1,162 @@
+"""Predicates as Python closures: built when a link attaches, called for every message (FX-2-1).
+
+`compile_filter` takes the predicate and the `Access` to one kind of source and gives a function that says whether a
+source matches. It never raises, whatever the source holds, and reads only the fields the predicate names.
+
+A predicate is compiled twice over, as "is it true" and as "is it false": what is neither is unknown. So the three
+values need no arithmetic, and both stop at the first operand that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from gateway.filters.access import MALFORMED, Access, Reader
+from gateway.filters.leaves import Slots, Test, Values, leaf
+from gateway.filters.predicate import And, Field, IsTrue, Not, Or, Predicate, Section, fields_of
+
+S = TypeVar("S")
+
+
+def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], bool]:
+    """Whether a source matches: true and nothing else (FX-2-1). The function never raises.
+
+    A source of whose named fields one cannot be decoded does not match, whatever the filter says about it.
+    """
+    stages = [_stage(part, access) for part in _stages(predicate)]
+
+    def matches(source: S) -> bool:
+        try:
+            for read, test in stages:
+                if not test(read(source)):
+                    return False
+        except MALFORMED:
+            return False
+        return True
+
+    return matches
+
+
+def sections_of(predicate: Predicate) -> frozenset[Section]:
+    """The sections a predicate reads."""
+    return frozenset(field.section for field in fields_of(predicate))
+
+
+def _stage(predicate: Predicate, access: Access[S]) -> tuple[Reader[S], Test]:
+    slots, read = extraction(fields_of(predicate), access)
+    return read, truth(predicate, slots)
+
+
+def _stages(predicate: Predicate) -> list[Predicate]:
+    """The conjunction in parts that are asked for in turn: one for each section, then what needs several."""
+    parts: dict[Section | None, list[Predicate]] = {}
+    for item in _conjuncts(predicate):
+        sections = sections_of(item)
+        parts.setdefault(next(iter(sections)) if len(sections) == 1 else None, []).append(item)
+    shared = parts.pop(None, [])
+    return [And(tuple(items)) for items in (*parts.values(), shared) if items] or [And(())]
+
+
+def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    if isinstance(predicate, IsTrue):
+        yield from _conjuncts(predicate.item)
+    elif isinstance(predicate, And):
+        for item in predicate.items:
+            yield from _conjuncts(item)
+    else:
+        yield predicate
+
+
+# -- fields
+
+
+def extraction(fields: Sequence[Field], access: Access[S]) -> tuple[Slots, Reader[S]]:
+    """One function that reads the entries all these fields are in, and where it puts each."""
+    names: dict[Section, dict[str, None]] = {}
+    for field in fields:
+        names.setdefault(field.section, {})[field.name] = None
+    entries = [(section, name) for section, found in names.items() for name in found]
+    readers = [access.reader(section, tuple(found)) for section, found in names.items()]
+    return {entry: slot for slot, entry in enumerate(entries)}, _joined(readers)
+
+
+def _joined(readers: list[Reader[S]]) -> Reader[S]:
+    if len(readers) == 1:
+        return readers[0]
+
+    def read(source: S) -> Sequence[Any]:
+        values: list[Any] = []
+        for reader in readers:
+            values += reader(source)
+        return values
+
+    return read
+
+
+# -- truth and falsity
+
+
+def truth(predicate: Predicate, slots: Slots) -> Test:
+    """Whether a predicate is true; false and unknown are both something false, not always `False`."""
+    if isinstance(predicate, And):
+        return _every([truth(item, slots) for item in predicate.items])
+    if isinstance(predicate, Or):
+        return _some([truth(item, slots) for item in predicate.items])
+    if isinstance(predicate, Not):
+        return falsity(predicate.item, slots)
+    if isinstance(predicate, IsTrue):
+        return truth(predicate.item, slots)
+    return leaf(predicate, slots)
+
+
+def falsity(predicate: Predicate, slots: Slots) -> Test:
+    """Whether a predicate is false."""
+    if isinstance(predicate, And):
+        return _some([falsity(item, slots) for item in predicate.items])
+    if isinstance(predicate, Or):
+        return _every([falsity(item, slots) for item in predicate.items])
+    if isinstance(predicate, Not):
+        return truth(predicate.item, slots)
+    test = truth(predicate, slots)
+    if isinstance(predicate, IsTrue):
+        return lambda values: not test(values)
+    return lambda values: test(values) is False
+
+
+def verdict(predicate: Predicate, slots: Slots) -> Test:
+    """The predicate's three values: true, false, `None` for unknown."""
+    holds, fails = truth(predicate, slots), falsity(predicate, slots)
+    return lambda values: True if holds(values) else False if fails(values) else None
+
+
+def _every(tests: list[Test]) -> Test:
+    if len(tests) == 1:
+        return tests[0]
+    if len(tests) == 2:
+        first, second = tests
+        return lambda values: first(values) and second(values)
+
+    def test(values: Values) -> bool:
+        for each in tests:  # noqa: SIM110  # a generator for each message costs more than the loop
+            if not each(values):
+                return False
+        return True
+
+    return test
+
+
+def _some(tests: list[Test]) -> Test:
+    if len(tests) == 1:
+        return tests[0]
+    if len(tests) == 2:
+        first, second = tests
+        return lambda values: first(values) or second(values)
+
+    def test(values: Values) -> bool:
+        for each in tests:  # noqa: SIM110
+            if each(values):
+                return True
+        return False
+
+    return test

@@ -1,0 +1,67 @@
+"""AMQP decimals as numbers: IEEE 754-2008 in Binary Integer Decimal encoding (AMQP 1.0 part 1, 1.6.13 to 1.6.15).
+
+The codec keeps their bytes, for a relay has nothing to ask them; filters do.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+DIGITS: Final = 38
+"""How many digits a decimal has in a filter, and how many of them may follow the point: what Arrow and Spark hold."""
+SCALE: Final = 18
+
+
+class _Format(NamedTuple):
+    exponent_bits: int
+    coefficient_bits: int
+    bias: int
+    digits: int
+
+
+_FORMATS: Final = {4: _Format(8, 23, 101, 7), 8: _Format(10, 53, 398, 16), 16: _Format(14, 113, 6176, 34)}
+
+
+def decimal_value(value: Decimal | bytes) -> Decimal | None:
+    """A decimal of the codec, or a constant, exactly; `None` for NaN, infinity and what 38 digits do not hold."""
+    number = value if isinstance(value, Decimal) else decoded(value)
+    if number is None or not number.is_finite():
+        return None
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    if exponent < -SCALE:
+        number = _shortened(number, digits, exponent, sign)
+        if number is None:
+            return None
+    return number if not number or number.adjusted() < DIGITS - SCALE else None
+
+
+def _shortened(number: Decimal, digits: tuple[int, ...], exponent: int, sign: int) -> Decimal | None:
+    """The same number with at most 18 places, where the others are zeros."""
+    if not number:
+        return Decimal(0)
+    cut = -SCALE - exponent
+    if cut >= len(digits) or any(digits[-cut:]):
+        return None
+    return Decimal((sign, digits[:-cut], -SCALE))
+
+
+def decoded(raw: bytes) -> Decimal | None:
+    """The number that 4, 8 or 16 bytes on the wire are; `None` for infinities and NaNs."""
+    form = _FORMATS[len(raw)]
+    bits = int.from_bytes(raw, "big")
+    width = len(raw) * 8
+    sign = bits >> (width - 1)
+    if bits >> (width - 5) & 0xF == 0xF:
+        return None
+    if bits >> (width - 3) & 3 == 3:  # the coefficient begins with an implied 100
+        low_bits = form.coefficient_bits - 2
+        exponent = bits >> low_bits & (1 << form.exponent_bits) - 1
+        coefficient = 4 << low_bits | bits & (1 << low_bits) - 1
+    else:
+        exponent = bits >> form.coefficient_bits & (1 << form.exponent_bits) - 1
+        coefficient = bits & (1 << form.coefficient_bits) - 1
+    if coefficient >= 10**form.digits:  # not canonical: zero (IEEE 754-2008, 3.5.2)
+        coefficient = 0
+    return Decimal((sign, tuple(map(int, str(coefficient))), exponent - form.bias))

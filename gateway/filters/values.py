@@ -1,0 +1,297 @@
+"""What values mean to filters: families, SQL comparison, arithmetic, strict match (FX 4, FX 5; docs/filters.md).
+
+The one place of these rules for everything that evaluates a predicate in Python. Values are the codec's, as decoded:
+their Python type says the AMQP type. None of these functions raises, whatever value they get.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from gateway.amqp.types import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Long,
+    MapKey,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
+from gateway.filters.decimals import decimal_value
+from gateway.filters.predicate import Comparison, Operator
+
+
+class Family(Enum):
+    """Types that are compared by one rule."""
+
+    INTEGER = "integer"
+    APPROXIMATE = "approximate"
+    DECIMAL = "decimal"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+    BINARY = "binary"
+    TIME = "time"
+    UUID = "uuid"
+    CHAR = "char"
+    LIST = "list"
+    MAP = "map"
+    ARRAY = "array"
+    DESCRIBED = "described"
+
+
+class Frozen(NamedTuple):
+    """A list, map, array or described value as reference: hashable, `items` frozen themselves.
+
+    The items of a map are pairs of key and value; those of a described value are its descriptor and its value.
+    """
+
+    family: Family
+    items: tuple[Any, ...]
+
+
+INTEGERS: Final = frozenset((int, Ubyte, Ushort, Uint, Ulong, Byte, Short, Int, Long))
+APPROXIMATES: Final = frozenset((float, Float))
+DECIMALS: Final = frozenset((Decimal, Decimal32, Decimal64, Decimal128))
+TEXTS: Final = frozenset((str, Symbol))
+
+_FAMILIES: Final[dict[type, Family]] = {
+    **dict.fromkeys(INTEGERS, Family.INTEGER),
+    **dict.fromkeys(APPROXIMATES, Family.APPROXIMATE),
+    **dict.fromkeys(DECIMALS, Family.DECIMAL),
+    **dict.fromkeys(TEXTS, Family.TEXT),
+    bool: Family.BOOLEAN,
+    bytes: Family.BINARY,
+    Timestamp: Family.TIME,
+    uuid.UUID: Family.UUID,
+    Char: Family.CHAR,
+    list: Family.LIST,
+    dict: Family.MAP,
+    Array: Family.ARRAY,
+    Described: Family.DESCRIBED,
+}
+
+LONG_MIN: Final = -(1 << 63)
+LONG_MAX: Final = (1 << 63) - 1
+
+
+def family(value: Any) -> Family | None:
+    """The family of a value; `None` for null, for what is absent, and for anything that is no AMQP value."""
+    return value.family if type(value) is Frozen else _FAMILIES.get(type(value))
+
+
+# -- SQL: comparison (FX-5-4)
+
+Compared = Callable[[Any, Any], bool | None]
+
+_TESTS: Final[dict[Comparison, Callable[[Any, Any], bool]]] = {
+    Comparison.EQ: lambda left, right: left == right,
+    Comparison.NE: lambda left, right: left != right,
+    Comparison.LT: lambda left, right: left < right,
+    Comparison.LE: lambda left, right: left <= right,
+    Comparison.GT: lambda left, right: left > right,
+    Comparison.GE: lambda left, right: left >= right,
+}
+_EQUALITY: Final = frozenset((Comparison.EQ, Comparison.NE))
+_UNORDERED: Final = frozenset((Family.BOOLEAN, Family.UUID))
+_ORDERED: Final = frozenset((Family.INTEGER, Family.DECIMAL, Family.TEXT, Family.BINARY, Family.TIME))
+_NUMBERS: Final = frozenset((Family.INTEGER, Family.APPROXIMATE, Family.DECIMAL))
+_EXACT_PAIRS: Final = frozenset(
+    ((Family.INTEGER, Family.DECIMAL), (Family.DECIMAL, Family.INTEGER), (Family.TIME, Family.INTEGER),
+     (Family.INTEGER, Family.TIME))
+)  # fmt: skip
+
+
+def comparer(comparison: Comparison) -> Compared:
+    """The comparison of two values: true, false, or `None` (unknown) where the rules have no answer."""
+    test, ordering = _TESTS[comparison], comparison not in _EQUALITY
+
+    def compare(left: Any, right: Any) -> bool | None:
+        pair = _comparable(left, right, ordering)
+        return None if pair is None else test(*pair)
+
+    return compare
+
+
+def _comparable(left: Any, right: Any, ordering: bool) -> tuple[Any, Any] | None:
+    """Both values as Python compares them; `None` where they cannot be compared."""
+    one, other = family(left), family(right)
+    if one is None or other is None:
+        return None
+    if one is other:
+        comparable = one in _ORDERED or (one in _UNORDERED and not ordering) or one is Family.APPROXIMATE
+        pair = (exact(left), exact(right)) if comparable else None
+    elif (one, other) in _EXACT_PAIRS:
+        pair = exact(left), exact(right)
+    elif one in _NUMBERS and other in _NUMBERS:
+        pair = double(left), double(right)
+    else:
+        pair = None
+    return None if pair is None or None in _without_nan(pair) else pair
+
+
+def _without_nan(pair: tuple[Any, Any]) -> tuple[Any, ...]:
+    return tuple(None if value is None or value != value else value for value in pair)
+
+
+def exact(value: Any) -> Any:
+    """A decimal as `Decimal`, `None` for one out of range; any other value as it is."""
+    return decimal_value(value) if type(value) in DECIMALS else value
+
+
+def double(value: Any) -> float | None:
+    """Any number as IEEE double, correctly rounded; `None` for a decimal out of range."""
+    number = exact(value)
+    if number is None:
+        return None
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+# -- SQL: arithmetic (FX-5-10)
+
+
+def _quotient(left: int, right: int) -> int:
+    result = abs(left) // abs(right)
+    return result if (left < 0) == (right < 0) else -result
+
+
+_INTEGER: Final[dict[Operator, Callable[[int, int], int]]] = {
+    Operator.ADD: lambda left, right: left + right,
+    Operator.SUB: lambda left, right: left - right,
+    Operator.MUL: lambda left, right: left * right,
+    Operator.DIV: _quotient,
+    Operator.MOD: lambda left, right: left - right * _quotient(left, right),
+}
+_DOUBLE: Final[dict[Operator, Callable[[float, float], float]]] = {
+    Operator.ADD: lambda left, right: left + right,
+    Operator.SUB: lambda left, right: left - right,
+    Operator.MUL: lambda left, right: left * right,
+    Operator.DIV: lambda left, right: left / right,
+    Operator.MOD: math.fmod,
+}
+
+
+def calculator(operator: Operator) -> Callable[[Any, Any], Any]:
+    """The operation on two values: an `int`, a `float`, or `None` where there is no number for an answer."""
+    whole, approximate = _INTEGER[operator], _DOUBLE[operator]
+
+    def calculate(left: Any, right: Any) -> int | float | None:
+        if type(left) in INTEGERS and type(right) in INTEGERS:
+            return None if right == 0 and operator in _DIVISIONS else in_long(whole(int(left), int(right)))
+        if family(left) not in _NUMBERS or family(right) not in _NUMBERS:
+            return None
+        one, other = double(left), double(right)
+        if one is None or other is None or (other == 0 and operator in _DIVISIONS) or not _moduli(operator, one):
+            return None
+        result = approximate(one, other)
+        return None if result != result else result
+
+    return calculate
+
+
+_DIVISIONS: Final = frozenset((Operator.DIV, Operator.MOD))
+
+
+def _moduli(operator: Operator, left: float) -> bool:
+    """Whether `fmod` takes this left operand: an infinite one has no remainder."""
+    return operator is not Operator.MOD or not math.isinf(left)
+
+
+def negative(value: Any) -> Any:
+    """Unary minus, in the family of its operand."""
+    if type(value) in INTEGERS:
+        return in_long(-int(value))
+    if type(value) in APPROXIMATES:
+        return -float(value)
+    number = decimal_value(value) if type(value) in DECIMALS else None
+    return None if number is None else number.copy_negate()
+
+
+def in_long(value: int) -> int | None:
+    """The integer where a long can hold it, else `None`."""
+    return value if LONG_MIN <= value <= LONG_MAX else None
+
+
+# -- property filters: strict match (FX-4-5 to -10, -19, -20)
+
+
+def frozen(value: Any) -> Any:
+    """A value of the codec as hashable reference: lists, maps, arrays and described values become `Frozen`."""
+    kind = _FAMILIES.get(type(value))
+    if kind is Family.LIST:
+        return Frozen(kind, tuple(map(frozen, value)))
+    if kind is Family.MAP:
+        return Frozen(kind, tuple((frozen(key), frozen(item)) for key, item in value.items()))
+    if kind is Family.ARRAY:
+        return Frozen(kind, tuple(map(frozen, value.items)))
+    if kind is Family.DESCRIBED:
+        return Frozen(kind, (frozen(value.descriptor), frozen(value.value)))
+    return frozen(value.value) if type(value) is MapKey else value
+
+
+def matcher(reference: Any) -> Callable[[Any], bool]:
+    """Whether a message's value matches a reference (a value of the codec or `frozen`)."""
+    wanted = frozen(reference)
+    kind = family(wanted)
+    if kind is Family.DECIMAL:
+        number = decimal_value(wanted)
+        return lambda value: number is not None and type(value) in DECIMALS and decimal_value(value) == number
+    if type(wanted) is Frozen:
+        return lambda value: _composite_matches(wanted, value)
+    types = frozenset(of for of, named in _FAMILIES.items() if named is kind)
+    return lambda value: type(value) in types and value == wanted
+
+
+def matches(reference: Any, value: Any) -> bool:
+    """`matcher` for one value."""
+    return matcher(reference)(value)
+
+
+def _composite_matches(reference: Frozen, value: Any) -> bool:
+    found = frozen(value)
+    if type(found) is not Frozen or found.family is not reference.family:
+        return False
+    if reference.family is Family.MAP:
+        return all(_entry_matches(key, item, found.items) for key, item in reference.items)
+    if len(reference.items) > len(found.items):
+        return False
+    return all(_item_matches(one, other) for one, other in zip(reference.items, found.items, strict=False))
+
+
+def _entry_matches(key: Any, reference: Any, entries: tuple[Any, ...]) -> bool:
+    return any(matches(key, name) and _item_matches(reference, item) for name, item in entries)
+
+
+def _item_matches(reference: Any, value: Any) -> bool:
+    if reference is None:  # asks for nothing but that the entry be there
+        return True
+    if type(reference) is Frozen:
+        return _composite_matches(reference, value)
+    return matches(reference, value)
+
+
+# -- text
+
+
+def folded(text: str) -> str:
+    """Unicode's simple lower-casing, character by character: as long as `text`, whatever is around a character."""
+    # str.lower looks around a capital sigma and makes two characters of this I; nothing else
+    return text.replace("\u03a3", "\u03c3").replace("\u0130", "i").lower()
