@@ -1,0 +1,98 @@
+"""The SQL filter of Filter Expressions (FX 5): `parse_sql("a.color = 'red' AND h.priority > 4")`.
+
+Readings of what the draft leaves open are rows FX-5-1 to FX-5-25 of docs/conformance.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lark import Token, v_args
+
+from gateway.filters.building import RULES, Builder, condition, over, value
+from gateway.filters.grammar import Language, Part, fault
+from gateway.filters.limits import LIMITS, Limits
+from gateway.filters.predicate import Exists, Field, Literal, Predicate, Section, Value
+from gateway.filters.sections import FIXED, SHORT, section
+
+SECTIONS: Final = r"""
+LOG_SECTION.4: /(?:delivery[_-]annotations|d)(?=\s*\.)/i
+LOG_FIELD: /[^\W\d_][\w-]*/
+"""
+_SECTION: Final = "|".join(
+    f"{short}|{long.value.replace('-', '[_-]')}" for short, long in SHORT.items() if short != "d"
+)
+_SQL: Final = r"""
+special: _EXISTS _OPEN _reference _CLOSE -> exists
+?other: _reference | NULL -> nothing
+_reference: named | logged | unnamed
+named: SECTION _DOT _name _step*
+logged: LOG_SECTION _DOT (LOG_FIELD | DELIMITED) _step*
+unnamed: (NAME | DELIMITED) _step*
+_name: FIELD | DELIMITED
+_step: _DOT _name | index
+index: _INDEX sum _END_INDEX
+SECTION.4: /(?:%s)(?=\s*\.)/i
+NAME: /(?!(?:and|or|not|in|is|like|escape|null|true|false|exists|between)\b)[^\W\d_]\w*/i
+FIELD: /[^\W\d_]\w*/
+"""
+
+
+@v_args(inline=True)
+class _Sql(Builder):
+    """References with sections and paths."""
+
+    def exists(self, part: Part) -> Part:
+        assert isinstance(part.node, Field)
+        return over(Exists(part.node), part.at, part)
+
+    def nothing(self, token: Token) -> Part:
+        return Part(Literal(None), token)
+
+    def named(self, word: Token, name: Token, *path: Token | Part) -> Part:
+        return _field(word, section(word), name, path)
+
+    def logged(self, word: Token, name: Token, *path: Token | Part) -> Part:
+        return _field(word, Section.DELIVERY_ANNOTATIONS, name, path)
+
+    def unnamed(self, name: Token, *path: Token | Part) -> Part:
+        if name.type == "NAME" and name.lower() == "data" and path and isinstance(path[0], Token):
+            raise fault(name, "the content of data sections cannot be filtered on (FX 2)")
+        return _field(name, Section.APPLICATION_PROPERTIES, name, path)
+
+    def index(self, part: Part) -> Part:
+        return Part(value(part), part.at, part.depth)
+
+
+def _field(at: Token, where: Section, name: Token, path: tuple[Token | Part, ...]) -> Part:
+    steps: list[str | Value] = [_plain(step) if isinstance(step, Token) else value(step) for step in path]
+    parts = [step for step in path if isinstance(step, Part)]
+    return over(Field(where, _known(where, name), tuple(steps)), at, *parts)
+
+
+def _known(where: Section, token: Token) -> str:
+    """The name as the section has it: in the header and the properties `_` may stand for `-`."""
+    name = _plain(token)
+    if where not in FIXED:
+        return name
+    found = name.replace("_", "-")
+    if found not in FIXED[where]:
+        fields = ", ".join(item.replace("-", "_") for item in FIXED[where])
+        raise fault(token, f"the {where.value} section has {fields}")
+    return found
+
+
+def _plain(token: Token) -> str:
+    """A name without its brackets, of which doubled ones stand for one."""
+    return token[1:-1].replace("[[", "[").replace("]]", "]") if token.type == "DELIMITED" else str(token)
+
+
+_LANGUAGE: Final = Language(RULES + _SQL % _SECTION + SECTIONS, _Sql())
+
+
+def parse_sql(text: str, *, limits: Limits = LIMITS) -> Predicate:
+    """The predicate an SQL filter says (FX 5).
+
+    Raises AmqpError: INVALID_FIELD with line, column and what was expected, or RESOURCE_LIMIT_EXCEEDED.
+    """
+    return condition(_LANGUAGE.parse(text, limits))
