@@ -2,7 +2,8 @@
 
 One `Annotator` serves one crossing, from scope `origin`; responses come back to `link_target`, or to the address
 `announced`, where they are taken as if they had come there. The bare message passes byte-equal. With `uses`, a
-request may have that many responses, and has a cookie of its own.
+request may have that many responses, and has a cookie of its own. What a `shelf` has pending after a request was
+annotated has to be kept before it may go.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gateway.scope.fields import NULL, REPLY_TO, address_text
 from gateway.scope.keys import KeyRing
 from gateway.scope.recent import Recent
 from gateway.scope.restore import LinkTarget, Restored, restore_response
+from gateway.scope.shelf import Shelf
 
 __all__ = ["Annotator", "LinkTarget", "Restored", "restore_response"]
 
@@ -39,6 +41,7 @@ class Annotator:
         "_announced",
         "_maker",
         "_origin",
+        "_pending",
         "_recent",
         "_responses",
         "_ring",
@@ -58,14 +61,17 @@ class Annotator:
         *,
         announced: str | None = None,
         uses: int | None = None,
+        shelf: Shelf | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._ring, self._origin, self._target, self._ttl_ms = ring, origin, link_target, ttl_ms
         self._uses, self._token_bytes = uses, token_bytes
-        self._maker = Maker(ring, origin, link_target)
+        shelf = shelf or Shelf(ring)
+        self._pending = shelf.pending
+        self._maker = Maker(ring, origin, link_target, shelf=shelf)
         self._target_entry = encode(Symbol(REQUEST_TARGET)) + encode(announced or link_target)
         self._announced = announced or link_target
-        self._responses = LinkTarget(ring, link_target, (origin,))
+        self._responses = LinkTarget(ring, link_target, (origin,), shelf=shelf)
         self._recent: Recent[bytes, bytes] = Recent()
 
     def annotate(self, data: bytes, now_ms: int) -> bytes:
@@ -80,7 +86,9 @@ class Annotator:
         recent = self._recent.at(expiry)
         section = recent.get(reply_to)
         if section is None:
-            section = recent[reply_to] = self._section(reply_to, expiry_of(expiry, None))
+            section = self._section(reply_to, expiry_of(expiry, None))
+            if not self._pending:
+                recent[reply_to] = section
         return b"".join((data[: layout.da], section, data[layout.da :]))
 
     def restore(self, data: bytes, now_ms: int, *, scope: str | None = None) -> Restored:

@@ -47,6 +47,7 @@ from gateway.scope.keys import MAC_BYTES, BadToken, KeyRing
 from gateway.scope.message_id import MARK, UNIQUE_BYTES, ScopeIds, id_token
 from gateway.scope.recent import Recent
 from gateway.scope.restore import Restored, restored_annotations
+from gateway.scope.shelf import Shelf, partly
 
 VERSION: Final = 1
 _MIN: Final = 2 + 2 + UNIQUE_BYTES + 1 + MAC_BYTES
@@ -64,11 +65,14 @@ class Carrier:
         ttl_ms: int,
         *,
         uses: int | None = None,
+        shelf: Shelf | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._origin, self._target, self._ttl_ms = origin, link_target, ttl_ms
         self._uses, self._token_bytes = uses, token_bytes
-        self._maker = Maker(ring, origin, link_target, keys.RETURN)
+        shelf = shelf or Shelf(ring)
+        self._pending = shelf.pending
+        self._maker = Maker(ring, origin, link_target, keys.RETURN, shelf=shelf)
         self._mac = ring.signer(keys.RETURN_ID).mac
         self._seal = ring.sealer(keys.RETURN_ID).seal if ring.sealing else None
         key_id = ring.active.encode()
@@ -120,7 +124,9 @@ class Carrier:
             address, until = address_text(field, "reply-to"), expiry_of(expiry, previous.expiry_ms)
             uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
             cookie = Cookie(self._origin, self._target, address, until, previous.cookie, previous.target, uses)
-            home = recent[field, previous] = self._maker.make(cookie)
+            home = self._maker.make(cookie)
+            if not self._pending:
+                recent[field, previous] = home
         return home
 
     def _mint(self, home: bytes, original: bytes) -> bytes:
@@ -145,15 +151,20 @@ class Carried:
         link_target: str,
         scopes: Collection[str],
         *,
+        shelf: Shelf | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._ring, self._target, self._scopes = ring, link_target, frozenset(scopes)
         self._reader = Reader(ring, keys.RETURN)
         self._far_ids = ScopeIds(ring, destination, token_bytes)
+        self._shelf = shelf or Shelf(ring)
         self._recent: Recent[bytes, Cookie] = Recent()
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
-        """The response as it goes on in its own scope, by its correlation-id; raises the refusals of RA-2.5-9."""
+        """The response as it goes on in its own scope, by its correlation-id; raises the refusals of RA-2.5-9.
+
+        Raises `Unfetched` as `LinkTarget.restore` does.
+        """
         layout = walk(data)
         fields = leading_fields(data, layout)
         leading = fields[0]
@@ -163,7 +174,8 @@ class Carried:
         leading[CORRELATION_ID] = original
         leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID])
         home = assemble(data, layout, annotations, fields)
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, leading[REPLY_TO] != NULL, cookie)
+        onward = leading[REPLY_TO] != NULL
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, no_request)
 
     def _response_id(self, field: bytes) -> bytes:
         """A response is a new message (RA-2.5-8); one without an id stays without."""
@@ -173,22 +185,30 @@ class Carried:
         try:
             home, original = open_return_id(self._ring, id_token(field), now_ms)
             cookie = self._cookie(home, now_ms)
-        except Expired as fault:
-            raise AmqpError(PRECONDITION_FAILED, "the response address has expired") from fault
         except BadToken as fault:
-            raise AmqpError(NOT_FOUND, "the response names no request in its correlation-id") from fault
+            raise no_request(fault) from fault
         return cookie, original
 
     def _cookie(self, home: bytes, now_ms: int) -> Cookie:
         recent = self._recent.at(self._ring.epoch(now_ms))
         cookie = recent.get(home)
         if cookie is None:
-            cookie = self._reader.open(home, now_ms)
+            cookie, elsewhere = partly(self._reader, home, now_ms)
             if cookie.scope not in self._scopes or cookie.link_target != self._target:
                 raise BadToken("wrong scope or link target")
+            if elsewhere is not None:
+                check_expiry(cookie, now_ms - self._ring.skew_ms)
+                cookie = self._shelf.resolve(elsewhere, now_ms, no_request)
             recent[home] = cookie
         check_expiry(cookie, now_ms - self._ring.skew_ms)
         return cookie
+
+
+def no_request(fault: BadToken) -> AmqpError:
+    """What the container is told: expiry, or one and the same sentence for everything else."""
+    if isinstance(fault, Expired):
+        return AmqpError(PRECONDITION_FAILED, "the response address has expired")
+    return AmqpError(NOT_FOUND, "the response names no request in its correlation-id")
 
 
 def open_return_id(ring: KeyRing, data: bytes, now_ms: int) -> tuple[bytes, bytes]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from binascii import a2b_base64, b2a_base64
 from datetime import UTC, datetime, timedelta
 from hmac import compare_digest
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.scope import sealed
 from gateway.scope.keys import COOKIE, MAC_BYTES, BadToken, KeyRing, Purpose
+
+if TYPE_CHECKING:
+    from gateway.scope.shelf import Shelf
 
 VERSION: Final = 1
 MAX_TOKEN: Final = 4096
@@ -22,7 +25,13 @@ _INNER_COOKIE: Final = 0x02
 _INNER_TARGET: Final = 0x04
 _USES: Final = 0x10
 _KNOWN_FLAGS: Final = _ADDRESS | _INNER_COOKIE | _INNER_TARGET | _USES
+_ELSEWHERE: Final = 0x20
+"""The only flag of a reference, which says nothing else."""
 NONCE_BYTES: Final = 12
+NAME_BYTES: Final = 16
+_REFERENCE_BYTES: Final = NAME_BYTES + 16
+MIN_LIMIT: Final = 384
+"""Below this a reference itself might be too long: names of 64 bytes and a seal."""
 MAX_USES: Final = 65_535
 _EXPIRY_BYTES: Final = 6
 _PLAIN_BYTES: Final = _EXPIRY_BYTES + 2
@@ -42,6 +51,15 @@ class Expired(BadToken):
 
     def __init__(self) -> None:
         super().__init__("expired")
+
+
+class Elsewhere(Exception):
+    """Genuine, but only a reference to what is kept (`shelf`): `cookie` has scope, link target and expiry alone."""
+
+    def __init__(self, cookie: Cookie, reference: bytes) -> None:
+        super().__init__("kept elsewhere")
+        self.cookie: Final = cookie
+        self.reference: Final = reference
 
 
 class Uses(NamedTuple):
@@ -71,16 +89,29 @@ class Cookie(NamedTuple):
 class Maker:
     """Makes the cookies, or reply-to tokens, of one crossing; signed or sealed as the ring says."""
 
-    __slots__ = ("_begin", "_mac", "_plain", "_room", "_seal", "_shared")
+    __slots__ = ("_begin", "_mac", "_most", "_plain", "_purpose", "_room", "_seal", "_shared", "_shelf")
 
-    def __init__(self, ring: KeyRing, scope: str, link_target: str, purpose: Purpose = COOKIE) -> None:
+    def __init__(
+        self,
+        ring: KeyRing,
+        scope: str,
+        link_target: str,
+        purpose: Purpose = COOKIE,
+        *,
+        shelf: Shelf | None = None,
+        most: int = MAX_TOKEN,
+    ) -> None:
+        """Tokens of more than `most` bytes are refused; those over the limit of a shelf that has one are kept there."""
         signer = ring.signer(purpose)
         self._shared = template(ring, scope, link_target)
         self._mac, self._begin = signer.mac, signer.begin
         self._seal = ring.sealer(purpose).seal if ring.sealing else None
         self._plain = bytes((VERSION, _ADDRESS)) + self._shared
+        self._purpose: Final = purpose
+        self._shelf = None if shelf is None or shelf.limit is None else shelf
+        self._most = most if shelf is None or shelf.limit is None else shelf.limit
         # Up to which length an address makes a signed token of nothing else; none where tokens are sealed.
-        self._room = -1 if ring.sealing else MAX_TOKEN - MAC_BYTES - _PLAIN_BYTES - len(self._plain)
+        self._room = -1 if ring.sealing else self._most - MAC_BYTES - _PLAIN_BYTES - len(self._plain)
 
     def make(self, cookie: Cookie) -> bytes:
         """The token; the cookie's scope and target are the maker's, and its expiry one that `expiry_of` gave."""
@@ -97,16 +128,20 @@ class Maker:
         return data + state.finalize()[:MAC_BYTES]
 
     def _make(self, cookie: Cookie) -> bytes:
-        """Sealed, or of more than an expiry and an address."""
-        flags, rest = _own_part(cookie)
+        """Sealed, or of more than an expiry and an address, or too long."""
+        token = self._token(*_own_part(cookie))
+        if len(token) <= self._most:
+            return token
+        if self._shelf is None:
+            raise too_long()
+        when = cookie.expiry_ms.to_bytes(_EXPIRY_BYTES, "big")
+        return self._shelf.short(cookie, self._purpose, lambda reference: self._token(_ELSEWHERE, when + reference))
+
+    def _token(self, flags: int, rest: bytes) -> bytes:
         if self._seal is None:
             data = b"\x01%c%b%b" % (flags, self._shared, rest)
-            token = data + self._mac(data)
-        else:
-            token = self._seal(b"%c%b%b" % (flags, self._shared[1 + self._shared[0] :], rest))
-        if len(token) > MAX_TOKEN:
-            raise too_long()
-        return token
+            return data + self._mac(data)
+        return self._seal(b"%c%b%b" % (flags, self._shared[1 + self._shared[0] :], rest))
 
 
 def template(ring: KeyRing, scope: str, link_target: str) -> bytes:
@@ -204,10 +239,10 @@ def refusal(fault: BadToken) -> AmqpError:
     return AmqpError(UNAUTHORIZED_ACCESS, "the response address cookie is not valid here")
 
 
-def open_token(ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose) -> Cookie:
+def open_token(ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, *, most: int = MAX_TOKEN) -> Cookie:
     """Verifies MAC or seal before reading any field, but leaves the expiry to the caller, who first
-    compares the scope; raises `BadToken`."""
-    if not _MIN_TOKEN <= len(data) <= MAX_TOKEN:
+    compares the scope; raises `BadToken`, or `Elsewhere` for a reference."""
+    if not _MIN_TOKEN <= len(data) <= most:
         raise BadToken("wrong length")
     try:
         if data[0] == VERSION:
@@ -234,7 +269,7 @@ def check_expiry(cookie: Cookie, now_ms: int) -> None:
 def _fields(flags: int, data: bytes, start: int, end: int) -> Cookie:
     """The fields from `start` to `end`; one that reaches too far leaves a position past the end, checked once."""
     if flags & ~_KNOWN_FLAGS:
-        raise BadToken("unknown flags")
+        raise _reference(data, start, end) if flags == _ELSEWHERE else BadToken("unknown flags")
     stop = start + 2 + (data[start] << 8 | data[start + 1])
     scope = data[start + 2 : stop].decode()
     at = stop + 2 + (data[stop] << 8 | data[stop + 1])
@@ -258,6 +293,16 @@ def _fields(flags: int, data: bytes, start: int, end: int) -> Cookie:
         raise BadToken("wrong field lengths")
     inner_text = None if inner_target is None else inner_target.decode()
     return Cookie(scope, target, address, expiry, inner_cookie, inner_text, uses)
+
+
+def _reference(data: bytes, start: int, end: int) -> Elsewhere | BadToken:
+    scope, at = _read(data, start)
+    target, at = _read(data, at)
+    stop = at + _EXPIRY_BYTES
+    if end - stop != _REFERENCE_BYTES:
+        return BadToken("wrong field lengths")
+    expiry = int.from_bytes(data[at:stop], "big")
+    return Elsewhere(Cookie(scope.decode(), target.decode(), None, expiry), data[stop:end])
 
 
 def _read_uses(data: bytes, at: int) -> tuple[Uses, int]:

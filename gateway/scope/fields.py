@@ -7,10 +7,13 @@ time, and the boundary runs it for every message.
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from gateway.amqp.codec import Symbol, malformed, skip
+from gateway.amqp.decoder import ASK_SKIP, STEPS
 from gateway.amqp.layout import opened
+from gateway.amqp.properties import SMALL, opening
 from gateway.amqp.sections import PROPERTIES, Layout
 from gateway.errors import INVALID_FIELD, AmqpError
 
@@ -23,10 +26,6 @@ LEADING: Final = 6
 # null, ulong (three forms), uuid, binary and string (two each): part 3, 3.2.11 to 3.2.14
 _ID_CONSTRUCTORS: Final = frozenset(b"\x40\x80\x53\x44\x98\xa0\xb0\xa1\xb1")
 _STR8, _STR32 = 0xA1, 0xB1
-# How most fields are skipped: null; binary, string and symbol up to 255 bytes; 0: ask `skip`.
-_ONE, _SIZED = 1, 2
-_KNOWN: Final = {0x40: _ONE, 0xA0: _SIZED, 0xA1: _SIZED, 0xA3: _SIZED}
-_FORMS: Final = bytes(_KNOWN.get(code, 0) for code in range(256))
 
 Fields = tuple[list[bytes], bytes, int]
 """The first six fields as encoded (`NULL` where absent), the rest as it was, and how many there were."""
@@ -36,18 +35,23 @@ def leading_fields(data: bytes, layout: Layout) -> Fields:
     """Raises DECODE_ERROR where the fields do not fit the section."""
     if layout.properties == layout.app:
         return [NULL] * LEADING, b"", 0
-    position, end, count = opened(data, layout.properties)
     leading: list[bytes] = []
     try:
-        for _ in range(min(count, LEADING)):
+        start = layout.properties
+        word, size, count = opening(data, start)
+        if word == SMALL:
+            position, end = start + 6, start + 5 + size
+        else:
+            position, end, count = opened(data, start)
+        for _ in range(count if count < LEADING else LEADING):
             start = position
-            form = _FORMS[data[position]]
-            if form == _SIZED:
-                position += 2 + data[position + 1]
+            step = STEPS[data[start]]
+            if not step:
+                position += 2 + data[start + 1]
             else:
-                position = position + 1 if form else skip(data, position)
+                position = start + step if step != ASK_SKIP else skip(data, start)
             leading.append(data[start:position])
-    except IndexError:
+    except (IndexError, struct.error):
         raise malformed("properties cut off") from None
     if position > end or (position < end and count <= LEADING):
         raise malformed("fields do not fill the properties section")

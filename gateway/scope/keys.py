@@ -28,7 +28,7 @@ MAX_KEY_ID: Final = 64
 _KEY_ID: Final = re.compile(r"[!-~]+", re.ASCII)
 
 
-Purpose = Literal["cookie", "rewrite", "message-id", "return", "return-id"]
+Purpose = Literal["cookie", "rewrite", "message-id", "return", "return-id", "stored"]
 """What a token is for; part of the key derivation. (Strings: an Enum member hashes ten times slower.)"""
 
 COOKIE: Final = "cookie"
@@ -36,7 +36,8 @@ REPLY_TO: Final = "rewrite"
 MESSAGE_ID: Final = "message-id"
 RETURN: Final = "return"
 RETURN_ID: Final = "return-id"
-_PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID, RETURN, RETURN_ID)
+STORED: Final = "stored"
+_PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID, RETURN, RETURN_ID, STORED)
 
 
 class BadToken(Exception):

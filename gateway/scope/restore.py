@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from gateway.amqp.codec import encode_binary
@@ -14,6 +14,7 @@ from gateway.scope.fields import REPLY_TO
 from gateway.scope.keys import COOKIE, BadToken, KeyRing
 from gateway.scope.message_id import MARK
 from gateway.scope.recent import Recent
+from gateway.scope.shelf import Shelf, partly
 
 _MAP8: Final = b"\x00\x53\x71\xc1"
 _MAP32: Final = b"\x00\x53\x71\xd1"
@@ -26,7 +27,7 @@ class Restored(NamedTuple):
     It goes to `address` in `scope`; where the request had come through a previous gateway that gave a
     link target, to `target` instead (`data` then carries that gateway's cookie). `onward` says that the
     response asks for a response itself, or quotes an id of ours, so that it has to cross as requests do.
-    `cookie` is what brought it, for who counts its uses.
+    `cookie` is what brought it, for who counts its uses; `refuse` makes what the peer is told when it may not.
     """
 
     scope: str
@@ -35,20 +36,25 @@ class Restored(NamedTuple):
     target: str | None = None
     onward: bool = True
     cookie: Cookie | None = None
+    refuse: Callable[[BadToken], AmqpError] = refusal
 
 
 class LinkTarget:
     """An address T that takes responses to requests from `scopes`."""
 
-    __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes")
+    __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes", "_shelf")
 
-    def __init__(self, ring: KeyRing, address: str, scopes: Collection[str]) -> None:
+    def __init__(self, ring: KeyRing, address: str, scopes: Collection[str], *, shelf: Shelf | None = None) -> None:
         self._ring, self._address, self._scopes = ring, address, frozenset(scopes)
         self._reader = Reader(ring, COOKIE)
         self._recent: Recent[bytes, Cookie] = Recent()
+        self._shelf = shelf or Shelf(ring)
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
-        """Where the response goes and what it says there; raises the refusals of conformance 0.3."""
+        """Where the response goes and what it says there; raises the refusals of conformance 0.3.
+
+        Raises `Unfetched` where the cookie is a reference, and what it says is not here yet.
+        """
         layout = walk(data)
         section = data[layout.da : layout.ma]
         token = _sole_cookie(section)
@@ -68,7 +74,7 @@ class LinkTarget:
 
     def _verified(self, token: bytes, now_ms: int) -> Cookie:
         try:
-            cookie = self._reader.open(token, now_ms)
+            cookie, elsewhere = partly(self._reader, token, now_ms)
             if cookie.scope not in self._scopes:
                 raise BadToken("wrong scope")
             if cookie.link_target != self._address:
@@ -76,6 +82,8 @@ class LinkTarget:
             check_expiry(cookie, now_ms - self._ring.skew_ms)
         except BadToken as fault:
             raise refusal(fault) from fault
+        if elsewhere is not None:
+            cookie = self._shelf.resolve(elsewhere, now_ms, refusal)
         if cookie.address is None and cookie.inner_target is None:
             # Annotated all the same (A28), but nothing can answer it.
             raise AmqpError(NOT_FOUND, "the request had no response address")

@@ -19,6 +19,7 @@ from gateway.scope.annotations import NO_PREVIOUS, REQUEST_ANNOTATIONS, Previous
 from gateway.scope.cookie import (
     NONCE_BYTES,
     Cookie,
+    Elsewhere,
     Expired,
     Maker,
     Reader,
@@ -44,6 +45,7 @@ from gateway.scope.keys import BadToken, KeyRing
 from gateway.scope.message_id import ScopeIds
 from gateway.scope.recent import Recent
 from gateway.scope.restore import Restored, restored_annotations
+from gateway.scope.shelf import Shelf, partly
 
 _EXPIRED: Final = "the response address has expired"
 
@@ -54,7 +56,8 @@ class Rewriter:
     `prefix` is the address in the destination scope under which this gateway takes responses.
     `destination` names that scope: with it, responses get ids that can be translated back (RA-2.5-8) and
     requests that quote one say the original; without it, ids of responses stay as they are. `uses` is how
-    many responses each request may have; addresses then differ from request to request.
+    many responses each request may have; addresses then differ from request to request. What the `shelf` has pending
+    after a request was rewritten has to be kept before it may go.
     """
 
     def __init__(
@@ -66,10 +69,12 @@ class Rewriter:
         *,
         destination: str | None = None,
         uses: int | None = None,
+        shelf: Shelf | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._ring, self._origin, self._prefix, self._ttl_ms = ring, origin, prefix, ttl_ms
-        self._maker = Maker(ring, origin, prefix, keys.REPLY_TO)
+        self._shelf = shelf or Shelf(ring)
+        self._maker = Maker(ring, origin, prefix, keys.REPLY_TO, shelf=self._shelf)
         self._reader = Reader(ring, keys.REPLY_TO)
         self._uses, self._token_bytes = uses, token_bytes
         self._ids = ScopeIds(ring, origin, token_bytes)
@@ -101,14 +106,17 @@ class Rewriter:
         return assemble(data, layout, annotations, fields)
 
     def resolve(self, token: str, now_ms: int) -> Cookie:
-        """What a rewritten address stands for, or the refusal of RA-2.5-9: for an attach to it."""
-        return self._resolved(token, now_ms)[0]
+        """What a rewritten address stands for, or the refusal of RA-2.5-9: for an attach to it.
+
+        Of one that is a reference only scope and expiry; the rest is fetched when there is a response.
+        """
+        return self._verified(token, now_ms)[0]
 
     def undo(self, token: str, data: bytes, now_ms: int, layout: Layout | None = None) -> Restored:
         """A response that came to `<prefix>/<token>`, as it goes on in its own scope; `layout` if it is known.
 
         Its own reply-to is still one of the destination scope: the caller takes the result through the
-        crossing of the other direction.
+        crossing of the other direction. Raises `Unfetched` as `LinkTarget.restore` does.
         """
         cookie, to = self._resolved(token, now_ms)
         layout = layout or walk(data)
@@ -121,31 +129,32 @@ class Rewriter:
         leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID], now_ms)
         home = assemble(data, layout, annotations, fields)
         onward = leading[REPLY_TO] != NULL
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie)
+        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, no_address)
 
     def _resolved(self, token: str, now_ms: int) -> tuple[Cookie, bytes]:
         """The cookie, and its reply address encoded."""
         recent = self._recent_tokens.at(self._ring.epoch(now_ms))
         found = recent.get(token)
         if found is None:
-            cookie = self._verified(token, now_ms)
+            cookie, elsewhere = self._verified(token, now_ms)
+            if elsewhere is not None:
+                cookie = self._shelf.resolve(elsewhere, now_ms, no_address)
             found = recent[token] = (cookie, encode(cookie.address))
         elif now_ms - self._ring.skew_ms > found[0].expiry_ms:
-            raise AmqpError(PRECONDITION_FAILED, _EXPIRED) from Expired()
+            expired = Expired()
+            raise no_address(expired) from expired
         return found
 
-    def _verified(self, token: str, now_ms: int) -> Cookie:
+    def _verified(self, token: str, now_ms: int) -> tuple[Cookie, Elsewhere | None]:
         try:
             data = from_url(token.encode("ascii", "replace"))
-            cookie = self._reader.open(data, now_ms)
+            cookie, elsewhere = partly(self._reader, data, now_ms)
             if (cookie.scope, cookie.link_target) != (self._origin, self._prefix):
                 raise BadToken("wrong scope or prefix")
             check_expiry(cookie, now_ms - self._ring.skew_ms)
-        except Expired as fault:
-            raise AmqpError(PRECONDITION_FAILED, _EXPIRED) from fault
         except BadToken as fault:
-            raise AmqpError(NOT_FOUND, "there is no such response address") from fault
-        return cookie
+            raise no_address(fault) from fault
+        return cookie, elsewhere
 
     def _reply_to(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
         """The encoded address that stands for the encoded reply-to `field`."""
@@ -155,7 +164,9 @@ class Rewriter:
         recent = self._recent_addresses.at(expiry)
         address = recent.get((field, previous))
         if address is None:
-            address = recent[field, previous] = self._sealed_address(field, previous, expiry)
+            address = self._sealed_address(field, previous, expiry)
+            if not self._shelf.pending:
+                recent[field, previous] = address
         return address
 
     def _sealed_address(self, field: bytes, previous: Previous, expiry_ms: int) -> bytes:
@@ -184,6 +195,13 @@ class Rewriter:
         """The id that the destination scope knows for `field`, if we made `field` from it."""
         check_id(field, "correlation-id")
         return None if self._far_ids is None else self._far_ids.original(field, now_ms)
+
+
+def no_address(fault: BadToken) -> AmqpError:
+    """What the peer is told: expiry, or one and the same sentence for everything else (RA-2.5-9)."""
+    if isinstance(fault, Expired):
+        return AmqpError(PRECONDITION_FAILED, _EXPIRED)
+    return AmqpError(NOT_FOUND, "there is no such response address")
 
 
 def _without_previous(annotations: bytes, previous: Previous) -> bytes:
