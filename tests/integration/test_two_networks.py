@@ -1,6 +1,6 @@
-"""Two gateways in a row and a broker that strips delivery annotations: docs/guide/two-networks.md, by its own files.
+"""Two gateways in a row between brokers that strip delivery annotations: docs/guide/two-networks.md, by its own files.
 
-A client in network A asks a service at a broker in network B. Gateway A annotates, for gateway B announces that it
+A client of broker A asks a service at broker B. Gateway A pulls and annotates, for gateway B announces that it
 understands; gateway B rewrites, for the broker announces nothing; nobody told either to.
 """
 
@@ -8,68 +8,35 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from proton import Message
 
 from tests.support import frames
-from tests.support.crossing import KEY, Inbox, Outbox, answer, hop_annotations
+from tests.support.crossing import Inbox, Outbox, hop_annotations
+from tests.support.fixtures import served
 from tests.support.foreign import Foreign
-from tests.support.forwarder import Forwarder
-from tests.support.gateway import Gateway, Gateways
+from tests.support.gateway import Gateways
 from tests.support.messages import bare, message, sections
-from tests.support.process import ports, wait_until
-from tests.support.proton_clients import Login, receive, send
+from tests.support.networks import RESPONSES, Networks, networks
+from tests.support.process import wait_until
+from tests.support.proton_clients import receive, send
 from tests.support.servers import Artemis
+from tests.support.wiretap import Seen, Wiretap
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "policies" / "examples"
-ENV = {"SCOPEGATE_KEY_A": KEY, "SCOPEGATE_KEY_B": KEY[::-1], "BROKER_PASSWORD": "admin"}
-RESPONSES = "responses.gateway-b"
 _names = (f"n{number}" for number in itertools.count())
 
 
-class Place(NamedTuple):
-    """Where clients attach, the two gateways, the broker, and the wire between gateway B and it."""
-
-    port: int
-    transit: int
-    a: Gateway
-    b: Gateway
-    broker: Artemis
-    wire: Forwarder
-
-    @property
-    def beyond(self) -> Login:
-        """The broker itself."""
-        return Login(self.broker.port, self.broker.user, self.broker.password)
-
-
-def example(name: str, replaced: dict[int, int]) -> str:
-    """Return an example policy with other ports."""
-    text = (EXAMPLES / name).read_text()
-    for port, other in replaced.items():
-        text = text.replace(f":{port}", f":{other}")
-    return text
-
-
-def started(gateways: Gateways, artemis: Artemis, wire: Forwarder, own: str = "responses/gateway-a") -> Place:
-    """Start both gateways; `own` is where gateway A takes responses at gateway B."""
-    clients, transit, http_a, http_b = ports(4)
-    replaced = {5672: clients, 5772: transit, 8672: http_a, 8772: http_b, 5872: wire.port}
-    # Two gateways that read one queue take responses for each other: only the first is called gateway-b.
-    policy = example("network-b.yaml", replaced).replace(RESPONSES, RESPONSES if own != "dynamic" else "responses.own")
-    b = gateways(policy, env=ENV)
-    policy = example("network-a.yaml", replaced).replace("address: responses/gateway-a", f"address: {own}")
-    a = gateways(policy, env=ENV)
-    return Place(clients, transit, a, b, artemis, wire)
+@pytest.fixture(scope="module")
+def broker_a() -> Iterator[Artemis]:
+    """Return the broker of network A."""
+    yield from served(Artemis())
 
 
 @pytest.fixture(scope="module")
-def place(start_module_gateway: Gateways, artemis: Artemis) -> Iterator[Place]:
-    with Forwarder(artemis.port) as wire:
-        yield started(start_module_gateway, artemis, wire)
+def place(start_module_gateway: Gateways, broker_a: Artemis, artemis: Artemis) -> Iterator[Networks]:
+    with networks(start_module_gateway, broker_a, artemis) as place:
+        yield place
 
 
 @pytest.fixture
@@ -80,7 +47,9 @@ def name() -> str:
 @pytest.mark.row("RA-2.3-17", "RA-2.3-18", "RA-2.5-5", "RA-2.5-6", "RA-2.5-7", "RA-2.5-10")
 @pytest.mark.parametrize("pattern", ["correlation-id", "message-id"])
 @pytest.mark.parametrize("library", ["jms", "rhea"])
-def test_an_unmodified_client_asks_an_unmodified_service(place: Place, library: str, pattern: str, name: str) -> None:
+def test_an_unmodified_client_asks_an_unmodified_service(
+    place: Networks, library: str, pattern: str, name: str
+) -> None:
     service = Foreign(library, place.broker.port, place.broker.user, place.broker.password)
     serving = service.run("respond", f"requests.{name}", count=2, correlate=pattern).attached()
     got = Foreign(library, place.port).run("request", f"svc/{name}", count=2, body="hello {n}").finish()
@@ -97,21 +66,21 @@ def test_an_unmodified_client_asks_an_unmodified_service(place: Place, library: 
     assert all("ID:sg-" in line["message_id"] and "ID:sg-" in line["correlation_id"] for line in seen)
 
 
-def asked(place: Place, name: str, reply_to: str) -> Message:
+def asked(place: Networks, name: str, reply_to: str) -> Message:
     """Ask at network A; return the request as the service gets it at the broker."""
     sent = message(b"ask", reply_to=reply_to, message_id="m-1", subject="s", app={"n": 1})
     assert Outbox(place.port, f"svc/{name}").send_with_credit(sent).matches("accepted")
     return receive(place.beyond, f"requests.{name}", 1).finish()[0].message
 
 
-def inbox(place: Place) -> tuple[Inbox, str]:
+def inbox(place: Networks) -> tuple[Inbox, str]:
     """Attach a place for responses; return it and its address."""
     answers = Inbox(place.port, None, source=frames.source(None, dynamic=True))
     return answers, str(answers.attach.source["address"])
 
 
 @pytest.mark.row("RA-2.3-18", "RA-2.5-9")
-def test_what_is_no_response_of_ours_is_rejected_at_the_broker_and_counted(place: Place, name: str) -> None:
+def test_what_is_no_response_of_ours_is_rejected_at_the_broker_and_counted(place: Networks, name: str) -> None:
     answers, address = inbox(place)
     request = asked(place, name, address)
     refused = 'scopegate_messages_refused_total{condition="amqp:not-found",scope="servers"}'
@@ -124,9 +93,7 @@ def test_what_is_no_response_of_ours_is_rejected_at_the_broker_and_counted(place
 
 
 @pytest.mark.row("RA-2.5-6")
-
-
-def test_a_cut_between_gateway_and_broker(place: Place, name: str) -> None:
+def test_a_cut_between_gateway_and_broker(place: Networks, name: str) -> None:
     answers, address = inbox(place)
     request = asked(place, name, address)
     place.wire.cut()
@@ -137,7 +104,7 @@ def test_a_cut_between_gateway_and_broker(place: Place, name: str) -> None:
 
 
 @pytest.mark.row("RA-2.3-17", "RA-2.3-18")
-def test_a_gateway_in_the_middle_restarts_between_request_and_response(place: Place, name: str) -> None:
+def test_a_gateway_in_the_middle_restarts_between_request_and_response(place: Networks, name: str) -> None:
     """Nothing is remembered there: the cookie of gateway A comes back out of the ids that gateway B had made."""
     answers, address = inbox(place)
     request = asked(place, name, address)
@@ -149,10 +116,9 @@ def test_a_gateway_in_the_middle_restarts_between_request_and_response(place: Pl
 
 @pytest.mark.row("RA-2.3-17")
 def test_a_dynamic_node_at_the_next_gateway_serves_as_well(
-    start_gateway: Gateways, artemis: Artemis, name: str
+    start_gateway: Gateways, broker_a: Artemis, artemis: Artemis, name: str
 ) -> None:
-    with Forwarder(artemis.port) as wire:
-        place = started(start_gateway, artemis, wire, "dynamic")
+    with networks(start_gateway, broker_a, artemis, "dynamic") as place:
         answers, address = inbox(place)
         request = asked(place, name, address)
         assert request.reply_to == "responses.own"
@@ -160,48 +126,79 @@ def test_a_dynamic_node_at_the_next_gateway_serves_as_well(
         assert sections(answers.take())["value"] == "yes"
 
 
-EARLIER = """
-gateway: {{id: gw-c, http: "127.0.0.1:{http}"}}
-keys: {{active: c, ring: {{c: {{env: SCOPEGATE_KEY_B}}}}}}
-scopes:
-  transit:
-    listen: [{{bind: "127.0.0.1:{transit}"}}]
-    addresses:
-      - {{match: "services/*", relay: third}}
-      - {{match: "responses/*", direct: balanced}}
-    access: [{{who: "*", may: [send, receive], on: "**"}}]
-  third:
-    listen: [{{bind: "127.0.0.1:{third}"}}]
-    addresses: [{{match: "services/*", direct: balanced}}]
-    access: [{{who: "*", may: [send, receive], on: "**"}}]
-"""
+def only(seen: list[Seen]) -> Seen:
+    """Return the one message of the dialogue on a wire, in one direction."""
+    (one,) = seen
+    return one
 
 
-@pytest.mark.row("RA-2.3-17", "RA-2.2-1", "RA-2.2-4", "RA-2.4-3")
-@pytest.mark.parametrize("capable", [True, False])
-def test_a_cookie_within_a_cookie(start_gateway: Gateways, capable: bool) -> None:
-    """The service beyond two gateways takes cookies, or does not; each gateway undoes its own part."""
-    clients, transit, third, http_a, http_b = ports(5)
-    start_gateway(EARLIER.format(transit=transit, third=third, http=http_b), env=ENV)
-    start_gateway(example("network-a.yaml", {5672: clients, 5772: transit, 8672: http_a}), env=ENV)
-    service = Inbox(third, "services/x", capable=capable)
-    answers = Inbox(clients, None, source=frames.source(None, dynamic=True))
-    client = Outbox(clients, "svc/x")
-    client.credit()
-    sent = message(b"ask", reply_to=str(answers.attach.source["address"]), message_id="m-1")
-    client.post(sent)
-    got = service.take()
-    told = hop_annotations(got)
-    if capable:
-        assert bare(got) == bare(sent)
-        assert told["response-link-target-address"] == "$replies.third"
-        reply = answer(told["response-address-cookie"], correlation_id="m-1")
-        Outbox(third, "$replies.third").post(reply)
-    else:
-        assert told == {}
-        asked = sections(got)["properties"]
-        Outbox(third, asked["reply_to"]).post(message(b"answer", correlation_id=asked["message_id"]))
-    home = answers.take()
-    assert sections(home)["data"] == b"answer"
-    assert sections(home)["properties"]["correlation_id"] == "m-1"
-    assert hop_annotations(home) == {}
+def hops(tap: Wiretap, body: str, *, sent: bool) -> list[Seen]:
+    """Return the messages with this body that passed a wire in one direction."""
+    return [each for each in tap.seen() if each.sent is sent and sections(each.data).get("value") == body]
+
+
+@pytest.mark.row("RA-2.3-17", "RA-2.3-18", "RA-2.5-5", "RA-2.5-6", "RA-2.5-7", "RA-2.5-10")
+def test_a_jms_client_at_broker_a_asks_a_jms_service_at_broker_b(place: Networks, name: str) -> None:
+    """The guide, step by step; what it says of each wire is asserted of the recordings."""
+    service = Foreign("jms", place.broker.port, place.broker.user, place.broker.password)
+    serving = service.run("respond", "requests.echo").attached()
+    client = Foreign("jms", place.broker_a.port, place.broker_a.user, place.broker_a.password)
+    (got,) = client.run("request", "svc.echo", body=f"hello {name}").finish()
+    assert (got["body"], got["correlation_id"]) == (f"re: hello {name}", "request-0")
+    serving.finish()
+
+    asks, answers = f"hello {name}", f"re: hello {name}"
+    pulled = only(hops(place.wire_a, asks, sent=False))
+    across = only(hops(place.transit, asks, sent=True))
+    beyond = only(hops(place.wire, asks, sent=True))
+    answered = only(hops(place.wire, answers, sent=False))
+    back = only(hops(place.transit, answers, sent=False))
+    home = only(hops(place.wire_a, answers, sent=True))
+    print("\n".join(described(each) for each in (pulled, across, beyond, answered, back, home)))
+
+    request = sections(pulled.data)["properties"]
+    assert (pulled.address, across.address, beyond.address) == ("svc.echo", "services/echo", "requests.echo")
+    assert bare(across.data) == bare(pulled.data)
+    told = hop_annotations(across.data)
+    assert told["response-link-target-address"] == "responses/gateway-a"
+    assert request["reply_to"].encode() not in told["response-address-cookie"]
+    rewritten = sections(beyond.data)["properties"]
+    assert rewritten["reply_to"] == RESPONSES
+    assert str(rewritten["message_id"]).startswith("ID:sg-")
+    assert not hop_annotations(beyond.data)
+    assert request["reply_to"] not in str(rewritten)
+
+    assert (answered.address, back.address, home.address) == (RESPONSES, "responses/gateway-a", request["reply_to"])
+    assert sections(answered.data)["properties"]["correlation_id"] == rewritten["correlation_id"]
+    assert hop_annotations(back.data)["address-cookie"] == told["response-address-cookie"]
+    assert sections(home.data)["properties"]["correlation_id"] == "request-0"
+    assert not hop_annotations(home.data)
+
+
+def described(seen: Seen) -> str:
+    """Return a line of the guide's table."""
+    message = sections(seen.data)
+    properties = message["properties"]
+    named = {key: properties.get(key) for key in ("to", "reply_to", "message_id", "correlation_id")}
+    return f"{seen.address}: {named} {hop_annotations(seen.data)}"
+
+
+def test_what_broker_a_gave_is_accepted_only_when_broker_b_accepted(place: Networks, name: str) -> None:
+    """Broker B is away: the request stays at broker A, and goes when B is back."""
+    place.wire.cut()
+    wait_until(lambda: place.b.get("/readyz")[0] != 200, "gateway B to notice")
+    send(place.before, "svc.echo", [Message(body=f"waits {name}", reply_to="q")]).finish()
+    place.wire.mend()
+    got = receive(place.beyond, "requests.echo", 1).finish()[0].message
+    assert got.body == f"waits {name}"
+
+
+def test_requests_pulled_before_gateway_a_dies_are_not_lost(place: Networks, name: str) -> None:
+    place.b.kill()
+    bodies = [f"{name}-{number}" for number in range(20)]
+    send(place.before, "svc.echo", [Message(body=body, reply_to="q") for body in bodies]).finish()
+    place.a.kill()
+    place.b.restart()
+    place.a.restart()
+    got = receive(place.beyond, "requests.echo", len(bodies)).finish()
+    assert {each.message.body for each in got} == set(bodies)

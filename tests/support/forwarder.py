@@ -41,16 +41,28 @@ class Forwarder:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = server.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
-                self._sockets += [near, far]
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+                self._join(near)
+
+    def _join(self, near: socket.socket) -> None:
+        """Connect to the server and forward; without one the client hears as much."""
+        try:
+            far = socket.create_connection(("127.0.0.1", self._target))
+        except OSError:
+            near.close()
+            return
+        self._sockets += [near, far]
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                self.passed(source, data)
                 sink.sendall(data)
         self._shut(sink)
+
+    def passed(self, source: socket.socket, data: bytes) -> None:
+        """Hear what goes through (`wiretap`)."""
 
     def __enter__(self) -> Self:
         return self
