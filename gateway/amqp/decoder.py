@@ -361,3 +361,6 @@ _BY_CATEGORY: Final = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16, 0xA: _SIZE8, 0xC: _S
 _WIDTHS: Final = [
     _BY_CATEGORY.get(code >> 4, _SIZE32) if code in _CONSTRUCTORS else _NO_WIDTH for code in range(256)
 ]
+ASK_SKIP: Final = 255
+STEPS: Final = bytes({_SIZE8: 0}.get(width, width + 1 if width >= 0 else ASK_SKIP) for width in _WIDTHS)
+"""`skip` for who goes over many small values: a constructor's whole width; 0: a byte of size follows; or `ASK_SKIP`."""
