@@ -87,7 +87,11 @@ class Cluster:
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
         self.streams: Final = Streams(
-            self.settings(), loop, readers=config.max_readers, cache=config.cache, trouble=self.trouble
+            lambda owner: Reader(self.settings(), loop, owner),
+            loop.call_soon,
+            readers=config.max_readers,
+            cache=config.cache,
+            trouble=self.trouble,
         )
         self._refresher = supervisor.start(self._keep_fresh(), f"kafka-{name}")
 

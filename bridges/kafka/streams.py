@@ -12,8 +12,7 @@ cache of `ClusterConfig.cache` bytes. Everything here runs on the loop.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from bridges.kafka.chunks import Cache, Chunk, PartitionLog, Waiter
@@ -33,7 +32,7 @@ _SPREAD: Final = 4
 class Stream:
     """A position that moves forward."""
 
-    __slots__ = ("fresh", "log", "paused", "position", "reader", "served", "since", "streams")
+    __slots__ = ("at_end", "fresh", "log", "paused", "position", "reader", "served", "since", "streams")
 
     def __init__(self, streams: Streams, log: PartitionLog, position: int, reader: Reader, since: int) -> None:
         self.streams: Final = streams
@@ -44,6 +43,12 @@ class Stream:
         self.fresh: Final[dict[Chunk, None]] = {}
         self.served = 0
         self.paused = False
+        self.at_end = False
+
+    @property
+    def spare(self) -> bool:
+        """Nobody waits for it, or it waits itself for somebody to produce."""
+        return self.at_end or self.position not in self.log.waiting
 
     @property
     def stalled(self) -> bool:
@@ -60,12 +65,18 @@ class Streams:
     """The readers of one cluster and what they read."""
 
     def __init__(
-        self, settings: dict[str, Any], loop: asyncio.AbstractEventLoop, *, readers: int, cache: int, trouble: Any
+        self,
+        new_reader: Callable[[ReaderOwner], Reader],
+        call_soon: Callable[..., object],
+        *,
+        readers: int,
+        cache: int,
+        trouble: Callable[[], None],
     ) -> None:
-        self._settings: Final = settings
-        self._loop: Final = loop
+        self._new: Final = new_reader
+        self._call_soon: Final = call_soon
         self._limit: Final = readers
-        self._trouble: Final = trouble
+        self._owner: Final = ReaderOwner(self._arrived, self._failed, trouble, self._ended)
         self._cache: Final = Cache(cache)
         self._logs: Final[dict[Key, PartitionLog]] = {}
         self._streams: Final[dict[Reader, dict[Key, Stream]]] = {}
@@ -114,12 +125,12 @@ class Streams:
         if reader is not None:
             self._begin(log, position, reader)
             return
-        idle = next((stream for stream in self._of(log) if stream.position not in log.waiting), None)
-        if idle is None:
+        spare = next((stream for stream in self._of(log) if stream.spare), None)
+        if spare is None or spare.position in log.waiting:
             self._turns.add(log.key)
-            return
-        self._close(idle)
-        self._begin(log, position, idle.reader)
+        if spare is not None:
+            self._close(spare)
+            self._begin(log, position, spare.reader)
 
     def _reader_for(self, log: PartitionLog) -> Reader | None:
         free = [(reader, streams) for reader, streams in self._streams.items() if log.key not in streams]
@@ -134,8 +145,7 @@ class Streams:
         return min(free, key=lambda item: len(item[1]))[0] if free else None
 
     def _new_reader(self) -> Reader:
-        owner = ReaderOwner(self._arrived, self._failed, self._trouble, self._ended)
-        reader = Reader(self._settings, self._loop, owner)
+        reader = self._new(self._owner)
         self._streams[reader] = {}
         reader.start()
         return reader
@@ -158,7 +168,7 @@ class Streams:
         if streams:
             self._gate(stream.reader)
         else:
-            self._loop.call_soon(self._end_if_idle, stream.reader)
+            self._call_soon(self._end_if_idle, stream.reader)
 
     def _end_if_idle(self, reader: Reader) -> None:
         if self._streams.get(reader) == {}:
@@ -206,8 +216,8 @@ class Streams:
                 self._take(stream, messages[-1].offset() + 1, messages)
         for key, end in fetched.ends.items():
             stream = streams.get(key)
-            if stream is not None and stream.since <= fetched.serial and end > stream.position:
-                self._take(stream, end, [])
+            if stream is not None and stream.since <= fetched.serial:
+                self._at_end(stream, end)
         for key, low in fetched.lost.items():
             stream = streams.get(key)
             if stream is not None and stream.since <= fetched.serial:
@@ -219,9 +229,16 @@ class Streams:
         log, position = stream.log, stream.position
         chunk = Chunk(log, position, end, messages, stream)
         stream.fresh[chunk] = None
+        stream.at_end = False
         stream.position = end
         stream.served += 1
         log.add(chunk)
+        self._make_room(stream)
+
+    def _at_end(self, stream: Stream, end: int) -> None:
+        if end > stream.position:  # what lies before the end are no records: transactions' marks
+            self._take(stream, end, [])
+        stream.at_end = True
         self._make_room(stream)
 
     def _make_room(self, stream: Stream) -> None:
@@ -230,7 +247,7 @@ class Streams:
         doubled = log.find(stream.position) is not None or any(
             other is not stream and other.position == stream.position for other in self._of(log)
         )
-        over = log.key in self._turns and (stream.served >= _TURN or stream.stalled)
+        over = log.key in self._turns and (stream.served >= _TURN or stream.spare)
         if over or (doubled and stream.position not in log.waiting):
             self._close(stream)
             self._next_turn(log)

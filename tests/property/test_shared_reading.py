@@ -1,0 +1,327 @@
+"""Links that share readers and chunks: each sees its partition whole, in order and once, whatever happens when.
+
+A scripted reader stands for the thread with the Kafka client: it obeys commands and hands over records in batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridges.kafka.chunks import Cache, Chunk, PartitionLog
+from bridges.kafka.reader import Fetched, Key, ReaderOwner
+from bridges.kafka.streams import Streams
+from gateway.errors import INTERNAL_ERROR, AmqpError
+
+TOPIC = "orders"
+END = 400
+# Every third offset holds no record, as after compaction or a transaction.
+OFFSETS = [offset for offset in range(2 * END) if offset % 3]
+
+
+class Log:
+    """How far the log goes by now."""
+
+    end = END
+
+    def offsets(self, begin: int) -> list[int]:
+        """The records from `begin` on."""
+        return [offset for offset in OFFSETS if begin <= offset < self.end]
+
+
+class Record:
+    """What the gateway reads of a Kafka client's message."""
+
+    def __init__(self, partition: int, offset: int) -> None:
+        self._partition, self._offset = partition, offset
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 2, self._offset
+
+    def key(self) -> None:
+        return None
+
+    def headers(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"%d" % self._offset
+
+    def __len__(self) -> int:
+        return 3
+
+
+class ScriptedReader:
+    """Holds positions, and hands over the next records when the script says so."""
+
+    def __init__(self, owner: ReaderOwner, log: Log) -> None:
+        self.owner, self.log = owner, log
+        self.positions: dict[Key, int] = {}
+        self.told: dict[Key, int] = {}
+        self.resting: set[Key] = set()
+        self.closed = self.stopped = False
+        self.serial = 0
+
+    def start(self) -> None: ...
+
+    def add(self, key: Key, position: int) -> int:
+        assert key not in self.positions, "one position per client and partition"
+        self.positions[key] = position
+        self.told.pop(key, None)
+        self.serial += 1
+        return self.serial
+
+    def remove(self, key: Key) -> None:
+        del self.positions[key]
+        self.resting.discard(key)
+        self.serial += 1
+
+    def pause(self, key: Key, paused: bool) -> None:
+        (self.resting.add if paused else self.resting.discard)(key)
+
+    def gate(self, *, closed: bool) -> None:
+        self.closed = closed
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def hand_over(self, count: int) -> bool:
+        """One batch; False when there is nothing to hand over."""
+        if self.closed or self.stopped:
+            return False
+        fetched = Fetched(self.serial, {}, {}, {})
+        for key, position in self.positions.items():
+            if key in self.resting:
+                continue
+            found = self.log.offsets(position)[:count]
+            if found:
+                fetched.records[key] = [Record(key[1], offset) for offset in found]
+                self.positions[key] = found[-1] + 1
+            elif self.told.get(key) != self.log.end:
+                fetched.ends[key] = self.positions[key] = self.told[key] = self.log.end
+        if fetched.records or fetched.ends:
+            self.owner.arrived(self, fetched)  # type: ignore[arg-type]
+            return True
+        return False
+
+
+class Link:
+    """A link on one partition that reads while it has credit."""
+
+    def __init__(self, streams: Streams, partition: int, position: int) -> None:
+        self.streams, self.position, self.begin = streams, position, position
+        self.log = streams.join(TOPIC, partition, self)
+        self.credit, self.waits, self.gone = 0, False, False
+        self.seen: list[int] = []
+
+    def arrived(self, partition: int) -> None:
+        assert self.waits, "woken twice"
+        self.waits = False
+        self.pump()
+
+    def lost(self, partition: int, low: int) -> None:
+        self.position = low
+        self.arrived(partition)
+
+    def failed(self, error: AmqpError) -> None:
+        self.leave()
+
+    def pump(self) -> None:
+        while self.credit and not self.waits and not self.gone:
+            chunk = self.log.take(self.position, self)
+            if chunk is None:
+                self.waits = True
+                return
+            assert chunk.start <= self.position < chunk.end
+            events = [event for event in chunk.picked(None) if event.offset >= self.position]
+            taken = events[: self.credit]
+            self.seen += [event.offset for event in taken]
+            self.credit -= len(taken)
+            self.position = events[len(taken)].offset if len(taken) < len(events) else chunk.end
+
+    def grant(self, credit: int) -> None:
+        self.credit += credit
+        self.pump()
+
+    def leave(self) -> None:
+        if not self.gone:
+            self.gone = True
+            self.streams.leave(self.log, self, self.position)
+
+    def check(self, log: Log) -> None:
+        """What it saw is what the log holds from its begin on, as far as it came."""
+        assert self.seen == log.offsets(self.begin)[: len(self.seen)]
+
+
+class House:
+    """Streams over scripted readers, and their links."""
+
+    def __init__(self, readers: int, cache: int) -> None:
+        self.log = Log()
+        self.scripted: list[ScriptedReader] = []
+        self.soon: list[Any] = []
+        self.links: list[Link] = []
+        self.streams = Streams(
+            self._new,  # type: ignore[arg-type]
+            lambda call, *arguments: self.soon.append((call, arguments)),
+            readers=readers,
+            cache=cache,
+            trouble=lambda: None,
+        )
+
+    def _new(self, owner: ReaderOwner) -> ScriptedReader:
+        self.scripted.append(ScriptedReader(owner, self.log))
+        return self.scripted[-1]
+
+    def turn(self) -> None:
+        """The loop's next turn."""
+        soon, self.soon = self.soon, []
+        for call, arguments in soon:
+            call(*arguments)
+
+    def settle(self) -> None:
+        """Everything that can be read is read."""
+        for _ in range(10_000):
+            handed = [reader.hand_over(50) for reader in self.scripted]
+            if not any(handed) and not self.soon:
+                return
+            self.turn()
+        raise AssertionError("the readers never come to rest")
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("attach"), st.integers(0, 1), st.integers(0, END)),
+        st.tuples(st.just("grant"), st.integers(0, 9), st.integers(1, 300)),
+        st.tuples(st.just("leave"), st.integers(0, 9), st.just(0)),
+        st.tuples(st.just("read"), st.integers(0, 9), st.integers(1, 60)),
+        st.tuples(st.just("produce"), st.just(0), st.integers(1, 50)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.integers(1, 3), st.sampled_from([1, 20_000, 1 << 30]))
+def test_every_link_sees_its_partition_whole_in_order_and_once(
+    steps: list[tuple[str, int, int]], readers: int, cache: int
+) -> None:
+    house = House(readers, cache)
+    for step, which, argument in steps:
+        if step == "attach":
+            house.links.append(Link(house.streams, which, argument))
+        elif step == "produce":
+            house.log.end = min(house.log.end + argument, 2 * END)
+        elif step == "read":
+            if house.scripted:
+                house.scripted[which % len(house.scripted)].hand_over(argument)
+            house.turn()
+        elif house.links:
+            link = house.links[which % len(house.links)]
+            if not link.gone:
+                link.grant(argument) if step == "grant" else link.leave()
+        for link in house.links:
+            link.check(house.log)
+        assert len(house.streams.readers) <= readers + sum(reader.stopped for reader in house.scripted)
+    for link in house.links:
+        if not link.gone:
+            link.grant(2 * END)
+    house.settle()
+    house.log.end += 10
+    house.settle()
+    for link in house.links:
+        if not link.gone:
+            assert link.seen == house.log.offsets(link.begin), "came to the end"
+
+
+def test_links_at_one_place_share_reader_chunk_and_encoded_event() -> None:
+    house = House(4, 1 << 20)
+    first, second = Link(house.streams, 0, 0), Link(house.streams, 0, 0)
+    picked: list[Any] = []
+    for link in (first, second):
+        link.grant(1)
+    house.settle()
+    chunk = first.log.find(0)
+    assert chunk is not None
+    picked += [chunk.picked(None)[0], chunk.picked(None)[0]]
+    assert picked[0] is picked[1]
+    assert len(house.scripted) == 1
+    assert first.seen == second.seen == [1]
+
+
+def test_a_link_without_credit_stops_its_stream_after_two_chunks() -> None:
+    house = House(4, 1 << 20)
+    link = Link(house.streams, 0, 0)
+    link.grant(1)
+    for _ in range(10):
+        house.scripted[0].hand_over(10)
+    assert house.scripted[0].closed
+    assert house.scripted[0].positions[TOPIC, 0] <= OFFSETS[40]
+    link.grant(END)
+    house.settle()
+    assert link.seen == house.log.offsets(0)
+
+
+def test_with_the_last_link_goes_the_reader() -> None:
+    house = House(4, 1 << 20)
+    links = [Link(house.streams, partition, 0) for partition in (0, 1)]
+    for link in links:
+        link.grant(5)
+    links[0].leave()
+    house.turn()
+    assert not house.scripted[0].stopped
+    links[1].leave()
+    house.turn()
+    assert house.scripted[0].stopped
+    assert not house.scripted[0].positions
+
+
+def test_the_cache_keeps_the_latest_and_forgets_the_oldest() -> None:
+    cache = Cache(4000)
+    log = PartitionLog(TOPIC, 0, cache, lambda log, position: None)
+    for start in range(0, 30, 3):
+        log.add(chunk := Chunk(log, start, start + 3, [Record(0, start + 1)]))
+        cache.use(chunk)
+    assert cache.size <= 4000
+    assert log.find(28) is not None
+    assert log.find(0) is None
+
+
+def test_who_waited_before_what_retention_took_goes_on_at_the_oldest() -> None:
+    house = House(4, 1 << 20)
+    link = Link(house.streams, 0, 0)
+    link.grant(END)
+    reader = house.scripted[0]
+    reader.positions[TOPIC, 0] = 100
+    reader.owner.arrived(reader, Fetched(reader.serial, {}, {}, {(TOPIC, 0): 100}))  # type: ignore[arg-type]
+    house.settle()
+    assert link.seen == house.log.offsets(100)
+
+
+def test_what_was_read_for_a_position_that_was_left_is_not_taken_for_the_next() -> None:
+    house = House(1, 1 << 20)
+    old = Link(house.streams, 0, 300)
+    old.grant(1)
+    reader = house.scripted[0]
+    late = Fetched(reader.serial, {(TOPIC, 0): [Record(0, 301)]}, {}, {})
+    old.leave()
+    new = Link(house.streams, 0, 0)
+    new.grant(END)
+    reader.owner.arrived(reader, late)  # type: ignore[arg-type]
+    house.settle()
+    assert new.seen == house.log.offsets(0)
+
+
+def test_a_refusal_of_kafka_reaches_every_link_of_the_topic() -> None:
+    house = House(1, 1 << 20)
+    links = [Link(house.streams, partition, 0) for partition in (0, 1)]
+    house.streams._failed(TOPIC, AmqpError(INTERNAL_ERROR, "no"))
+    assert [link.gone for link in links] == [True, True]
