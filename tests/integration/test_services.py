@@ -64,7 +64,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.row("RA-2.2-2", "RA-2.3-1", "RA-2.3-5", "RA-2.3-9", "RA-2.3-10", "RA-2.3-11", "RA-2.3-15")
+@pytest.mark.row("RA-2-2", "RA-2.2-2", "RA-2.3-1", "RA-2.3-5", "RA-2.3-9", "RA-2.3-10", "RA-2.3-11", "RA-2.3-15")
 @pytest.mark.row("RA-2.4-1", "RA-2.4-2", "RA-3-5", "RA-3-6")
 @pytest.mark.parametrize("name", ASKED)
 def test_the_response_goes_where_the_request_says(place: Place, sender: Outbox, name: str) -> None:
