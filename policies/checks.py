@@ -17,6 +17,9 @@ from policies.schema import nearest
 from policies.tree import Loc, dotted
 from policies.units import Bind
 
+_MEMORY: Final = (
+    "in this process only (gateway.state: memory): a restart forgets, another gateway knows nothing of it; use Redis"
+)
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  compared with, never bound
 
 
@@ -57,6 +60,12 @@ def _keys(parts: Outline) -> Iterator[Finding]:
         if entry.loc[-1] == active and entry.value.until is not None:
             message = "the active key must not end; make another key active before this one ends"
             yield Finding((*entry.loc, "until"), message)
+    if parts.max_cookie and _in_memory(parts):
+        yield Finding(("keys", "max_cookie"), f"what is longer is kept {_MEMORY}", warning=True)
+
+
+def _in_memory(parts: Outline) -> bool:
+    return parts.gateway is None or parts.gateway.value.state == "memory"
 
 
 class _Place(NamedTuple):
@@ -122,7 +131,12 @@ def _relay(rule: Piece[RelayRule], scope: ScopePieces, parts: Outline) -> Iterat
         yield Finding(loc, "both a scope and a connector of this scope have this name; rename one")
     elif name not in others | scope.connector_names:
         yield _no_such(loc, "other scope or connector of this scope", name, others | scope.connector_names)
-    if rule.value.replies != "none" and rule.ok("replies") and not parts.has_keys:
+    replies = rule.value.replies
+    if replies.mode == "none" and replies.uses is not None:
+        yield Finding((*rule.loc, "replies", "uses"), "replies: none brings no responses home that could be counted")
+    if replies.uses is not None and _in_memory(parts):
+        yield Finding((*rule.loc, "replies", "uses"), f"responses are counted {_MEMORY}", warning=True)
+    if replies.mode != "none" and rule.ok("replies") and not parts.has_keys:
         message = "brings replies home, which needs signing keys: add keys (`scopegate keys new`), or replies: none"
         yield Finding(loc, message)
 

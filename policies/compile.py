@@ -51,7 +51,9 @@ def _scope(name: str, scope: Scope, tree: Tree) -> ScopeRules:
 
 def _answers(rule: AddressRule) -> bool:
     """Whether requests with response annotations can be sent to some node of this rule."""
-    return rule.replies != "none" if isinstance(rule, RelayRule) else not isinstance(rule, KafkaRule | RedirectRule)
+    if isinstance(rule, RelayRule):
+        return rule.replies.mode != "none"
+    return not isinstance(rule, KafkaRule | RedirectRule)
 
 
 def _access(entry: AccessRule, where: Where) -> CompiledAccess:
@@ -75,11 +77,11 @@ def _address(rule: AddressRule, connectors: frozenset[str], where: Where) -> Com
 def _relay(rule: RelayRule, connectors: frozenset[str], where: Where) -> Build:
     connector = rule.relay if rule.relay in connectors else None
     scope = rule.relay if connector is None else None
-    template, replies = rule.address, rule.replies
+    template, replies, uses = rule.address, rule.replies.mode, rule.replies.uses
 
     def build(address: str, captures: dict[str, str]) -> RelayRoute | None:
         there = address if template is None else template.fill(captures)
-        return RelayRoute(scope, connector, there, replies, where) if routable(there) else None
+        return RelayRoute(scope, connector, there, replies, where, uses) if routable(there) else None
 
     return build
 

@@ -139,7 +139,11 @@ def describe(route: Route) -> str:
     if isinstance(route, RedirectRoute):
         return f"redirect to {Bind(route.host, route.port)} ({route.hostname}), address {shown(route.address)}"
     far = f"scope {route.scope}" if route.scope is not None else f"connector {route.connector}"
-    return f"relay to {far}, address {shown(route.address)}, replies {route.replies}"
+    return f"relay to {far}, address {shown(route.address)}, replies {route.replies}{_uses(route)}"
+
+
+def _uses(route: RelayRoute) -> str:
+    return "" if route.uses is None else f", uses {route.uses}"
 
 
 def shown(text: str) -> str:

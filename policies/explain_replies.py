@@ -40,6 +40,16 @@ def _crossing(policy: CompiledPolicy, scope: str, route: RelayRoute, there: str,
     yield f"          {_keys(policy)}"
     places = _places(route.replies, routed, there)
     yield f"responses come to {places}, are verified, and go to the reply-to in scope {scope}"
+    yield from _limits(policy, route, there)
+
+
+def _limits(policy: CompiledPolicy, route: RelayRoute, there: str) -> Iterator[str]:
+    if route.uses is not None:
+        state = policy.model.gateway.state
+        where = "memory, by this process alone" if state == "memory" else f"{state}, for all gateways that share it"
+        yield f"          at most {route.uses} for each request (uses), counted in {where}"
+    if (rate := policy.model.scopes[there].response_rate) is not None:
+        yield f"          at most {rate} from one user or connector of scope {there} (response_rate); more wait"
 
 
 def _receiver(connector: str | None) -> str:
@@ -63,7 +73,8 @@ def _keys(policy: CompiledPolicy) -> str:
         return "refused with amqp:not-allowed: there are no keys"
     skew = f" and {keys.skew / 1000:g} s for clocks that differ" if keys.skew else ""
     form = "sealed" if keys.seal else "signed"
-    return f"{form} with key {keys.active}; a response may take {keys.expiry / 1000:g} s{skew}"
+    kept = f"; what is longer than {keys.max_cookie} bytes is kept in gateway.state" if keys.max_cookie else ""
+    return f"{form} with key {keys.active}; a response may take {keys.expiry / 1000:g} s{skew}{kept}"
 
 
 def _places(replies: str, routed: bool, there: str) -> str:

@@ -75,4 +75,5 @@ def _signing(policy: Policy, found: Mapping[Secret, bytes]) -> SigningKeys | Non
     ring = {
         name: SigningKey(signing_key(found[entry.reference]), entry.until) for name, entry in policy.keys.ring.items()
     }
-    return SigningKeys(policy.keys.active, ring, policy.keys.expiry, policy.keys.skew, policy.keys.seal)
+    keys = policy.keys
+    return SigningKeys(keys.active, ring, keys.expiry, keys.skew, keys.seal, keys.max_cookie)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, Stri
 
 from policies.base import Also, Flag, Name, Secret, Section, Strict, parsed
 from policies.model_scope import Scope
-from policies.units import Duration, PlaceOrOff, State, parse_bind, parse_duration
+from policies.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration
 
 EMBEDDED: Final = "embedded"
 
@@ -145,6 +145,11 @@ class KeysSection(Strict):
     seal: Flag = Field(
         default=False,
         description="true: encrypt cookies, reply addresses and ids, so that the other side reads nothing of this one",
+    )
+    max_cookie: Annotated[Size, Field(ge=384, le=4096)] | None = Field(
+        default=None,
+        description="a cookie or reply address longer than this, 384B to 4096B, is kept in gateway.state, and a "
+        "reference to it travels; default: what is longer than 4096 bytes is rejected",
     )
 
 

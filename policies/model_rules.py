@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.base import Count, Flag, Name, OneOrMany, Strict, parsed
+from policies.base import Also, Count, Flag, Name, OneOrMany, Section, Strict, parsed
 from policies.patterns import Pattern, Template, parse_pattern, parse_template
 from policies.units import Target
 
@@ -15,6 +15,8 @@ Replies = Literal["auto", "cookie", "rewrite", "none"]
 DirectMode = Literal["balanced", "multicast"]
 RecordMode = Literal["auto", "amqp", "data"]
 ServiceName = Literal["echo"]
+MAX_USES = 1000
+"""More than this is a rate, not a limit of uses."""
 
 _PATTERN_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["chat/**"]}
 _TEMPLATE_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["q/{name}"]}
@@ -44,6 +46,29 @@ class DirectRule(Strict):
     direct: DirectMode = Field(description="balanced: one receiver gets a message; multicast: every one does")
 
 
+class Returns(Section):
+    """How responses come home, and how many."""
+
+    mode: Replies = Field(
+        default="auto",
+        description="auto (cookie where the target understands annotations, else rewrite), cookie, rewrite, or none "
+        "(messages pass unchanged)",
+    )
+    uses: Annotated[StrictInt, Field(ge=1, le=MAX_USES)] | None = Field(
+        default=None,
+        description=f"how many responses a request may have, at most {MAX_USES}, counted in gateway.state; default: "
+        "any number until keys.expiry",
+    )
+
+
+def _returns(value: Any) -> Any:
+    return value if value is None or isinstance(value, dict | Returns) else {"mode": value}
+
+
+_REPLIES_SCHEMA = {"type": "string", "enum": ["auto", "cookie", "rewrite", "none"]}
+ReturnsOrMode = Annotated[Returns, BeforeValidator(_returns), Also(lambda _: [_REPLIES_SCHEMA])]
+
+
 class RelayRule(Strict):
     """The far half of the link is in another scope, or at the container behind a connector of this scope."""
 
@@ -53,10 +78,11 @@ class RelayRule(Strict):
         default=None,
         description="address on the far side, with {captures} of match; default: the same address",
     )
-    replies: Replies = Field(
-        default="auto",
-        description="how responses come home: auto (cookie where the target understands annotations, else "
-        "rewrite), cookie, rewrite, or none (messages pass unchanged)",
+    replies: ReturnsOrMode = parsed(
+        lambda text: Returns.model_validate({"mode": text}),
+        "auto",
+        "how responses come home: auto (cookie where the target understands annotations, else rewrite), cookie, "
+        "rewrite, or none (messages pass unchanged); or {mode: auto, uses: 1} for requests with that many responses",
     )
 
 

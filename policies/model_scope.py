@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from policies.base import Count, Flag, Name, OneOrMany, Path, Secret, Section, Strict, parsed
 from policies.model_rules import AccessRule, AddressRule
-from policies.units import Duration, Endpoints, Place, Size, parse_bind, parse_duration, parse_size
+from policies.units import Duration, Endpoints, PerTime, Place, Size, parse_bind, parse_duration, parse_size
 
 MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD_MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
@@ -178,3 +178,8 @@ class Scope(Section):
     anonymous_relay: Flag = Field(default=True, description="offer the anonymous terminus (null target)")
     temporary: Flag = Field(default=True, description="allow dynamic sources and targets")
     response_routing: Flag = Field(default=True, description="offer RESPONSE_ANNOTATIONS_V1_0 (cookies)")
+    response_rate: PerTime | None = Field(
+        default=None,
+        description="how many responses one user of this scope, or one connector, may send home in a time; what "
+        "comes faster waits for its turn; default: no limit",
+    )

@@ -77,6 +77,7 @@ class Outline:
     active: Piece[str] | None
     ring: tuple[Piece[KeyEntry], ...]
     has_keys: bool
+    max_cookie: bool
     key_names: frozenset[str]
     kafka: tuple[Piece[KafkaCluster], ...]
     settings: tuple[Piece[Secret | str], ...]
@@ -94,6 +95,7 @@ def outline(data: Any) -> Outline:
         active=_piece(_TEXT, keys.get("active"), ("keys", "active")),
         ring=tuple(_pieces(_KEY, _dict(keys.get("ring")).items(), ("keys", "ring"))),
         has_keys=root.get("keys") is not None,
+        max_cookie=keys.get("max_cookie") is not None,
         key_names=frozenset(_dict(keys.get("ring"))),
         kafka=tuple(_pieces(_KAFKA, clusters.items(), ("kafka",))),
         settings=tuple(_settings(clusters)),

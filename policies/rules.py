@@ -44,6 +44,7 @@ class RelayRoute:
     address: str
     replies: Replies
     where: Where = field(compare=False)
+    uses: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +207,7 @@ class SigningKeys:
     expiry: Millis
     skew: Millis
     seal: bool
+    max_cookie: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

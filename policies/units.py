@@ -42,6 +42,16 @@ class Endpoint(NamedTuple):
         return f"{'amqps' if self.tls else 'amqp'}://{Bind(self.host, self.port)}"
 
 
+class Rate(NamedTuple):
+    """So many in a time."""
+
+    number: int
+    per_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{next(unit for unit, size in _DURATIONS.items() if size == self.per_ms)}"
+
+
 _DURATIONS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES: Final = {
     "B": 1,
@@ -53,6 +63,7 @@ _SIZES: Final = {
     "GiB": 2**30,
 }
 _DURATION_PATTERN: Final = r"^[0-9]{1,9}(ms|s|m|h|d)$"
+_RATE_PATTERN: Final = r"^[1-9][0-9]{0,5}/(s|m|h)$"
 _SIZE_PATTERN: Final = r"^[0-9]{1,9}(B|kB|MB|GB|KiB|MiB|GiB)$"
 _PLACE: Final = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>[0-9]{1,5})")
 _DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
@@ -75,6 +86,16 @@ def parse_duration(value: object) -> Millis:
 def parse_size(value: object) -> int:
     """`512B`, `64KiB`, `128MiB` …: a bare number is refused, for nobody could tell its unit."""
     return _scaled(value, _SIZE_PATTERN, _SIZES, '"64KiB"')
+
+
+def parse_rate(value: object) -> Rate:
+    """`100/s`, `20/m` or `5/h`."""
+    if isinstance(value, Rate):
+        return value
+    if not isinstance(value, str) or not re.fullmatch(_RATE_PATTERN, value, re.ASCII):
+        raise ValueError('needs a whole number and a time, like "100/s" (allowed: /s, /m, /h; 1 to 999999)')
+    count, unit = value.split("/")
+    return Rate(int(count), _DURATIONS[unit])
 
 
 def parse_bind(value: object) -> Bind:
@@ -149,6 +170,7 @@ _URL = _text(r"^amqps?://[^@/]+/?$", "amqps://broker.example:5671")
 
 Duration = Annotated[Millis, PlainValidator(parse_duration), WithJsonSchema(_text(_DURATION_PATTERN, "10s"))]
 Size = Annotated[int, PlainValidator(parse_size), WithJsonSchema(_text(_SIZE_PATTERN, "64KiB"))]
+PerTime = Annotated[Rate, PlainValidator(parse_rate), WithJsonSchema(_text(_RATE_PATTERN, "100/s"))]
 Place = Annotated[Bind, PlainValidator(parse_bind), WithJsonSchema(_text(r"^.+:[0-9]+$", "127.0.0.1:5672"))]
 PlaceOrOff = Annotated[
     Bind | None,

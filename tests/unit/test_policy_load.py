@@ -77,7 +77,7 @@ WRONG_SAID = """\
 2:29: keys.ring.a: environment variable NOPE is not set
 2:49: keys.seal: must be true or false
 2:58: keys.skew: must be at most 300000
-2:62: keys.create: not in this version: this version creates topics only by kafka.<name>.topics (embedded); leave the key out (allowed: active, ring, expiry, skew, seal)
+2:62: keys.create: not in this version: this version creates topics only by kafka.<name>.topics (embedded); leave the key out (allowed: active, ring, expiry, skew, seal, max_cookie)
 4:21: kafka.main.bootstrap: must be embedded or servers, like "kafka1:9092,kafka2:9092"
 4:38: kafka.main.client.acks: the gateway sets this itself, or its promises would not hold
 4:62: kafka.main.client.'sasl.password': a secret is never written into the policy; use {env: NAME} or {file: path}
@@ -101,7 +101,7 @@ WRONG_SAID = """\
 19:34: scopes.edge.addresses[4].relay: both a scope and a connector of this scope have this name; rename one
 20:17: scopes.edge.addresses[5].match: never reached: entry 3 before it (svc/**) matches all of it
 20:35: scopes.edge.addresses[5].relay: a scope cannot relay to itself
-21:5: scopes.edge.acess: unknown key; did you mean access? (allowed: listen, connect, addresses, access, anonymous_relay, temporary, response_routing)
+21:5: scopes.edge.acess: unknown key; did you mean access? (allowed: listen, connect, addresses, access, anonymous_relay, temporary, response_routing, response_rate)
 23:15: scopes.edge.access[0].who: must be text (put it in quotes)
 23:24: scopes.edge.access[0].may[0]: not one of the values allowed here (allowed: send, receive, info)
 24:29: scopes.edge.access[1].on[1]: a segment holds at most one capture, like {name}: a letter, then letters, digits or _
