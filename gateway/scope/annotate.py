@@ -20,10 +20,10 @@ from gateway.scope.annotations import (
     REQUEST_TARGET,
     previous_annotations,
 )
-from gateway.scope.cookie import NONCE_BYTES, Cookie, Maker, Uses, expiry_of, lifetime
+from gateway.scope.cookie import NONCE_BYTES, Cookie, Maker, Uses, expiry_of
 from gateway.scope.fields import NULL, REPLY_TO, address_text
 from gateway.scope.keys import KeyRing
-from gateway.scope.recent import Recent
+from gateway.scope.recent import Steps
 from gateway.scope.restore import LinkTarget, Restored, restore_response
 from gateway.scope.shelf import Shelf
 
@@ -72,7 +72,7 @@ class Annotator:
         self._target_entry = encode(Symbol(REQUEST_TARGET)) + encode(announced or link_target)
         self._announced = announced or link_target
         self._responses = LinkTarget(ring, link_target, (origin,), shelf=shelf)
-        self._recent: Recent[bytes, bytes] = Recent()
+        self._recent: Steps[bytes, bytes] = Steps(ttl_ms)
 
     def annotate(self, data: bytes, now_ms: int) -> bytes:
         """The request with the three annotations of RA 2.3."""
@@ -80,16 +80,14 @@ class Annotator:
         reply_to = property_field(data, layout, REPLY_TO) or NULL
         if layout.da != layout.ma:
             return self._annotate_further(data, layout, reply_to, now_ms)
-        expiry = lifetime(now_ms, self._ttl_ms)
-        if self._uses is not None:  # each request has a cookie of its own
-            return b"".join((data[: layout.da], self._section(reply_to, expiry_of(expiry, None)), data[layout.da :]))
-        recent = self._recent.at(expiry)
+        recent = self._recent.at(now_ms)
         section = recent.get(reply_to)
         if section is None:
-            section = self._section(reply_to, expiry_of(expiry, None))
-            if not self._pending:
+            section = self._section(reply_to, expiry_of(self._recent.expiry_ms, None))
+            if not self._pending and self._uses is None:  # with a limit, each request has a cookie of its own
                 recent[reply_to] = section
-        return b"".join((data[: layout.da], section, data[layout.da :]))
+        at = layout.da
+        return b"".join((data[:at], section, data[at:])) if at else section + data
 
     def restore(self, data: bytes, now_ms: int, *, scope: str | None = None) -> Restored:
         """A response that came to the link target: verified, and as it goes on in its own scope.
@@ -105,7 +103,8 @@ class Annotator:
         """The message has delivery annotations: a previous gateway's travel inside our cookie (A31)."""
         section = data[layout.da : layout.ma]
         cookie, target, until = previous_annotations(section)
-        expiry = expiry_of(lifetime(now_ms, self._ttl_ms), until)
+        self._recent.at(now_ms)
+        expiry = expiry_of(self._recent.expiry_ms, until)
         entries = {
             REQUEST_COOKIE: encode_binary(self._cookie(reply_to, expiry, cookie, target)),
             REQUEST_TARGET: encode(self._announced),

@@ -43,7 +43,7 @@ def leading_fields(data: bytes, layout: Layout) -> Fields:
             position, end = start + 6, start + 5 + size
         else:
             position, end, count = opened(data, start)
-        for _ in range(count if count < LEADING else LEADING):
+        for _ in range(min(count, LEADING)):
             start = position
             step = STEPS[data[start]]
             if not step:
@@ -64,9 +64,11 @@ def properties_section(fields: Fields) -> bytes:
     """The section of six leading fields and the rest, with no more nulls at its end than there were."""
     leading, rest, count = fields
     if count < LEADING:
-        count = max(count, *(i + 1 for i, value in enumerate(leading) if value != NULL), 0)
-        leading = leading[:count]
-    payload = b"".join(leading) + rest
+        last = LEADING
+        while last > count and leading[last - 1] == NULL:
+            last -= 1
+        count, leading = last, leading[:last]
+    payload = b"".join((*leading, rest))
     if len(payload) < 255:
         return b"\x00\x53%c\xc0%c%c%b" % (PROPERTIES, len(payload) + 1, count, payload)
     size = (len(payload) + 4).to_bytes(4, "big")

@@ -31,6 +31,8 @@ class Origin(NamedTuple):
 
 
 _REMEMBERED: Final = 4096
+"""Of these and as many before them: what is under way is not forgotten all at once."""
+_HEADS: Final = [b"\xa1%c%b" % (size, MARK) for size in range(256)]
 
 
 class ScopeIds:
@@ -43,33 +45,38 @@ class ScopeIds:
     may quote it late.
     """
 
-    __slots__ = ("_minted", "_named", "_prefix", "_ring", "_scope", "_seal", "_signer", "_unique")
+    __slots__ = ("_begin", "_earlier", "_mac", "_minted", "_named", "_prefix", "_ring", "_scope", "_seal", "_unique")
 
     def __init__(self, ring: KeyRing, scope: str, token_bytes: Callable[[int], bytes]) -> None:
         self._ring, self._scope = ring, scope
         self._prefix = _prefix(ring, scope)
-        self._signer = ring.signer(MESSAGE_ID)
+        signer = ring.signer(MESSAGE_ID)
+        self._mac, self._begin = signer.mac, signer.begin
         self._seal = ring.sealer(MESSAGE_ID).seal if ring.sealing else None
         self._named = _named(scope)
         self._minted: dict[bytes, bytes] = {}
+        self._earlier: dict[bytes, bytes] = {}
         # Below 2**63, so that the counter cannot leave its eight bytes.
         self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
 
     def mint(self, original: bytes) -> bytes:
         """An encoded string id for an encoded id."""
         if self._seal is None:
-            payload = b"%b%b%b" % (self._prefix, next(self._unique).to_bytes(UNIQUE_BYTES, "big"), original)
-            token = payload + self._signer.mac(payload)
+            payload = self._prefix + next(self._unique).to_bytes(UNIQUE_BYTES, "big") + original
+            state = self._begin()
+            state.update(payload)
+            token = payload + state.finalize()[:MAC_BYTES]
         else:  # no two sealed tokens are alike: they are numbered
             token = self._seal(self._named + original)
         if len(token) > MAX_TOKEN:
             raise too_long()
-        text = MARK + to_url(token)
-        size = len(text)
-        field = b"\xa1%c%b" % (size, text) if size < 256 else b"\xb1%b%b" % (size.to_bytes(4, "big"), text)
-        if len(self._minted) >= _REMEMBERED:
-            self._minted.clear()
-        self._minted[field] = original
+        text = to_url(token)
+        size = len(MARK) + len(text)
+        field = _HEADS[size] + text if size < 256 else b"\xb1%b%b%b" % (size.to_bytes(4, "big"), MARK, text)
+        minted = self._minted
+        if len(minted) >= _REMEMBERED:
+            self._earlier, self._minted = minted, (minted := {})
+        minted[field] = original
         return field
 
     def original(self, field: bytes, now_ms: int) -> bytes | None:
@@ -79,10 +86,11 @@ class ScopeIds:
         """
         if MARK not in field:
             return None
-        if (minted := self._minted.get(field)) is not None:
+        minted = self._minted.get(field) or self._earlier.get(field)
+        if minted is not None:
             return minted
         try:
-            token, mac = id_token(field), self._signer.mac
+            token, mac = id_token(field), self._mac
             if token.startswith(self._prefix) and compare_digest(mac(token[:-MAC_BYTES]), token[-MAC_BYTES:]):
                 return token[len(self._prefix) + UNIQUE_BYTES : -MAC_BYTES]
             origin = open_id(self._ring, token, now_ms)

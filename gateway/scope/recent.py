@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
+from gateway.scope.cookie import lifetime
+
 _MOST: Final = 2048
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,4 +32,22 @@ class Recent(Generic[K, V]):
     def at(self, epoch: int) -> dict[K, V]:
         if epoch != self._epoch or len(self._memory) >= _MOST:
             self._epoch, self._memory = epoch, {}
+        return self._memory
+
+
+class Steps(Generic[K, V]):
+    """A `Recent` of what is made with an expiry of our own: a new memory when that takes its next step."""
+
+    __slots__ = ("_after", "_memory", "_ttl_ms", "_until", "expiry_ms")
+
+    def __init__(self, ttl_ms: int) -> None:
+        self._ttl_ms = ttl_ms
+        self._after = self._until = self.expiry_ms = 0
+        self._memory: dict[K, V] = {}
+
+    def at(self, now_ms: int) -> dict[K, V]:
+        """The memory of now, and `expiry_ms` is what `lifetime` says of now."""
+        if not self._after < now_ms <= self._until or len(self._memory) >= _MOST:
+            self.expiry_ms = expiry = lifetime(now_ms, self._ttl_ms)
+            self._after, self._until, self._memory = now_ms - 1, expiry - self._ttl_ms, {}
         return self._memory

@@ -16,9 +16,10 @@ from gateway.scope.message_id import MARK
 from gateway.scope.recent import Recent
 from gateway.scope.shelf import Shelf, partly
 
+_new: Final = tuple.__new__
 _MAP8: Final = b"\x00\x53\x71\xc1"
 _MAP32: Final = b"\x00\x53\x71\xd1"
-_KEY: Final = b"\xa3\x0eaddress-cookie\xa0"  # symbol, then a binary of up to 255 bytes
+_ONE_KEY: Final = b"\x02\xa3\x0eaddress-cookie\xa0"  # two items: symbol, then a binary of up to 255 bytes
 
 
 class Restored(NamedTuple):
@@ -61,16 +62,21 @@ class LinkTarget:
         alone = token is not None
         if token is None:
             token = _find_cookie(section)
-        recent = self._recent.at(self._ring.epoch(now_ms))
+        ring = self._ring
+        recent = self._recent.at(ring.epoch(now_ms) if ring.dated else 0)
         cookie = recent.get(token)
         if cookie is None:
             cookie = recent[token] = self._verified(token, now_ms)
-        elif now_ms - self._ring.skew_ms > cookie.expiry_ms:
+        elif now_ms - ring.skew_ms > cookie.expiry_ms:
             raise refusal(Expired())
-        annotations = restored_annotations(b"" if alone else section, cookie)
-        home = b"".join((data[: layout.da], annotations, data[layout.ma :]))
-        onward = MARK in data[layout.properties : layout.app] or property_field(data, layout, REPLY_TO) is not None
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie)
+        if alone and cookie.inner_cookie is None:
+            home = data[: layout.da] + data[layout.ma :] if layout.da else data[layout.ma :]
+        else:
+            annotations = restored_annotations(b"" if alone else section, cookie)
+            home = b"".join((data[: layout.da], annotations, data[layout.ma :]))
+        quotes = data.find(MARK, layout.properties, layout.app) >= 0
+        onward = quotes or property_field(data, layout, REPLY_TO) is not None
+        return _new(Restored, (cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, refusal))
 
     def _verified(self, token: bytes, now_ms: int) -> Cookie:
         try:
@@ -104,12 +110,12 @@ def restored_annotations(section: bytes, cookie: Cookie) -> bytes:
 
 def _sole_cookie(section: bytes) -> bytes | None:
     """The cookie where it is the only annotation, as in nearly every response; else None."""
-    at = section.find(_KEY)
-    if not (at == 6 and section[5] == 2 and section.startswith(_MAP8)) and not (
-        at == 12 and section[8:12] == b"\x00\x00\x00\x02" and section.startswith(_MAP32)
-    ):
+    if section.startswith(_ONE_KEY, 5) and section.startswith(_MAP8):
+        start = 5 + len(_ONE_KEY) + 1
+    elif section.startswith(_ONE_KEY, 11) and section.startswith(_MAP32) and section[8:11] == b"\0\0\0":
+        start = 11 + len(_ONE_KEY) + 1
+    else:
         return None
-    start = at + len(_KEY) + 1
     return section[start:] if len(section) == start + section[start - 1] else None
 
 

@@ -27,7 +27,6 @@ from gateway.scope.cookie import (
     check_expiry,
     expiry_of,
     from_url,
-    lifetime,
     to_url,
 )
 from gateway.scope.fields import (
@@ -43,11 +42,12 @@ from gateway.scope.fields import (
 )
 from gateway.scope.keys import BadToken, KeyRing
 from gateway.scope.message_id import ScopeIds
-from gateway.scope.recent import Recent
+from gateway.scope.recent import Recent, Steps
 from gateway.scope.restore import Restored, restored_annotations
 from gateway.scope.shelf import Shelf, partly
 
 _EXPIRED: Final = "the response address has expired"
+_new: Final = tuple.__new__
 
 
 class Rewriter:
@@ -79,7 +79,7 @@ class Rewriter:
         self._uses, self._token_bytes = uses, token_bytes
         self._ids = ScopeIds(ring, origin, token_bytes)
         self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
-        self._recent_addresses: Recent[tuple[bytes, Previous], bytes] = Recent()
+        self._recent_addresses: Steps[bytes | tuple[bytes, Previous], bytes] = Steps(ttl_ms)
         self._recent_tokens: Recent[str, tuple[Cookie, bytes]] = Recent()
 
     def rewrite(self, data: bytes, now_ms: int) -> bytes:
@@ -89,13 +89,14 @@ class Rewriter:
         alone makes a new message too.
         """
         layout = walk(data)
-        annotations, previous = data[layout.da : layout.ma], NO_PREVIOUS
-        if annotations:
+        annotations, previous = b"", NO_PREVIOUS
+        if layout.da != layout.ma:
+            annotations = data[layout.da : layout.ma]
             previous = previous_annotations(annotations)
             annotations = _without_previous(annotations, previous)
         fields = leading_fields(data, layout)
         leading = fields[0]
-        quoted = self._quoted(leading[CORRELATION_ID], now_ms)
+        quoted = self._quoted(leading[CORRELATION_ID], now_ms) if leading[CORRELATION_ID] != NULL else None
         if leading[REPLY_TO] != NULL:
             leading[REPLY_TO] = self._reply_to(leading[REPLY_TO], previous, now_ms)
         elif quoted is None:
@@ -120,7 +121,8 @@ class Rewriter:
         """
         cookie, to = self._resolved(token, now_ms)
         layout = layout or walk(data)
-        annotations = restored_annotations(data[layout.da : layout.ma], cookie)
+        bare = layout.da == layout.ma and cookie.inner_cookie is None
+        annotations = b"" if bare else restored_annotations(data[layout.da : layout.ma], cookie)
         fields = leading_fields(data, layout)
         leading = fields[0]
         leading[TO] = to
@@ -129,18 +131,19 @@ class Rewriter:
         leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID], now_ms)
         home = assemble(data, layout, annotations, fields)
         onward = leading[REPLY_TO] != NULL
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, no_address)
+        return _new(Restored, (cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, no_address))
 
     def _resolved(self, token: str, now_ms: int) -> tuple[Cookie, bytes]:
         """The cookie, and its reply address encoded."""
-        recent = self._recent_tokens.at(self._ring.epoch(now_ms))
+        ring = self._ring
+        recent = self._recent_tokens.at(ring.epoch(now_ms) if ring.dated else 0)
         found = recent.get(token)
         if found is None:
             cookie, elsewhere = self._verified(token, now_ms)
             if elsewhere is not None:
                 cookie = self._shelf.resolve(elsewhere, now_ms, no_address)
             found = recent[token] = (cookie, encode(cookie.address))
-        elif now_ms - self._ring.skew_ms > found[0].expiry_ms:
+        elif now_ms - ring.skew_ms > found[0].expiry_ms:
             expired = Expired()
             raise no_address(expired) from expired
         return found
@@ -158,15 +161,13 @@ class Rewriter:
 
     def _reply_to(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
         """The encoded address that stands for the encoded reply-to `field`."""
-        expiry = lifetime(now_ms, self._ttl_ms)
-        if self._uses is not None:
-            return self._sealed_address(field, previous, expiry)
-        recent = self._recent_addresses.at(expiry)
-        address = recent.get((field, previous))
+        recent = self._recent_addresses.at(now_ms)
+        key = field if previous is NO_PREVIOUS else (field, previous)
+        address = recent.get(key)
         if address is None:
-            address = self._sealed_address(field, previous, expiry)
-            if not self._shelf.pending:
-                recent[field, previous] = address
+            address = self._sealed_address(field, previous, self._recent_addresses.expiry_ms)
+            if not self._shelf.pending and self._uses is None:
+                recent[key] = address
         return address
 
     def _sealed_address(self, field: bytes, previous: Previous, expiry_ms: int) -> bytes:
@@ -185,9 +186,11 @@ class Rewriter:
 
     def _response_id(self, field: bytes, now_ms: int) -> bytes:
         """A response is a new message (RA-2.5-8), unless it is the request sent back under its own id."""
+        if field == NULL:
+            return field
         check_id(field, "message-id")
         home = self._ids.original(field, now_ms)
-        if home is not None or self._far_ids is None or field == NULL:
+        if home is not None or self._far_ids is None:
             return home or field
         return self._far_ids.mint(field)
 
