@@ -198,6 +198,14 @@ class Crossings:
         """Refuse an attach to a rewritten address that is forged or expired (RA-2.5-9)."""
         self._origin(scope, token).resolve(token, self._clock())
 
+    def issued(self, scope: str, token: str) -> bool:
+        """Whether the rewritten address with `token` in `scope` is ours, be it expired."""
+        try:
+            self.check(scope, token)
+        except AmqpError as error:
+            return error.condition != NOT_FOUND
+        return True
+
     def _origin(self, scope: str, token: str) -> Rewriter:
         """The crossing that made `token`; it still judges the expiry at every use."""
         found = self._origins.get((scope, token))

@@ -37,7 +37,7 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
         to = None if raw is None else address_text(raw, "to")
         if to is None:
             raise AmqpError(PRECONDITION_FAILED, "a message on an anonymous link needs a `to`")
-        if to.startswith(rewritten):
+        if to.startswith(rewritten) and scope.takes_replies(to):
             return homeward(scope, crossings().undo(scope.name, to[len(rewritten) :], data, layout))
         if to == replies:
             return homeward(scope, crossings().restore(scope.name, data))

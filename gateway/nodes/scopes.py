@@ -124,10 +124,23 @@ class Scope:
             node = self.temporaries.at(address)
             announcing(link, self._announces(link, node))
             node.attach(link)
-        elif address == self._replies or address.startswith(self._replies + "/"):
+        elif self.takes_replies(address):
             attach_replies(self, link, address)
         else:
             self._attach_route(link, address, user)
+
+    def takes_replies(self, address: str) -> bool:
+        """Whether responses sent to `address` are this gateway's to bring home.
+
+        The gateway behind a connector may call its scope by the same name. What we have not issued is that
+        gateway's if a rule leads there, and ours to refuse if not.
+        """
+        if not address.startswith(self._replies):
+            return False
+        separator, token = address[len(self._replies) : len(self._replies) + 1], address[len(self._replies) + 1 :]
+        if separator != "/":
+            return not separator
+        return self.rules.route(address) is None or self.world.crossings.issued(self.name, token)
 
     def _attach_route(self, link: Any, address: str, user: str | None) -> None:
         action = "send" if link.incoming else "receive"
