@@ -18,6 +18,7 @@ from gateway.amqp.decoder import malformed
 from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
+from gateway.amqp.link_base import Left
 from gateway.amqp.links import Links
 from gateway.amqp.sending import Sending
 from gateway.errors import AmqpError
@@ -73,8 +74,8 @@ class Engine:
             lib.PN_SESSION_REMOTE_OPEN: self._session_open,
             lib.PN_SESSION_REMOTE_CLOSE: self._session_close,
             lib.PN_LINK_REMOTE_OPEN: self._link_open,
-            lib.PN_LINK_REMOTE_CLOSE: self._link_close,
-            lib.PN_LINK_REMOTE_DETACH: self._link_close,
+            lib.PN_LINK_REMOTE_CLOSE: lambda event: self._link_close(event, Left.CLOSED),
+            lib.PN_LINK_REMOTE_DETACH: lambda event: self._link_close(event, Left.DETACHED),
             lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
         }
 
@@ -213,7 +214,7 @@ class Engine:
             lib.pn_connection_close(self._connection)
             self.touch()
 
-    def lost(self, error: AmqpError | None) -> None:
+    def lost(self, error: AmqpError | None, left: Left = Left.LOST) -> None:
         """The socket is gone: every link ends now."""
         if self.closed:
             return
@@ -221,7 +222,7 @@ class Engine:
         for link, context in self.unsettled.values():
             link.orphan(context)
         self.unsettled.clear()
-        self._attached.lost(error)
+        self._attached.lost(error, left)
         self._owner.engine_closed(self, error)
 
     def free(self) -> None:
@@ -310,7 +311,7 @@ class Engine:
         error = pndata.read_condition(lib.pn_connection_remote_condition(self._connection))
         lib.pn_connection_close(self._connection)
         self.touch()
-        self.lost(error)
+        self.lost(error, Left.CONNECTION)
 
     def _input_ended(self, event: Any) -> None:
         """proton takes no more: after a close, an error, or a frame that it says nothing about."""
@@ -345,8 +346,8 @@ class Engine:
     def _link_open(self, event: Any) -> None:
         self._attached.opened(lib.pn_event_link(event), self._intake.asked())
 
-    def _link_close(self, event: Any) -> None:
-        self._attached.closed(lib.pn_event_link(event))
+    def _link_close(self, event: Any, left: Left) -> None:
+        self._attached.closed(lib.pn_event_link(event), left)
         self.touch()
 
 

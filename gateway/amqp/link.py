@@ -36,6 +36,7 @@ class Link(Receiving, Sending):
         distribution_mode: str | None = None,
         max_message_size: int = 0,
         node_properties: Mapping[Any, Any] | None = None,
+        durable: bool = False,
     ) -> None:
         """Answer the attach; from here on `handler` gets what happens on the link.
 
@@ -47,8 +48,10 @@ class Link(Receiving, Sending):
         self.unannounced = self.incoming and SUPPORTED not in (capabilities := tuple(capabilities))
         properties = {**self.echo, **(properties or {})}
         granted = pndata.Granted(
-            address, capabilities, properties, filter, distribution_mode, max_message_size, node_properties
-        )
+            address, capabilities, properties, filter, distribution_mode, max_message_size, node_properties,
+            durable=durable,
+        )  # fmt: skip
+        self.durable = durable
         pointer = self.ptr
         lib.pn_terminus_copy(lib.pn_link_source(pointer), lib.pn_link_remote_source(pointer))
         lib.pn_terminus_copy(lib.pn_link_target(pointer), lib.pn_link_remote_target(pointer))

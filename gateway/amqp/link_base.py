@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
@@ -17,6 +18,17 @@ BUFFER_SIZE: Final = 1 << 20
 """The largest message that is read from proton in one piece is one byte less."""
 
 
+class Left(Enum):
+    """How a link ended: what becomes of a terminus that outlives its links depends on it (AMQP 3.5.3, 3.5.6)."""
+
+    CLOSED = "detach with closed=true"
+    DETACHED = "detach"
+    SESSION = "end of its session"
+    CONNECTION = "close of its connection"
+    LOST = "loss of its connection"
+    OURS = "detach of ours"
+
+
 class LinkBase:
     """A link as the nodes see it; `incoming` means that the peer is its sender.
 
@@ -24,9 +36,10 @@ class LinkBase:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "echo", "engine",
-        "failure", "gone", "handler", "incoming", "max_message_size", "name", "node", "open", "others", "presettled",
-        "properties", "ptr", "refusals", "session", "source", "target", "transfers", "unannounced", "way", "window",
+        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "durable", "echo",
+        "engine", "failure", "gone", "handler", "incoming", "left", "max_message_size", "name", "node", "open",
+        "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target", "transfers",
+        "unannounced", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -38,6 +51,10 @@ class LinkBase:
         self.open = False
         self.gone = False
         """The peer has left, or its connection: an attach that was still waiting for its answer gets none."""
+        self.left = Left.LOST
+        """Valid in `on_detach`."""
+        self.durable = False
+        """Our terminus outlives the link (CORE-6)."""
         self.failure: AmqpError | None = None
         """Why we detached it."""
         self.handler: Any = None
@@ -103,6 +120,7 @@ class LinkBase:
         """Detach for good (closed=true); the handler hears `on_detach` before this returns."""
         if not self.open:
             return
+        self.left = Left.OURS
         self._close(error)
         self.ended(error)
 

@@ -13,6 +13,7 @@ from cproton_ffi import lib
 
 from gateway.amqp import pndata
 from gateway.amqp.link import Link
+from gateway.amqp.link_base import Left
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 
 if TYPE_CHECKING:
@@ -70,13 +71,15 @@ class Links:
 
     # -- end
 
-    def closed(self, pointer: Any) -> None:
-        """The peer's detach."""
+    def closed(self, pointer: Any, left: Left) -> None:
+        """The peer's detach; a terminus that stays is detached without being closed (AMQP 2.6.3)."""
         error = pndata.read_condition(lib.pn_link_remote_condition(pointer))
-        lib.pn_link_close(pointer)
+        link = self.live.pop(pointer, None)
+        keeps = link is not None and link.durable and left is Left.DETACHED
+        (lib.pn_link_detach if keeps else lib.pn_link_close)(pointer)
         self._refused.pop(pointer, None)
-        if (link := self.live.pop(pointer, None)) is not None:
-            self._forget(link, error)
+        if link is not None:
+            self._forget(link, error, left)
         lib.pn_link_free(pointer)
 
     def of_session_closed(self, session: Any, error: AmqpError | None) -> None:
@@ -86,10 +89,12 @@ class Links:
                 if link.session == session:
                     del links[pointer]
                     if links is self.live:
-                        self._forget(link, error)
+                        self._forget(link, error, Left.SESSION)
 
-    def _forget(self, link: Link, error: AmqpError | None) -> None:
+    def _forget(self, link: Link, error: AmqpError | None, left: Left) -> None:
         link.gone = True
+        if link.open:
+            link.left = left
         if link.open or link.handler is None:
             link.ended(error)
         else:
@@ -99,10 +104,12 @@ class Links:
         self._engine.take_unsettled(link)  # proton frees them with the link
         self._owner.link_ended(link, link.failure or error)
 
-    def lost(self, error: AmqpError | None) -> None:
+    def lost(self, error: AmqpError | None, left: Left) -> None:
         """The connection is gone, and every link with it."""
         for link in self:
             link.gone = True
+            if link.open:
+                link.left = left
             link.ended(error)
             self._owner.link_ended(link, link.failure or error)
         self.clear()

@@ -147,14 +147,15 @@ class Granted(NamedTuple):
     max_message_size: int = 0
     node_properties: Mapping[Any, Any] | None = None
     dynamic: bool = False
+    durable: bool = False
 
 
 def answer_terminus(mine: Any, granted: Granted, *, source: bool) -> None:
     """Fill the terminus we answer for (a copy of the peer's wish) with what is in force (CORE-3).
 
-    Nothing outlives its link here, so durability is none and expiry is what the peer asked.
+    A terminus that outlives its link keeps its configuration (CORE-6, ledger A34); expiry is what the peer asked.
     """
-    lib.pn_terminus_set_durability(mine, lib.PN_NONDURABLE)
+    lib.pn_terminus_set_durability(mine, lib.PN_CONFIGURATION if granted.durable else lib.PN_NONDURABLE)
     if granted.address is not None:
         lib.pn_terminus_set_address(mine, granted.address.encode())
     if granted.dynamic:
