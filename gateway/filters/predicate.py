@@ -278,7 +278,7 @@ def bind(predicate: Predicate, latest: str) -> Predicate:
 
 
 def _bound(node: Any, latest: Literal) -> Any:
-    if isinstance(node, tuple):
+    if type(node) is tuple:  # not a frozen reference
         return tuple(_bound(item, latest) for item in node)
     if isinstance(node, Literal):
         return latest if node.value is Latest.LATEST else node

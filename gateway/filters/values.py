@@ -241,43 +241,64 @@ def frozen(value: Any) -> Any:
     if kind is Family.MAP:
         return Frozen(kind, tuple((frozen(key), frozen(item)) for key, item in value.items()))
     if kind is Family.ARRAY:
-        return Frozen(kind, tuple(map(frozen, value.items)))
+        return Frozen(kind, tuple(_described(value.descriptors, frozen(item)) for item in value.items))
     if kind is Family.DESCRIBED:
         return Frozen(kind, (frozen(value.descriptor), frozen(value.value)))
     return frozen(value.value) if type(value) is MapKey else value
 
 
+def _described(descriptors: tuple[Any, ...], item: Any) -> Any:
+    """An array's item with the descriptors that all its items share, outermost first."""
+    for descriptor in reversed(descriptors):
+        item = Frozen(Family.DESCRIBED, (frozen(descriptor), item))
+    return item
+
+
 def matcher(reference: Any) -> Callable[[Any], bool]:
     """Whether a message's value matches a reference (a value of the codec or `frozen`)."""
     wanted = frozen(reference)
-    kind = family(wanted)
-    if kind is Family.DECIMAL:
-        number = decimal_value(wanted)
-        return lambda value: number is not None and type(value) in DECIMALS and decimal_value(value) == number
     if type(wanted) is Frozen:
         return lambda value: _composite_matches(wanted, value)
-    types = frozenset(of for of, named in _FAMILIES.items() if named is kind)
-    return lambda value: type(value) in types and value == wanted
+    identity = _identity(wanted)
+    return lambda value: _identity(value) == identity
 
 
-def matches(reference: Any, value: Any) -> bool:
-    """`matcher` for one value."""
-    return matcher(reference)(value)
+def _identity(value: Any) -> Any:
+    """Equal and of equal hash for values that match, and for no others; what matches nothing is a new object."""
+    kind = family(value)
+    if type(value) is Frozen:
+        return kind, tuple(map(_identity, value.items))
+    if kind is None or kind in _COMPOSITES:
+        return kind, None if value is None else object()
+    single = exact(value)
+    return kind, object() if single is None or single != single else single
+
+
+_COMPOSITES: Final = frozenset((Family.LIST, Family.MAP, Family.ARRAY, Family.DESCRIBED))
 
 
 def _composite_matches(reference: Frozen, value: Any) -> bool:
-    found = frozen(value)
+    found = value if type(value) is Frozen else frozen(value)
     if type(found) is not Frozen or found.family is not reference.family:
         return False
     if reference.family is Family.MAP:
-        return all(_entry_matches(key, item, found.items) for key, item in reference.items)
+        return _map_matches(reference, found)
     if len(reference.items) > len(found.items):
         return False
     return all(_item_matches(one, other) for one, other in zip(reference.items, found.items, strict=False))
 
 
-def _entry_matches(key: Any, reference: Any, entries: tuple[Any, ...]) -> bool:
-    return any(matches(key, name) and _item_matches(reference, item) for name, item in entries)
+def _map_matches(reference: Frozen, found: Frozen) -> bool:
+    entries: dict[Any, Any] = {}
+    for key, item in found.items:
+        identity = _identity(key)
+        if identity not in entries or type(key) is str:
+            entries[identity] = item
+    for key, item in reference.items:
+        identity = _identity(key)
+        if identity not in entries or not _item_matches(item, entries[identity]):
+            return False
+    return True
 
 
 def _item_matches(reference: Any, value: Any) -> bool:
@@ -285,7 +306,7 @@ def _item_matches(reference: Any, value: Any) -> bool:
         return True
     if type(reference) is Frozen:
         return _composite_matches(reference, value)
-    return matches(reference, value)
+    return bool(_identity(reference) == _identity(value))
 
 
 # -- text
