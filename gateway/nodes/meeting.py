@@ -39,8 +39,11 @@ class Inlet:
         outlet, link = self._meeting.only, self.link
         if outlet is not None and not settled:
             target = outlet.link
-            if target.window > 0 and not target.engine.blocked and target.way is link.way:
-                target.send(data, (link, delivery))
+            if target.window > 0 and not target.engine.blocked:
+                if target.way is link.way:
+                    target.send(data, (link, delivery))
+                else:
+                    self._meeting.forward(outlet, link, delivery, data, False)
                 return
         self._meeting.transfer(link, delivery, data, settled)
 
@@ -51,28 +54,35 @@ class Inlet:
 class Outlet:
     """A receiver at the meeting point, with the crossings from each sender's scope to its own."""
 
-    __slots__ = ("_crossings", "_meeting", "link")
+    __slots__ = ("_crossings", "_meeting", "last", "last_way", "link")
 
     def __init__(self, meeting: Meeting, link: Link) -> None:
         self._meeting = meeting
         self.link = link
         self._crossings: dict[Any, Crossing | None] = {}
+        self.last_way: Any = None
+        self.last: Crossing | None = None
+        """What `crossing` said for an origin with `last_way`."""
 
     def crossing(self, origin: Link) -> Crossing | None:
         """How messages of `origin` must be changed for this receiver; decided once per sender."""
+        way = origin.way
         try:
-            return self._crossings[origin.way]
+            made = self._crossings[way]
         except KeyError:
-            made = self._crossings[origin.way] = self._meeting.make_crossing(origin, self.link)
-            return made
+            made = self._crossings[way] = self._meeting.make_crossing(origin, self.link)
+        self.last_way, self.last = way, made
+        return made
 
     def forget(self, origin: Link) -> None:
         """A sender whose crossing is its own, for what `$me` means, has left."""
         self._crossings.pop(origin.way, None)
+        self.last_way = None
 
     def policy_changed(self, verdict: Any) -> None:
         """A reload may have changed keys or rules: decide anew at the next message."""
         self._crossings.clear()
+        self.last_way = None
 
     def on_credit(self) -> None:
         self._meeting.credited(self)
@@ -198,9 +208,11 @@ class Meeting:
     def forward(self, outlet: Outlet, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         """Send to one receiver; the sender's delivery waits for that receiver's outcome."""
         target = outlet.link
-        if link.way is not target.way and (crossing := outlet.crossing(link)) is not None:
+        if (way := link.way) is not target.way:
             try:
-                data = crossing(data)
+                crossing = outlet.last if outlet.last_way is way else outlet.crossing(link)
+                if crossing is not None:
+                    data = crossing(data)
             except AmqpError as error:
                 refuse(link, delivery, error, settled)
                 self.share_credit()
