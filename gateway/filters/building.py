@@ -145,13 +145,13 @@ class Builder(Transformer[Token, Part]):
         return Part(Literal(token[1:-1].replace("''", "'")), token)
 
     def integer(self, token: Token) -> Part:
-        return _number(token, constants.integer(token))
+        return number(token, constants.integer(token))
 
     def decimal(self, token: Token) -> Part:
-        return _number(token, constants.decimal(token))
+        return number(token, constants.decimal(token))
 
     def approximate(self, token: Token) -> Part:
-        return _number(token, constants.approximate(token))
+        return number(token, constants.approximate(token))
 
     def true(self, token: Token) -> Part:
         return Part(Literal(True), token)
@@ -172,7 +172,8 @@ def _text(part: Part, text: str, size: int | None = None) -> None:
             raise fault(part.at, text)
 
 
-def _number(token: Token, result: Any) -> Part:
+def number(token: Token, result: Any) -> Part:
+    """A constant; None is one that no column holds."""
     if result is None:
         limit = f"at most {constants.DIGITS} digits, {constants.PLACES} of them after the point, or a double's exponent"
         raise fault(token, f"a number has {limit}")

@@ -24,10 +24,10 @@ _BOUND: Final = Decimal(10) ** (DIGITS - PLACES)
 Number = int | Decimal | float
 
 
-def integer(text: str) -> int | None:
-    """The value of decimal digits; None: too many of them."""
+def integer(text: str, base: int = 10) -> int | None:
+    """The value of digits; None: too many of them."""
     digits = text.lstrip("0") or "0"
-    return int(digits) if len(digits) <= DIGITS else None
+    return int(digits, base) if len(digits) <= DIGITS else None
 
 
 def decimal(text: str) -> Decimal | None:

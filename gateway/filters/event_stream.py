@@ -51,10 +51,13 @@ class Position(NamedTuple):
     start: Start = Start.LATEST
     first_offset: int = 0
     after_ms: int | None = None
+    end_offset: int = NEVER
+    """No event from here on can match: a reader that is there has nothing more to read for this link."""
 
     def matches(self, offset: int, timestamp_ms: int) -> bool:
         """Whether the event at `offset` may be delivered."""
-        return offset >= self.first_offset and (self.after_ms is None or timestamp_ms > self.after_ms)
+        inside = self.first_offset <= offset < self.end_offset
+        return inside and (self.after_ms is None or timestamp_ms > self.after_ms)
 
     def first(self, low: int, high: int) -> int:
         """Where to begin in a partition that retains [low, high)."""
@@ -70,6 +73,7 @@ class Position(NamedTuple):
             Start.LATEST if latest else Start.EARLIEST,
             max(self.first_offset, other.first_offset),
             max(times, default=None),
+            min(self.end_offset, other.end_offset),
         )
 
 
@@ -102,11 +106,16 @@ def parse(filters: Mapping[Any, Any]) -> Parsed:
 
 def first_after(literal: str) -> int:
     """The smallest offset whose symbol is greater than `literal` bytewise, NEVER when there is none."""
+    return first_from(literal + "\0")  # nothing lies between a text and itself with the least character behind it
+
+
+def first_from(literal: str) -> int:
+    """The smallest offset whose symbol is `literal` or greater bytewise, NEVER when there is none."""
     wanted = literal.encode("utf-8", "surrogatepass")
     low, high = 0, NEVER
     while low < high:
         middle = (low + high) // 2
-        if offset_symbol(middle).encode() > wanted:
+        if offset_symbol(middle).encode() >= wanted:
             high = middle
         else:
             low = middle + 1

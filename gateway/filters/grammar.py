@@ -82,7 +82,7 @@ _WORDS: Final[dict[str, str]] = {
     "$END": "the end",
 }
 _HINTS: Final[dict[str, str]] = {
-    '"': "text stands between single quotes, other names between [ and ]",
+    '"': "text stands between single quotes",
     "'": "the text that begins here has no closing quote",
     "[": "the name that begins here has no closing bracket",
     ";": "the expression ends without a sign of its own",
@@ -151,17 +151,17 @@ def _unexpected(text: str, error: UnexpectedInput, accepted: set[str], last: Tok
     else:
         assert isinstance(error, UnexpectedCharacters)
         found = quoted(error.char)
-    hint = _hint(error, last)
+    hint = _hint(error, accepted, last)
     wanted = "" if hint else f", where {_expected(accepted)} should be"
     return AmqpError(INVALID_FIELD, f"line {line}, column {column}: found {found}{wanted}{hint}")
 
 
-def _hint(error: UnexpectedInput, last: Token | None) -> str:
+def _hint(error: UnexpectedInput, accepted: set[str], last: Token | None) -> str:
     if isinstance(error, UnexpectedCharacters):
         return f"; {_HINTS[error.char]}" if error.char in _HINTS else ""
     assert isinstance(error, UnexpectedToken)
     word = str(error.token)
-    if error.token.type == "_INDEX":
+    if word == "[" and "DELIMITED" in accepted:
         return f"; {_HINTS['[']}"
     if word == "(" and last is not None and last.type in _NAMES:
         return f"; functions are not defined, so {quoted(str(last))} cannot be called (FX 5)"
@@ -177,7 +177,7 @@ def _end(text: str) -> tuple[int, int]:
 
 def _expected(accepted: set[str]) -> str:
     words = [word for terminal, word in _WORDS.items() if terminal in accepted]
-    if accepted & _NAMES:
-        words.insert(0, "a name")
+    if names := accepted & _NAMES:
+        words.insert(0, "d.<name>" if names == {"LOG_SECTION"} else "a name")
     unique: Any = list(dict.fromkeys(words))
     return unique[0] if len(unique) == 1 else ", ".join(unique[:-1]) + f" or {unique[-1]}"

@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.filters.access import HEADER, PROPERTIES
 from gateway.filters.predicate import Section
 
-HEADER: Final = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
-PROPERTIES: Final = (
-    "message-id",
-    "user-id",
-    "to",
-    "subject",
-    "reply-to",
-    "correlation-id",
-    "content-type",
-    "content-encoding",
-    "absolute-expiry-time",
-    "creation-time",
-    "group-id",
-    "group-sequence",
-    "reply-to-group-id",
-)
 FIXED: Final = {Section.HEADER: HEADER, Section.PROPERTIES: PROPERTIES}
 """Sections that are lists of known fields."""
 

@@ -10,15 +10,17 @@ from typing import Final
 from lark import Token, v_args
 
 from gateway.filters.building import RULES, Builder, condition, over, value
+from gateway.filters.event_log import normalised
 from gateway.filters.grammar import Language, Part, fault
 from gateway.filters.limits import LIMITS, Limits
 from gateway.filters.predicate import Exists, Field, Literal, Predicate, Section, Value
 from gateway.filters.sections import FIXED, SHORT, section
 
-SECTIONS: Final = r"""
+LOG_NAMES: Final = r"""
 LOG_SECTION.4: /(?:delivery[_-]annotations|d)(?=\s*\.)/i
 LOG_FIELD: /[^\W\d_][\w-]*/
 """
+"""Names in the delivery annotations, where hyphens belong to them."""
 _SECTION: Final = "|".join(
     f"{short}|{long.value.replace('-', '[_-]')}" for short, long in SHORT.items() if short != "d"
 )
@@ -65,14 +67,14 @@ class _Sql(Builder):
 
 
 def _field(at: Token, where: Section, name: Token, path: tuple[Token | Part, ...]) -> Part:
-    steps: list[str | Value] = [_plain(step) if isinstance(step, Token) else value(step) for step in path]
+    steps: list[str | Value] = [plain(step) if isinstance(step, Token) else value(step) for step in path]
     parts = [step for step in path if isinstance(step, Part)]
     return over(Field(where, _known(where, name), tuple(steps)), at, *parts)
 
 
 def _known(where: Section, token: Token) -> str:
     """The name as the section has it: in the header and the properties `_` may stand for `-`."""
-    name = _plain(token)
+    name = plain(token)
     if where not in FIXED:
         return name
     found = name.replace("_", "-")
@@ -82,17 +84,17 @@ def _known(where: Section, token: Token) -> str:
     return found
 
 
-def _plain(token: Token) -> str:
+def plain(token: Token) -> str:
     """A name without its brackets, of which doubled ones stand for one."""
     return token[1:-1].replace("[[", "[").replace("]]", "]") if token.type == "DELIMITED" else str(token)
 
 
-_LANGUAGE: Final = Language(RULES + _SQL % _SECTION + SECTIONS, _Sql())
+_LANGUAGE: Final = Language(RULES + _SQL % _SECTION + LOG_NAMES, _Sql())
 
 
-def parse_sql(text: str, *, limits: Limits = LIMITS) -> Predicate:
-    """The predicate an SQL filter says (FX 5).
+def parse_sql(text: str, *, limits: Limits = LIMITS, seconds: bool = True) -> Predicate:
+    """The predicate an SQL filter says (FX 5); with `seconds`, as in the small SQL of event streams (ledger A6).
 
     Raises AmqpError: INVALID_FIELD with line, column and what was expected, or RESOURCE_LIMIT_EXCEEDED.
     """
-    return condition(_LANGUAGE.parse(text, limits))
+    return normalised(condition(_LANGUAGE.parse(text, limits)), seconds=seconds)
