@@ -162,7 +162,7 @@ class _Responses(Router):
             self.link.drop(delivery)
         else:
             self.link.settle(delivery, Rejected(error))
-        self.settled()
+        self.passed()
 
     def fail(self, error: AmqpError) -> None:
         """One bad message must not cost everybody the response address."""

@@ -2,8 +2,9 @@
 
 The anonymous terminus and the reply addresses take messages for many nodes on one link. Each destination gets a
 `RoutedLink`, which a node cannot tell from a direct one: the same resolver, the same attach, the same errors, the
-same credit. What a destination does not take yet waits here, up to `HELD`; then it is released, so that a slow
-destination holds up nobody else.
+same credit. What a destination does not take yet waits here, up to `HELD`; then it is released. A message that its
+destination has taken gives the sender its credit back at once, outcome or not: what is unsettled there is bounded by
+the credit of the destination, as on a direct link. So a slow destination costs the others at most `HELD` of `WINDOW`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,6 @@ class RoutedLink:
     def drop(self, delivery: Any) -> None:
         self.busy -= 1
         self._link.drop(delivery)
-        self._router.settled()
 
     def message_refused(self, error: AmqpError) -> None:
         self._link.message_refused(error)
@@ -136,7 +136,6 @@ class RoutedLink:
     def settle(self, delivery: Any, outcome: Outcome) -> None:
         self.busy -= 1
         self._link.settle(delivery, outcome)
-        self._router.settled()
 
     def detach(self, error: AmqpError | None = None) -> None:
         self.error = error
@@ -153,7 +152,7 @@ class RoutedLink:
         self._router.forget(self)
         for delivery, _, settled in self._waiting:
             if self.error is None:
-                self.settle(delivery, RELEASED)
+                self._release(delivery)
             else:
                 self._router.refuse(delivery, self.error, settled)
         self._waiting.clear()
@@ -167,10 +166,15 @@ class RoutedLink:
         elif len(self._waiting) < HELD:
             self._waiting.append((delivery, data, settled))
         else:
-            self.settle(delivery, RELEASED)
+            self._release(delivery)
+
+    def _release(self, delivery: Any) -> None:
+        self.settle(delivery, RELEASED)
+        self._router.passed()
 
     def _give(self, delivery: Any, data: bytes, settled: bool) -> None:
         self.granted -= 1
+        self._router.passed()
         self.handler.on_transfer(delivery, data, settled)
 
     def close(self) -> None:
@@ -250,14 +254,14 @@ class Router:
 
     def refuse(self, delivery: Any, error: AmqpError, settled: bool) -> None:
         refuse(self.link, delivery, error, settled)
-        self.settled()
+        self.passed()
 
     def fail(self, error: AmqpError) -> None:
         """A pre-settled message was refused."""
         self.link.fail(error)
 
-    def settled(self) -> None:
-        """A delivery has its outcome: its credit goes back to the sender, in lots."""
+    def passed(self) -> None:
+        """A delivery waits here no more: its credit goes back to the sender, in lots."""
         self._owed += 1
         if self._owed >= WINDOW // 4 or not self.link.granted:
             self.link.grant(self._owed)

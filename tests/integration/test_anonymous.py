@@ -320,6 +320,21 @@ def test_slow_destinations_hold_up_nobody(place: Place, outbox: Outbox) -> None:
         assert outbox.outcome(waiting[3 * n + 1]).matches("accepted")
 
 
+@pytest.mark.row("AT-2.2-5")
+def test_a_destination_that_settles_nothing_holds_up_nobody(place: Place, outbox: Outbox) -> None:
+    """It has taken more than the whole window, as much as it gave credit for; its outcomes come when they come."""
+    count = 2 * WINDOW
+    silent, quick = Inbox(place.edge, "q/silent", credit=count), Inbox(place.edge, "q/other")
+    for n in range(count):
+        outbox.post(message(b"%d" % n, to="q/silent"))
+        last = silent.transfer()
+    delivery = outbox.post(message(b"on", to="q/other"))
+    assert sections(quick.take())["data"] == b"on"
+    assert outbox.outcome(delivery).matches("accepted")
+    silent.peer.disposition(0, "accepted", last=last.delivery_id)
+    assert outbox.outcome(count - 1).matches("accepted")
+
+
 def test_too_many_addresses_at_a_time_are_a_limit_not_a_leak(outbox: Outbox) -> None:
     for n in range(256):
         outbox.post(message(to=f"q/many-{n}"))
