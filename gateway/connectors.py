@@ -185,6 +185,11 @@ class Connector:
 
     # -- host of the response address
 
+    @property
+    def responder(self) -> str:
+        """Who sends what comes there, for `response_rate`; no user has such a name."""
+        return f"\0connector {self.name}"
+
     def home_changed(self) -> None:
         """Requests name the new address from now on."""
         engine = self.engine

@@ -51,6 +51,7 @@ HELP: Final = {
     "kafka_events": "Transfers into topics by outcome, deliveries from topics, and what went wrong.",
     "dropped": "Settled messages nobody could take.",
     "outcomes": "What senders were told of their messages.",
+    "state_events": "Questions to shared state that had no answer, uses that could not be given back, a full memory.",
     **{name: text for name, (text, _) in RARE.items()},
 }
 

@@ -44,21 +44,29 @@ class Way(NamedTuple):
     """The messages are responses themselves: what their correlation-id quotes is known where they go."""
     home: Home | None = None
     """Where a connector takes responses, for requests that leave through it."""
+    uses: int | None = None
+    """How many responses each request may have; None: any number."""
 
 
 _way: Final = cache(Way)
 
 
 def way(
-    scope: str, replies: str = "auto", announces: bool = False, pair: Pair | None = None, answer: bool = False
+    scope: str,
+    replies: str = "auto",
+    announces: bool = False,
+    pair: Pair | None = None,
+    answer: bool = False,
+    uses: int | None = None,
 ) -> Way:
     """The one `Way` of these words: the per-message path compares by identity; as many as a policy has words."""
     made: Callable[..., Way] = _way if pair is None else Way
-    return made(scope, replies, announces, pair, answer)
+    return made(scope, replies, announces, pair, answer, None, uses)
 
 
 def announcing(link: Any, announces: bool) -> tuple[str, ...]:
     """What the target of `link` announces; the link remembers it for its messages."""
     if link.way is not None and link.way.announces is not announces:
-        link.way = way(link.way.scope, link.way.replies, announces, link.way.pair, link.way.answer)
+        own = link.way
+        link.way = way(own.scope, own.replies, announces, own.pair, own.answer, own.uses)
     return (RESPONSE_ADDRESS_SUPPORTED,) if announces else ()

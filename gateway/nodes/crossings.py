@@ -14,17 +14,20 @@ from gateway.amqp.codec import encode
 from gateway.amqp.sections import Layout, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
+from gateway.nodes.keeping import keeping
 from gateway.nodes.pairs import asks_me, with_own_address
 from gateway.scope.annotate import Annotator, LinkTarget, Restored
 from gateway.scope.annotations import RESPONSE_COOKIE, with_hop_annotations
 from gateway.scope.carry import Carried, Carrier
 from gateway.scope.keys import KeyRing
 from gateway.scope.rewrite import Rewriter
+from gateway.scope.shelf import Shelf
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.nodes.announcing import Home
     from gateway.nodes.meeting import Crossing
+    from gateway.state.store import Store
 
 HOMEWARD: Final = "homeward"
 """The replies word of a response that asks for no response: it crosses, and there is nothing to rewrite."""
@@ -49,19 +52,26 @@ class Crossings:
         clock: Callable[[], int],
         *,
         unrouted: Collection[str] = (),
+        max_cookie: int | None = None,
+        store: Store | None = None,
     ) -> None:
-        """`unrouted` are the scopes without response routing: nothing there is annotated."""
+        """`unrouted` are the scopes without response routing: nothing there is annotated.
+
+        Cookies longer than `max_cookie` bytes are kept in the store.
+        """
         self._ring: Final = ring
+        self._shelf: Final = None if ring is None else Shelf(ring, None if store is None else max_cookie)
+        self._store: Final = store
         self._unrouted: Final = unrouted
         self._ttl_ms: Final = ttl_ms
         self._scopes: Final = scopes
         self._clock: Final = clock
-        self._annotators: dict[tuple[str, str, str | None], Annotator] = {}
-        self._carriers: dict[tuple[str, str], Carrier] = {}
+        self._annotators: dict[tuple[str, str, str | None, int | None], Annotator] = {}
+        self._carriers: dict[tuple[str, str, int | None], Carrier] = {}
         self._carried: dict[str, Carried] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
-        self._rewriters: dict[tuple[str, str], Rewriter] = {}
+        self._rewriters: dict[tuple[str, str, int | None], Rewriter] = {}
 
     def routes(self, scope: str) -> bool:
         """Whether targets of this scope may announce that responses follow the annotations."""
@@ -78,7 +88,7 @@ class Crossings:
         from_way, to_way = origin.way, target.way
         capable = self._capable(target)
         if from_way.scope == to_way.scope:
-            return self._within(from_way, capable)
+            return self._within(from_way, to_way, capable)
         wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
         if wanted == "none" or (wanted == HOMEWARD and not capable):
             return None
@@ -86,10 +96,16 @@ class Crossings:
             return _refuse(
                 AmqpError(NOT_ALLOWED, "no key is configured to route responses", fault=Fault.GATEWAY)
             )
-        if capable and wanted in ("auto", "cookie", HOMEWARD):
-            return self._annotating(from_way, to_way.scope, to_way.home)
-        if wanted == "cookie":
+        if from_way.uses is None and to_way.uses is not None and wanted != HOMEWARD:
+            from_way = from_way._replace(uses=to_way.uses)
+        if wanted == "cookie" and not capable:
             return _refuse(AmqpError(NOT_IMPLEMENTED, "the receiver does not support response annotations"))
+        return self._into(from_way, to_way, capable and wanted != "rewrite")
+
+    def _into(self, from_way: Way, to_way: Way, annotated: bool) -> Crossing:
+        """The request as the other side understands it, with an address that can be answered there."""
+        if annotated:
+            return self._annotating(from_way, to_way.scope, to_way.home)
         if to_way.home is not None and to_way.home.address is not None:
             return self._carrying(from_way, to_way.scope, to_way.home.address)
         return self._rewriting(from_way, to_way.scope)
@@ -100,14 +116,13 @@ class Crossings:
         believed = target.way.scope not in self._unrouted and (home is None or home.annotates)
         return believed and RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
 
-    def _within(self, origin: Way, capable: bool) -> Crossing | None:
+    def _within(self, origin: Way, target: Way, capable: bool) -> Crossing | None:
         """In one scope only two things need a change: `$me`, and annotations for a receiver that does not know
         them, behind a target that announced them for others (RA-2.2-3)."""
         if self._ring is None:
             return None
         if origin.pair is not None:
-            make = self._annotating if capable else self._rewriting
-            change = make(origin, origin.scope)
+            change = self._into(origin, target, capable)
             return lambda data: change(data) if asks_me(data) or (not capable and annotated(data)) else data
         if capable or not origin.announces:
             return None
@@ -116,7 +131,7 @@ class Crossings:
 
     def _annotating(self, origin: Way, destination: str, home: Home | None = None) -> Crossing:
         announced = None if home is None else home.address
-        annotate = self._annotator(origin.scope, destination, announced).annotate
+        annotate = self._annotator(origin.scope, destination, announced, origin.uses).annotate
         clock, pair = self._clock, origin.pair
 
         def crossing(data: bytes) -> bytes:
@@ -125,47 +140,62 @@ class Crossings:
             # The cookie names the paired link; the message itself goes on as it came (RA-2.3-8).
             return with_hop_annotations(data, annotate(with_own_address(data, pair), clock()))
 
-        return crossing
+        return self._kept(crossing)
 
     def _rewriting(self, origin: Way, destination: str) -> Crossing:
-        rewrite, clock, pair = self._rewriter(origin.scope, destination).rewrite, self._clock, origin.pair
-        return lambda data: rewrite(with_own_address(data, pair) if asks_me(data) else data, clock())
+        rewrite = self._rewriter(origin.scope, destination, origin.uses).rewrite
+        clock, pair = self._clock, origin.pair
+        return self._kept(lambda data: rewrite(with_own_address(data, pair) if asks_me(data) else data, clock()))
 
     def _carrying(self, origin: Way, destination: str, address: str) -> Crossing:
         """Rewritten for a container that answers at an address of its own: the way home is in the ids."""
-        carrier, clock, pair = self._carrier(origin.scope, destination), self._clock, origin.pair
+        carrier, clock, pair = self._carrier(origin.scope, destination, origin.uses), self._clock, origin.pair
         reply_to, answer = encode(address), origin.answer
 
         def crossing(data: bytes) -> bytes:
             own = with_own_address(data, pair) if asks_me(data) else data
             return carrier.rewrite(own, clock(), reply_to=reply_to, answer=answer)
 
-        return crossing
+        return self._kept(crossing)
 
-    def _annotator(self, origin: str, destination: str, announced: str | None = None) -> Annotator:
-        key = (origin, destination, announced)
+    def _kept(self, crossing: Crossing) -> Crossing:
+        """The crossing, so that long cookies are kept first; unchanged where none ever is."""
+        if self._shelf is None or self._store is None:
+            return crossing
+        return keeping(crossing, self._shelf, self._store, self._clock)
+
+    def _annotator(
+        self, origin: str, destination: str, announced: str | None = None, uses: int | None = None
+    ) -> Annotator:
+        key = (origin, destination, announced, uses)
         if key not in self._annotators:
             assert self._ring is not None
             if len(self._annotators) >= _REMEMBERED:  # a connector's own address changes with its connection
                 self._annotators.clear()
             target = replies_address(destination)
-            self._annotators[key] = Annotator(self._ring, origin, target, self._ttl_ms, announced=announced)
+            self._annotators[key] = Annotator(
+                self._ring, origin, target, self._ttl_ms, announced=announced, uses=uses, shelf=self._shelf
+            )
         return self._annotators[key]
 
-    def _carrier(self, origin: str, destination: str) -> Carrier:
-        key = (origin, destination)
+    def _carrier(self, origin: str, destination: str, uses: int | None) -> Carrier:
+        key = (origin, destination, uses)
         if key not in self._carriers:
             assert self._ring is not None
             target = replies_address(destination)
-            self._carriers[key] = Carrier(self._ring, origin, destination, target, self._ttl_ms)
+            self._carriers[key] = Carrier(
+                self._ring, origin, destination, target, self._ttl_ms, uses=uses, shelf=self._shelf
+            )
         return self._carriers[key]
 
-    def _rewriter(self, origin: str, destination: str) -> Rewriter:
-        key = (origin, destination)
+    def _rewriter(self, origin: str, destination: str, uses: int | None = None) -> Rewriter:
+        key = (origin, destination, uses)
         if key not in self._rewriters:
             assert self._ring is not None
             prefix = replies_address(destination)
-            self._rewriters[key] = Rewriter(self._ring, origin, prefix, self._ttl_ms, destination=destination)
+            self._rewriters[key] = Rewriter(
+                self._ring, origin, prefix, self._ttl_ms, destination=destination, uses=uses, shelf=self._shelf
+            )
         return self._rewriters[key]
 
     # -- responses
@@ -175,7 +205,9 @@ class Crossings:
         if self._ring is None:
             raise AmqpError(NOT_FOUND, "no such response address")
         if scope not in self._targets:
-            self._targets[scope] = LinkTarget(self._ring, replies_address(scope), self._scopes)
+            self._targets[scope] = LinkTarget(
+                self._ring, replies_address(scope), self._scopes, shelf=self._shelf
+            )
         return self._targets[scope].restore(data, self._clock())
 
     def homecome(self, scope: str, data: bytes) -> Restored:
@@ -186,8 +218,9 @@ class Crossings:
         if map_entry(data[layout.da : layout.ma], RESPONSE_COOKIE) is not None:
             return self.restore(scope, data)
         if scope not in self._carried:
-            others = [name for name in self._scopes if name != scope]
-            self._carried[scope] = Carried(self._ring, scope, replies_address(scope), others)
+            self._carried[scope] = Carried(
+                self._ring, scope, replies_address(scope), self._scopes, shelf=self._shelf
+            )
         return self._carried[scope].restore(data, self._clock())
 
     def undo(self, scope: str, token: str, data: bytes, layout: Layout | None = None) -> Restored:

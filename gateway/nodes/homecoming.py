@@ -14,8 +14,9 @@ from gateway.amqp.outcomes import Rejected
 from gateway.amqp.pndata import Granted
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
-from gateway.nodes.replies import homeward
-from gateway.nodes.routed import WINDOW, Aim, Router
+from gateway.nodes.homeward import HomeRouter
+from gateway.nodes.replies import homeward, window
+from gateway.nodes.routed import Aim
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -33,6 +34,8 @@ Then = Callable[[AmqpError | None], None]
 class Owner(Protocol):
     """The connector, as far as this needs it."""
 
+    @property
+    def responder(self) -> str: ...
     def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
     def home_changed(self) -> None: ...
     def home_failed(self, error: AmqpError) -> None: ...
@@ -45,7 +48,7 @@ class Homecoming:
         self._owner: Final = owner
         self._wish: Final = wish
         self._annotations: Final = annotations
-        self._scope: Final = scope
+        self.scope: Final = scope
         self.address: str | None = None
         """The address at the container; None: it reaches `$replies.<scope>` of this gateway."""
         self.annotates = annotations == "auto"
@@ -103,9 +106,9 @@ class Homecoming:
             link.detach()
             self.refused(AmqpError(NOT_IMPLEMENTED, "no address for a dynamic source"))
             return
-        link.way = way(self._scope().name)
+        link.way = way(self.scope().name)
         self.address = address if self._wish == DYNAMIC else self._wish
-        link.grant(WINDOW)
+        link.grant(window(self.scope()))
         self._tell(None)
         self._owner.home_changed()
 
@@ -132,15 +135,16 @@ class Homecoming:
 
     def aim(self, link: Link, data: bytes) -> Aim:
         """Where a response goes."""
-        scope = self._scope()
-        return homeward(scope, scope.world.crossings.homecome(scope.name, data))
+        scope = self.scope()
+        return homeward(scope, scope.world.crossings.homecome(scope.name, data), self._owner.responder)
 
 
-class _Responses(Router):
+class _Responses(HomeRouter):
     """The handler of the response link: what is no response of ours is rejected there, and the link stays."""
 
     def __init__(self, link: Link, home: Homecoming) -> None:
-        super().__init__(link, home.aim)
+        scope = home.scope()
+        super().__init__(link, home.aim, scope.world.waits, window=window(scope))
         self._home: Final = home
 
     def on_attached(self, link: Link) -> None:

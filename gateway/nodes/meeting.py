@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.amqp.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
 from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.nodes.announcing import announcing
+from gateway.nodes.keeping import Keeping
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Crossing = Callable[[bytes], bytes]
 """Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""
+_Item = tuple["Link", Any, bytes, bool]
 CrossingMaker = Callable[["Link", "Link"], Crossing | None]
 """Decides at first use how messages go from one link to another; None: unchanged."""
 
@@ -120,6 +122,8 @@ class Meeting:
         self.only: Outlet | None = None
         """The receiver that gets everything: there is no other, and nothing waits."""
         self._turn = 0
+        self._held: _Item | None = None
+        """The first that waits, while it waits for shared state and not for credit."""
         self._closing = False
 
     # -- links
@@ -217,11 +221,38 @@ class Meeting:
                 refuse(link, delivery, error, settled)
                 self.share_credit()
                 return
+            except Keeping as wait:
+                self.hold(wait, outlet, (link, delivery, data, settled))
+                return
         if settled:
             link.settle(delivery, SETTLED)
             target.send(data, None, True)
         else:
             target.send(data, (link, delivery))
+
+    def hold(self, wait: Keeping, outlet: Outlet, item: _Item) -> None:
+        """The cookie of this message has to be kept first: it waits, and all behind it, until that is known."""
+        if wait.kept is not None:  # known already, and not kept
+            self._undeliverable(*item)
+            self.share_credit()
+            return
+        self._waiting.appendleft(item)
+        self.only = None
+        self._held = item
+        wait.when_known(lambda kept: self._held_no_more(item, outlet, wait.data if kept else None))
+
+    def _held_no_more(self, item: _Item, outlet: Outlet, data: bytes | None) -> None:
+        """Send what may go; where the receiver has no credit any more it stays and crosses again."""
+        if self._held is item:
+            self._held = None
+        waiting = self._waiting
+        if waiting and waiting[0] is item:
+            if data is None:
+                self._undeliverable(*waiting.popleft())
+            elif outlet in self.outlets and outlet.link.credit > 0:
+                waiting.popleft()
+                _send(outlet.link, item, data)
+        self._resume()
 
     def _undeliverable(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         if settled:
@@ -233,13 +264,16 @@ class Meeting:
 
     def credited(self, outlet: Outlet) -> None:
         """A receiver granted credit, or asked for a drain: what waits goes first, the rest to the senders."""
+        self._resume()
+        if outlet.link.draining:
+            self.drain(outlet)
+
+    def _resume(self) -> None:
         waiting = self._waiting
-        while waiting and (chosen := self.pick()) is not None:
+        while waiting and self._held is None and (chosen := self.pick()) is not None:
             self.forward(chosen, *waiting.popleft())
         self._choose()
         self.share_credit()
-        if outlet.link.draining:
-            self.drain(outlet)
 
     def drain(self, outlet: Outlet) -> None:
         """Nothing is stored here, so nothing more can come now."""
@@ -280,6 +314,29 @@ class Multicast(Meeting):
         copies = _Copies(link, delivery, len(self.outlets))
         for each in list(self.outlets):
             super().forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
+
+    def hold(self, wait: Keeping, outlet: Outlet, item: _Item) -> None:
+        """Each copy waits alone, and is released if its receiver has no credit any more."""
+
+        def known(kept: bool) -> None:
+            if kept and outlet in self.outlets and outlet.link.credit > 0:
+                _send(outlet.link, item, wait.data)
+            else:
+                item[0].settle(item[1], SETTLED if item[3] else RELEASED)
+
+        if wait.kept is None:
+            wait.when_known(known)
+        else:
+            known(False)
+
+
+def _send(target: Link, item: _Item, data: bytes) -> None:
+    link, delivery, _, settled = item
+    if settled:
+        link.settle(delivery, SETTLED)
+        target.send(data, None, True)
+    else:
+        target.send(data, (link, delivery))
 
 
 class _Copies:

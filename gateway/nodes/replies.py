@@ -14,7 +14,8 @@ from gateway.amqp.sections import property_field, walk
 from gateway.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
 from gateway.nodes.crossings import HOMEWARD, Crossings, replies_address
-from gateway.nodes.routed import Aim, Demands, RoutedLink, Router
+from gateway.nodes.homeward import HomeRouter, Tolled
+from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink
 from gateway.scope.annotate import Restored
 from gateway.scope.fields import TO, address_text
 
@@ -38,9 +39,9 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
         if to is None:
             raise AmqpError(PRECONDITION_FAILED, "a message on an anonymous link needs a `to`")
         if to.startswith(rewritten) and scope.takes_replies(to):
-            return homeward(scope, crossings().undo(scope.name, to[len(rewritten) :], data, layout))
+            return homeward(scope, crossings().undo(scope.name, to[len(rewritten) :], data, layout), link.user)
         if to == replies:
-            return homeward(scope, crossings().restore(scope.name, data))
+            return homeward(scope, crossings().restore(scope.name, data), link.user)
         return Aim((scope.name, to, ""), data, lambda route: scope.attach_to(route, to, link.user))
 
     def crossings() -> Crossings:
@@ -48,7 +49,8 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
 
     capabilities, properties = _wishes(scope, link)
     announcing(link, bool(capabilities))
-    Router(link, aim, Demands(frozenset(capabilities), frozenset(properties))).start(capabilities, properties)
+    demands = Demands(frozenset(capabilities), frozenset(properties))
+    HomeRouter(link, aim, scope.world.waits, demands).start(capabilities, properties)
 
 
 def _wishes(scope: Scope, link: Link) -> tuple[tuple[str, ...], dict[Any, Any]]:
@@ -67,7 +69,8 @@ def attach_replies(scope: Scope, link: Any, address: str) -> None:
     if not link.incoming:
         raise AmqpError(NOT_ALLOWED, "responses are sent here, not received")
     aim = _responses(scope, address)
-    Router(link, aim).start(announcing(link, scope.world.crossings.routes(link.way.scope)))
+    router = HomeRouter(link, aim, scope.world.waits, window=window(scope))
+    router.start(announcing(link, scope.world.crossings.routes(link.way.scope)))
 
 
 def _responses(scope: Scope, address: str) -> Any:
@@ -78,14 +81,22 @@ def _responses(scope: Scope, address: str) -> Any:
 
     def aim(link: Link, data: bytes) -> Aim:
         if rewritten:
-            return homeward(scope, world.crossings.undo(scope.name, token, data))
-        return homeward(scope, world.crossings.restore(scope.name, data))
+            return homeward(scope, world.crossings.undo(scope.name, token, data), link.user)
+        return homeward(scope, world.crossings.restore(scope.name, data), link.user)
 
     return aim
 
 
-def homeward(scope: Scope, restored: Restored) -> Aim:
-    """The route home; where a previous gateway gave a link target, to that (RA-2.3-17)."""
+def window(scope: Scope) -> int:
+    """Credit for responses: with `response_rate`, what one responder may send in a second."""
+    return WINDOW if scope.buckets is None else min(scope.buckets.burst, WINDOW)
+
+
+def homeward(scope: Scope, restored: Restored, responder: str) -> Aim:
+    """The route home; where a previous gateway gave a link target, to that (RA-2.3-17).
+
+    Raises `Tolled` where the response has to wait for its turn, or for a use that is left.
+    """
     address = restored.target or restored.address
     assert address is not None  # a response without a destination was refused before
     origin = scope.world.scopes[restored.scope]
@@ -95,4 +106,10 @@ def homeward(scope: Scope, restored: Restored) -> Aim:
         route.way = onward
         origin.attach_to(route, address, None)
 
-    return Aim((restored.scope, address, onward.replies), restored.data, attach)
+    cookie, buckets = restored.cookie, scope.buckets
+    assert cookie is not None  # what brought it
+    if buckets is None and cookie.uses is None:
+        return Aim((restored.scope, address, onward.replies), restored.data, attach)
+    kind = onward.replies if cookie.uses is None else f"{onward.replies}, counted"
+    aim = Aim((restored.scope, address, kind), restored.data, attach)
+    raise Tolled(aim, None if buckets is None else buckets.of(responder), cookie, restored.refuse)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from gateway.amqp.outcomes import RELEASED, Outcome
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.refusal import refuse
+from gateway.scope.shelf import Unfetched
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -48,6 +49,10 @@ class Demands(NamedTuple):
         if not lacks:
             return None
         return AmqpError(NOT_IMPLEMENTED, f"this destination does not support {', '.join(sorted(lacks))}")
+
+
+class Wait(Exception):
+    """Raised by an aim whose message cannot go on yet; a router that has such aims knows what it waits for."""
 
 
 class RoutedLink:
@@ -215,6 +220,9 @@ class Router:
         except AmqpError as error:
             self.refuse(delivery, error, settled)
             return
+        except (Wait, Unfetched) as wait:
+            self.wait(wait, delivery, data, settled)
+            return
         route.transfer(delivery, aim.data, settled)
 
     def _open(self, aim: Aim) -> RoutedLink:
@@ -235,6 +243,10 @@ class Router:
                 )
             del self._routes[idle.key]
             idle.close()
+
+    def wait(self, wait: Wait | Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
+        """See `homeward`; nothing waits here."""
+        raise wait
 
     def on_detach(self, error: AmqpError | None) -> None:
         routes = list(self._routes.values())

@@ -14,16 +14,19 @@ from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTE
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
 from gateway.nodes.elsewhere import redirected
+from gateway.nodes.homeward import Waits
 from gateway.nodes.meeting import Crossing, Meeting, Multicast
 from gateway.nodes.names import Names
 from gateway.nodes.pairs import Pairs
 from gateway.nodes.replies import attach_anonymous, attach_replies
 from gateway.nodes.service import Service
 from gateway.nodes.temporary import Temporaries
+from gateway.scope.rate import Buckets
 from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Route, ScopeRules, ServiceRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from policies.units import Rate
 
 _INFO: Final = "/$info"
 _TEMPORARY: Final = "$temp/"
@@ -72,6 +75,7 @@ class World:
     kafka: Mapping[str, EventStreams]
     crossings: Crossings
     new_name: Callable[[], str]
+    waits: Waits
 
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages cross from one link to another, by the present policy."""
@@ -82,7 +86,14 @@ class Scope:
     """One address space and its nodes."""
 
     def __init__(
-        self, name: str, rules: ScopeRules, world: World, *, anonymous: bool, temporary: bool
+        self,
+        name: str,
+        rules: ScopeRules,
+        world: World,
+        *,
+        anonymous: bool,
+        temporary: bool,
+        response_rate: Rate | None = None,
     ) -> None:
         self.name: Final = name
         self.world: Final = world
@@ -92,11 +103,19 @@ class Scope:
         self.pairs: Final = Pairs(self)
         self.names: Final = Names()
         self._replies: Final = replies_address(name)
-        self.configure(rules, anonymous=anonymous, temporary=temporary)
+        self._response_rate: Rate | None = None
+        self.buckets: Buckets | None = None
+        """Where `response_rate` is set: whose turn it is, for each responder."""
+        self.configure(rules, anonymous=anonymous, temporary=temporary, response_rate=response_rate)
 
-    def configure(self, rules: ScopeRules, *, anonymous: bool, temporary: bool) -> None:
+    def configure(
+        self, rules: ScopeRules, *, anonymous: bool, temporary: bool, response_rate: Rate | None = None
+    ) -> None:
         """Take the rules of a new policy; links already attached are judged by `still`."""
         self.rules = rules
+        if response_rate != self._response_rate:
+            self._response_rate = response_rate
+            self.buckets = None if response_rate is None else Buckets(response_rate.number, response_rate.per_ms)
         self.anonymous = anonymous
         self.temporary = temporary
 
@@ -149,7 +168,8 @@ class Scope:
         first = decided.routes[0]
         if isinstance(first, RelayRoute) and link.way.replies == "auto":
             # A response keeps the scope that it comes from.
-            link.way = way(link.way.scope, first.replies, pair=link.way.pair, answer=link.way.answer)
+            own = link.way
+            link.way = way(own.scope, first.replies, pair=own.pair, answer=own.answer, uses=first.uses)
         node = self._node(decided)
         announcing(link, self._announces(link, node, decided.routes))
         node.attach(link)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gateway.state.base import State
 from gateway.state.memory import MemoryState
+from gateway.state.memory_store import MemoryStore
 from gateway.state.store import Store
 
-__all__ = ["MemoryState", "State", "Store", "open_state"]
+__all__ = ["MemoryState", "MemoryStore", "State", "Store", "open_state"]
 
 
 def open_state(where: str) -> State:

@@ -20,7 +20,9 @@ from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.link import Link
 from gateway.errors import AmqpError
 from gateway.nodes.crossings import Crossings
+from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import Scope, World
+from gateway.state import MemoryStore
 from tests.support.frames import AMQP_HEADER, Frame, composite, framed, parse, performative, source, target
 from tests.support.messages import message
 from tests.support.policy import load_text
@@ -88,9 +90,17 @@ class Side:
         self._scope.attach(link)
 
 
+class NoTimer:
+    """The fuzzed scope limits no rates, so nothing ever waits for its turn."""
+
+    def cancel(self) -> None:
+        """Nothing to cancel."""
+
+
 def make_scope() -> Scope:
     names = itertools.count()
-    world = World({}, {}, Crossings(None, 0, ("edge",), lambda: 0), lambda: f"name-{next(names)}")
+    waits = Waits(MemoryStore(), lambda: 0, lambda: 0.0, lambda _seconds, _call: NoTimer())
+    world = World({}, {}, Crossings(None, 0, ("edge",), lambda: 0), lambda: f"name-{next(names)}", waits)
     rules = load_text(POLICY, with_secrets=False).scopes["edge"]
     world.scopes["edge"] = Scope("edge", rules, world, anonymous=True, temporary=True)
     return world.scopes["edge"]

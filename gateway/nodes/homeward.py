@@ -1,0 +1,274 @@
+"""Links whose responses may have to wait before they go home: for what their cookie stands for, for their turn
+(`response_rate`), for a use that is left (`replies: {uses}`).
+
+Most wait for nothing and take the way of any routed message. A response that waits keeps the credit it came with, so
+that no more wait than a link has credit for; whatever shared state does, each wait ends with an outcome.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import count
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from gateway.amqp.outcomes import RELEASED, Modified, Outcome
+from gateway.errors import AmqpError
+from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink, Router, Wait
+from gateway.scope.cookie import Cookie
+from gateway.scope.keys import BadToken
+from gateway.scope.rate import Bucket
+from gateway.scope.shelf import Refusal, Unfetched
+from gateway.state.store import Store
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+PATIENCE: Final = 10.0
+"""Seconds a response may wait for its turn; one that would wait longer is released."""
+OUTLIVES: Final = 300_000
+"""Milliseconds that counts and kept cookies outlive their expiry: as far as clocks of gateways may differ."""
+
+
+class Timer(Protocol):
+    """What can be cancelled."""
+
+    def cancel(self) -> None: ...
+
+
+class Waits(NamedTuple):
+    """What waiting needs of the world: shared state, the wall clock for expiries, and the loop's time."""
+
+    store: Store
+    now_ms: Callable[[], int]
+    time: Callable[[], float]
+    later: Callable[[float, Callable[[], None]], Timer]
+
+
+class Tolled(Wait):
+    """A response that has more to pass: a turn in `bucket`, and a use where its `cookie` limits them."""
+
+    def __init__(self, aim: Aim, bucket: Bucket | None, cookie: Cookie, refuse: Refusal) -> None:
+        super().__init__()
+        self.aim: Final = aim
+        self.bucket: Final = bucket
+        self.cookie: Final = cookie
+        self.refuse: Final = refuse
+
+
+class Claim(NamedTuple):
+    """A use that a response has taken."""
+
+    key: str
+    name: str
+
+
+_process: Final = token_hex(8)
+_claims: Final = count()
+
+
+def remaining(expiry_ms: int, now_ms: int) -> int:
+    """How long shared state has to hold what is valid until `expiry_ms`."""
+    return max(expiry_ms - now_ms, 0) + OUTLIVES
+
+
+class CountedLink(RoutedLink):
+    """A route for responses whose uses are counted: what is not delivered gives its use back.
+
+    It is not when it was released or modified, or never left the gateway.
+    """
+
+    def __init__(self, router: HomeRouter, link: Link, key: tuple[str, str, str]) -> None:
+        super().__init__(router, link, key)
+        self._store: Final = router.waits.store
+        self._claims: dict[Any, Claim] = {}
+        self._refusing = False
+
+    def counted(self, delivery: Any, claim: Claim) -> None:
+        """Remember what was taken for a delivery that comes now."""
+        self._claims[delivery] = claim
+
+    def settle(self, delivery: Any, outcome: Outcome) -> None:
+        if self._refusing or outcome is RELEASED or isinstance(outcome, Modified):
+            self._free(delivery)
+        self._refusing = False
+        self._claims.pop(delivery, None)
+        super().settle(delivery, outcome)
+
+    def drop(self, delivery: Any) -> None:
+        self._free(delivery)
+        super().drop(delivery)
+
+    def message_refused(self, error: AmqpError) -> None:
+        """The node refuses a delivery and will settle it now; nobody has got it."""
+        self._refusing = True
+        super().message_refused(error)
+
+    def close(self) -> None:
+        self._free_waiting()
+        super().close()
+
+    def _end(self) -> None:
+        self._free_waiting()
+        super()._end()
+
+    def _free_waiting(self) -> None:
+        for delivery, _, _ in self._waiting:
+            self._free(delivery)
+
+    def _free(self, delivery: Any) -> None:
+        if (claim := self._claims.pop(delivery, None)) is not None:
+            self._store.give_back(*claim)
+
+
+class HomeRouter(Router):
+    """The handler of a link on which responses may come."""
+
+    def __init__(
+        self,
+        link: Link,
+        aim: Callable[[Link, bytes], Aim],
+        waits: Waits,
+        demands: Demands = Demands(),  # noqa: B008  immutable
+        window: int = WINDOW,
+    ) -> None:
+        super().__init__(link, aim, demands)
+        self.waits: Final = waits
+        self.window: Final = window
+        self._lot: Final = max(window // 4, 1)
+        self._held: deque[tuple[float, Tolled, Any, bool]] = deque()
+        self._timer: Timer | None = None
+        self._ended = False
+
+    def start(self, capabilities: tuple[str, ...] = (), properties: Mapping[Any, Any] | None = None) -> None:
+        """Accept the link."""
+        size = self.link.engine.config.max_message_size
+        self.link.accept(self, max_message_size=size, capabilities=capabilities, properties=properties)
+        self.link.grant(self.window)
+
+    def passed(self) -> None:
+        self._owed += 1
+        if self._owed >= self._lot or not self.link.granted:
+            self.link.grant(self._owed)
+            self._owed = 0
+
+    def wait(self, wait: Wait | Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
+        """The aim says that this response cannot go on yet."""
+        if isinstance(wait, Tolled):
+            self._admit(wait, delivery, settled)
+        elif isinstance(wait, Unfetched):
+            self._fetch(wait, delivery, data, settled)
+        else:
+            raise wait
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self._ended = True
+        self._held.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        super().on_detach(error)
+
+    # -- what the cookie stands for
+
+    def _fetch(self, missing: Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
+        def got(value: bytes | None) -> None:
+            if self._ended:
+                return
+            if value is None:
+                self._release(delivery, settled)
+                return
+            try:
+                missing.load(value, self.waits.now_ms())
+            except BadToken as fault:
+                self._turn_away(missing.refuse, fault, delivery, settled)
+            else:
+                self.on_transfer(delivery, data, settled)
+
+        self.waits.store.get(missing.key, got)
+
+    # -- its turn
+
+    def _admit(self, toll: Tolled, delivery: Any, settled: bool) -> None:
+        if toll.bucket is None:
+            self._count(toll, delivery, settled)
+            return
+        now = self.waits.time()
+        wait = toll.bucket.reserve(now, PATIENCE) if len(self._held) < WINDOW else None
+        if wait is None:
+            self._release(delivery, settled)
+        elif wait == 0 and not self._held:
+            self._count(toll, delivery, settled)
+        else:
+            self._held.append((now + wait, toll, delivery, settled))
+            if self._timer is None:
+                self._timer = self.waits.later(wait, self._turn)
+
+    def _turn(self) -> None:
+        """Let go whose time has come, in the order in which they came."""
+        self._timer, held, now = None, self._held, self.waits.time()
+        while held and held[0][0] <= now:
+            _, toll, delivery, settled = held.popleft()
+            self._count(toll, delivery, settled)
+        if held and self._timer is None:
+            self._timer = self.waits.later(held[0][0] - now, self._turn)
+
+    # -- its use
+
+    def _count(self, toll: Tolled, delivery: Any, settled: bool) -> None:
+        uses = toll.cookie.uses
+        if uses is None:
+            self._forward(toll.aim, delivery, settled)
+            return
+        claim = Claim(f"uses:{uses.nonce.hex()}", f"{_process}-{next(_claims)}")
+
+        def counted(taken: bool | None) -> None:
+            if self._ended:
+                if taken:
+                    self.waits.store.give_back(*claim)
+            elif taken:
+                self._forward(toll.aim, delivery, settled, claim)
+            elif taken is None:
+                self._release(delivery, settled)
+            else:
+                self._turn_away(toll.refuse, BadToken("used up"), delivery, settled)
+
+        ttl_ms = remaining(toll.cookie.expiry_ms, self.waits.now_ms())
+        self.waits.store.count(*claim, uses.limit, ttl_ms, counted)
+
+    def _forward(self, aim: Aim, delivery: Any, settled: bool, claim: Claim | None = None) -> None:
+        try:
+            route = self._routes.get(aim.key) or (self._open(aim) if claim is None else self._open_counted(aim))
+        except AmqpError as error:
+            if claim is not None:
+                self.waits.store.give_back(*claim)
+            self.refuse(delivery, error, settled)
+            return
+        if claim is not None:
+            assert isinstance(route, CountedLink)
+            route.counted(delivery, claim)
+        route.transfer(delivery, aim.data, settled)
+
+    def _open_counted(self, aim: Aim) -> RoutedLink:
+        self._make_room()
+        route = CountedLink(self, self.link, aim.key)
+        aim.attach(route)
+        if route.error is not None:
+            raise route.error
+        self._routes[aim.key] = route
+        return route
+
+    # -- none of it
+
+    def _turn_away(self, refuse: Refusal, fault: BadToken, delivery: Any, settled: bool) -> None:
+        error = refuse(fault)
+        error.__cause__ = fault  # for the log and the counter; the peer hears what any bad cookie hears
+        self.refuse(delivery, error, settled)
+
+    def _release(self, delivery: Any, settled: bool) -> None:
+        """Certainly not delivered; the responder may send it again."""
+        if settled:
+            self.link.drop(delivery)
+        else:
+            self.link.settle(delivery, RELEASED)
+        self.passed()
