@@ -1,0 +1,393 @@
+"""A gateway that serves one policy: its listeners, connectors, clusters and scopes, and how they change.
+
+Part of the composition root with `app`: the one place that knows every room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gateway import connectors
+from gateway.amqp.connection import Connection, Hub
+from gateway.errors import CONNECTION_FORCED, AmqpError
+from gateway.http.metrics import Metrics
+from gateway.http.readiness import Readiness
+from gateway.judge import Judge, Replaced
+from gateway.listeners import Listener, Settings
+from gateway.materials import Materials, MaterialsError, load_materials
+from gateway.nodes.crossings import Crossings
+from gateway.nodes.homeward import Waits
+from gateway.nodes.scopes import EventStreams, Scope, World
+from gateway.policy_file import make_ring
+from gateway.report import Report
+from gateway.state import open_state
+from gateway.tasks import Supervisor
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.amqp.tls import ServerTls
+    from policies.model import KafkaCluster
+    from policies.model_scope import Connector
+    from policies.rules import CompiledPolicy
+
+class Cluster(EventStreams, Protocol):
+    """A Kafka cluster, as `bridges.kafka` makes it."""
+
+    @property
+    def in_flight(self) -> int: ...
+    def counts(self) -> Mapping[str, int]: ...
+    def ready(self) -> tuple[bool, str]: ...
+    async def close(self, limit: float = 10.0) -> None: ...
+
+
+ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor], Cluster]
+"""Makes a cluster from its name, its part of the policy, its librdkafka settings with secrets, and a supervisor."""
+
+_CLOSING: Final = 2.0
+"""Seconds for peers to answer our close at the end."""
+_NAME_BYTES: Final = 16
+
+
+def now_ms() -> int:
+    """The wall clock, for cookies."""
+    return time.time_ns() // 1_000_000
+
+
+class Service:
+    """The running gateway."""
+
+    def __init__(self, policy: CompiledPolicy, make_cluster: ClusterMaker) -> None:
+        loop = asyncio.get_running_loop()
+        self.policy = policy
+        self._make_cluster: Final = make_cluster
+        self._cluster_settings: Mapping[str, tuple[KafkaCluster, Mapping[str, str]]] = {}
+        self.report: Final = Report(Metrics())
+        self.readiness: Final = Readiness()
+        self.supervisor: Final = Supervisor(self.report.task_failed)
+        self.hub: Final = Hub(loop)
+        self.clusters: dict[str, Cluster] = {}
+        self.listeners: dict[Settings, Listener] = {}
+        self._unbound: dict[str, OSError] = {}
+        self.retired: list[Listener] = []
+        self.connectors: dict[tuple[str, str], connectors.Connector] = {}
+        self._tls: dict[Settings, ServerTls] = {}
+        self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._state = open_state(policy.model.gateway.state)
+        self._crossings = self._make_crossings(policy)
+        waits = Waits(self._state.store, now_ms, loop.time, loop.call_later)
+        self.world: Final = World({}, self.clusters, self._crossings, self._new_name, waits)
+        self._observe()
+        loop.set_exception_handler(self._loop_error)
+
+    @staticmethod
+    def _new_name() -> str:
+        return secrets.token_urlsafe(_NAME_BYTES)
+
+    def _make_crossings(self, policy: CompiledPolicy) -> Crossings:
+        signing = policy.signing
+        names = tuple(policy.model.scopes)
+        if signing is None:
+            return Crossings(None, 0, names, now_ms)
+        unrouted = frozenset(name for name in names if not policy.model.scopes[name].response_routing)
+        return Crossings(
+            make_ring(signing),
+            signing.expiry,
+            names,
+            now_ms,
+            unrouted=unrouted,
+            max_cookie=signing.max_cookie,
+            store=self._state.store,
+        )
+
+    # -- start
+
+    async def start(self) -> None:
+        """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
+        self.readiness.add("state", self._state.ready)
+        self.supervisor.start(self._state.run(), "state")
+        self.supervisor.start(self._state.store.run(), "state-store")
+        await self._install(self.policy, load_materials(self.policy))
+        for error in self._unbound.values():
+            raise error
+        bind = self.policy.model.gateway.http
+        if bind is not None:
+            from gateway.http.server import make_app, serve_http
+
+            started, app = asyncio.Event(), make_app(self.report.metrics, self.readiness)
+            self.supervisor.start(serve_http(bind.host, bind.port, app, started), "http")
+            await started.wait()
+        self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
+
+    async def apply(self, policy: CompiledPolicy) -> None:
+        """Take a new policy: links it still allows stay, others are told why they go."""
+        try:
+            materials = load_materials(policy)
+        except MaterialsError as errors:
+            self.reload_failed(errors.problems)
+            return
+        self._warn_of_restart(self.policy, policy)
+        self.policy = policy
+        self.world.crossings = self._make_crossings(policy)
+        closed = self._judge(await self._install(policy, materials))
+        self.report.bump("reloads", "ok")
+        self.report.log.info("policy reloaded", policy=str(policy.file), links_closed=closed)
+
+    def reload_failed(self, problems: list[str]) -> None:
+        """The new file, or one it names, is wrong: the old policy goes on."""
+        self.report.bump("reloads", "failed")
+        self.report.log.error("reload refused, the old policy stays", problems=problems)
+
+    def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
+        """What is opened once for the life of the process does not follow a reload."""
+        old, new = before.model.gateway, after.model.gateway
+        fixed = [key for key in ("http", "state", "log") if getattr(old, key) != getattr(new, key)]
+        if fixed:
+            keys = [f"gateway.{key}" for key in fixed]
+            self.report.log.warning("changes that need a restart", keys=keys)
+
+    def _judge(self, replaced: Replaced) -> int:
+        """Look at every link under the new rules; returns how many had to go."""
+        judge, closed = Judge(self.world.scopes, replaced), 0
+        for link in self.far_links():
+            judge.link(link)  # they follow their near halves; only what they remember is forgotten
+        for link in self.links():
+            if (error := judge.link(link)) is not None and link.open:
+                link.detach(error)
+                closed += 1
+        return closed
+
+    async def _install(self, policy: CompiledPolicy, materials: Materials) -> Replaced:
+        clusters = self._install_clusters(policy)
+        self._install_scopes(policy)
+        replaced = Replaced(clusters, self._install_connectors(policy, materials))
+        await self._install_listeners(policy, materials)
+        return replaced
+
+    # -- rooms
+
+    def _install_clusters(self, policy: CompiledPolicy) -> set[str]:
+        """Returns the names of those that are gone, or new under an old name (a secret may have changed)."""
+        wanted = {name: (model, policy.client_settings(model)) for name, model in policy.model.kafka.items()}
+        gone = {name for name in self.clusters if wanted.get(name) != self._cluster_settings[name]}
+        for name in gone:
+            self.readiness.remove(f"kafka/{name}")
+            self.supervisor.start(self.clusters.pop(name).close(), f"kafka-close:{name}")
+        for name, (model, settings) in wanted.items():
+            if name not in self.clusters:
+                bridge = self.clusters[name] = self._make_cluster(name, model, settings, self.supervisor)
+                self.readiness.add(f"kafka/{name}", bridge.ready)
+        self._cluster_settings = wanted
+        return gone
+
+    def _install_scopes(self, policy: CompiledPolicy) -> None:
+        for name, model in policy.model.scopes.items():
+            rules, scopes = policy.scopes[name], self.world.scopes
+            options = {"anonymous": model.anonymous_relay, "temporary": model.temporary}
+            rate = model.response_rate
+            if name in scopes:
+                scopes[name].configure(rules, **options, response_rate=rate)
+            else:
+                scopes[name] = Scope(name, rules, self.world, **options, response_rate=rate)
+        for name in set(self.world.scopes) - set(policy.model.scopes):
+            del self.world.scopes[name]
+
+    def _install_connectors(self, policy: CompiledPolicy, materials: Materials) -> set[tuple[str, str]]:
+        """Returns which are gone, or new under an old name."""
+        wanted = {
+            (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
+        }
+        gone = {
+            key
+            for key, made in self.connectors.items()
+            if (wanted.get(key), _routes(policy, key[0])) != made.settings
+        }
+        for key in gone:
+            self._connector_tasks.pop(key).cancel()
+            self.readiness.remove(_part(key))
+            self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
+        for key, model in wanted.items():
+            if key not in self.connectors:
+                self._add_connector(key, model, policy)
+            password = model.sasl.password
+            secret = policy.secret(password).decode() if password is not None else None
+            self.connectors[key].credentials(secret, materials.clients.get(model))
+        for name, scope in self.world.scopes.items():
+            scope.connectors = {key[1]: made for key, made in self.connectors.items() if key[0] == name}
+        return gone
+
+    def _add_connector(self, key: tuple[str, str], model: Connector, policy: CompiledPolicy) -> None:
+        identity = policy.model.gateway.id
+        connector = connectors.Connector(
+            key[0],
+            model,
+            container_id=identity,
+            hub=self.hub,
+            report=self.report,
+            node_scope=lambda: self.world.scopes[key[0]],
+            routes=_routes(policy, key[0]),
+        )
+        self.connectors[key] = connector
+        self.readiness.add(_part(key), connector.ready)
+        self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
+
+    async def _install_listeners(self, policy: CompiledPolicy, materials: Materials) -> None:
+        wanted = {
+            Settings(scope, model, policy.model.gateway.id, self._offered(policy, scope)): scope
+            for scope, each in policy.model.scopes.items()
+            for model in each.listen
+        }
+        for settings, listener in list(self.listeners.items()):
+            if settings not in wanted:
+                listener.stop()
+                self._tls.pop(settings, None)
+                self.retired.append(self.listeners.pop(settings))
+                if settings.scope not in self.world.scopes:
+                    listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
+        self.retired = [listener for listener in self.retired if listener.connections]
+        self._unbound.clear()
+        for settings in wanted:
+            try:
+                await self._install_listener(settings, materials)
+            except OSError as error:  # one port in use must not keep the others from being served
+                bind = str(settings.model.bind)
+                self._unbound[bind] = error
+                self.report.log.error("cannot listen", scope=settings.scope, bind=bind, error=str(error))
+
+    async def _install_listener(self, settings: Settings, materials: Materials) -> None:
+        model = settings.model
+        if (listener := self.listeners.get(settings)) is not None:
+            listener.users = materials.users_of(model)
+            if settings in self._tls:
+                self._tls[settings].reload()
+            return
+        tls = materials.servers.get(model)
+        listener = Listener(
+            settings,
+            self.world.scopes[settings.scope],
+            self.hub,
+            self.report,
+            self.supervisor,
+            users=materials.users_of(model),
+            tls=tls.context if tls is not None else None,
+        )
+        await listener.start()
+        self.listeners[settings] = listener
+        if tls is not None:
+            self._tls[settings] = tls
+
+    def _offered(self, policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
+        model = policy.model.scopes[scope]
+        offers = {
+            "AMQP_EVENT_STREAMS_V1_0": policy.scopes[scope].event_streams,
+            "ANONYMOUS-RELAY": model.anonymous_relay,
+            "LINK_PAIR_V1_0": True,
+            "RESPONSE_ANNOTATIONS_V1_0": model.response_routing and policy.signing is not None,
+        }
+        return tuple(name for name, offered in offers.items() if offered)
+
+    # -- what there is
+
+    def connections(self) -> Iterator[Connection]:
+        """Every connection of a listener."""
+        for listener in [*self.listeners.values(), *self.retired]:
+            yield from list(listener.connections)
+
+    def links(self) -> Iterator[Link]:
+        """Every link of the peers."""
+        for connection in self.connections():
+            if connection.engine is not None:
+                yield from connection.engine.links
+
+    def far_links(self) -> Iterator[Link]:
+        """Every link of ours at the containers behind the connectors."""
+        for connector in self.connectors.values():
+            if connector.engine is not None:
+                yield from connector.engine.links
+
+    def _listening(self) -> tuple[bool, str]:
+        """For `/readyz`."""
+        if self._unbound:
+            return False, f"cannot listen at {', '.join(self._unbound)}"
+        return all(each.listening for each in self.listeners.values()), ""
+
+    def _observe(self) -> None:
+        metrics = self.report.metrics
+        self.readiness.add("listeners", self._listening)
+        metrics.count_source(self._count)
+        metrics.gauge("scopegate_connections", lambda: float(sum(1 for _ in self.connections())))
+        metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))
+        metrics.gauge("scopegate_unsettled", lambda: float(self.unsettled()))
+
+    def _count(self) -> Iterator[tuple[str, Any, float]]:
+        """Bring the counters of live links and connections up to now (they count for themselves)."""
+        for link in self.links():
+            self.report.flush(link)
+        for link in self.far_links():
+            if link.node is not None:  # pulled: it has no near half that counts
+                self.report.flush(link)
+        for listener in [*self.listeners.values(), *self.retired]:
+            listener.count()
+        for name, cluster in self.clusters.items():
+            for event, count in cluster.counts().items():
+                yield "kafka_events", (("cluster", name), ("event", event)), float(count)
+        for event, count in self._state.store.counts().items():
+            yield "state_events", (("event", event),), float(count)
+
+    def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What asyncio could give to nobody: bugs."""
+        error = context.get("exception")
+        self.report.task_failed("loop", error or RuntimeError(context.get("message", "unknown")))
+
+    def unsettled(self) -> int:
+        """Deliveries whose outcome is still to come."""
+        waiting = sum(len(each.engine.unsettled) for each in self.connections() if each.engine is not None)
+        far = sum(len(each.engine.unsettled) for each in self.connectors.values() if each.engine is not None)
+        return waiting + far + sum(bridge.in_flight for bridge in self.clusters.values())
+
+    # -- the end
+
+    async def stop(self, patience: float) -> None:
+        """Drain for up to `patience` seconds, then close everything in good order."""
+        self.report.log.info("draining", unsettled=self.unsettled(), patience=patience)
+        for listener in self.listeners.values():
+            listener.stop()
+        ends: list[Connection | connectors.Connector] = [*self.connections(), *self.connectors.values()]
+        for end in ends:
+            if end.engine is not None:
+                end.engine.stop_granting()
+        await _until(lambda: not self.unsettled(), patience)
+        left = self.unsettled()
+        for connection in self.connections():
+            connection.close(AmqpError(CONNECTION_FORCED, "the gateway is shutting down; connect again later"))
+        for connector in self.connectors.values():
+            connector.close()
+        await _until(lambda: not any(self.connections()), _CLOSING)
+        for bridge in self.clusters.values():
+            await bridge.close(min(patience, 5.0))
+        await self._state.close()
+        await self.supervisor.close()
+        self.report.log.info("stopped", unsettled=left)
+
+
+def _routes(policy: CompiledPolicy, scope: str) -> bool:
+    """Whether responses are routed in this scope: it is wanted, and there is a key."""
+    model = policy.model.scopes.get(scope)
+    return model is not None and model.response_routing and policy.signing is not None
+
+
+def _part(connector: tuple[str, str]) -> str:
+    """What `/readyz` calls a connector: two scopes may have one of the same name."""
+    return f"connector/{connector[0]}/{connector[1]}"
+
+
+async def _until(condition: Any, seconds: float) -> None:
+    """Wait for a condition that events of the loop bring about; give up after `seconds`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - many small things make it true, none of them tells
+                await asyncio.sleep(0.01)
