@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policies.load import load_policy
+from policies.model_filters import Filters
 from policies.rules import CompiledPolicy, SigningKeys
 
 if TYPE_CHECKING:
+    from gateway.filters.filter_set import Rules
     from gateway.scope.keys import KeyRing
 
 
@@ -24,3 +26,16 @@ def make_ring(signing: SigningKeys) -> KeyRing:
 
     keys = {name: Key(key.secret, key.until_ms) for name, key in signing.keys.items()}
     return KeyRing(signing.active, keys, seal=signing.seal, skew_ms=signing.skew)
+
+
+def make_filter_rules(filters: Filters) -> Rules:
+    """How filter sets are read under a policy."""
+    from gateway.filters.filter_set import Limits, Rules
+
+    limits = Limits(filters.max_length, filters.max_tokens, filters.max_depth, filters.max_terms, filters.max_items)
+    return Rules(
+        limits,
+        refuse_unknown=filters.unknown == "refuse",
+        seconds=filters.timestamps == "auto",
+        earliest=filters.without_position == "earliest",
+    )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
 from policies.base import Also, Flag, Name, Secret, Section, Strict, parsed
+from policies.model_filters import Filters
 from policies.model_scope import Scope
 from policies.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration
 
@@ -174,4 +175,5 @@ class Policy(Strict):
     gateway: GatewaySection = Field(default_factory=GatewaySection, description="the process itself")
     keys: KeysSection | None = Field(default=None, description="signing keys; every relay with replies needs them")
     kafka: dict[Name, KafkaCluster] = Field(default_factory=dict, description="name: Kafka cluster")
+    filters: Filters = Field(default_factory=Filters, description="filters on what clients receive")
     scopes: dict[Name, Scope] = Field(min_length=1, description="name: scope")

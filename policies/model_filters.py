@@ -1,0 +1,41 @@
+"""What filters of receiving links may ask for, and how what they leave open is read (docs/filters.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from policies.base import Count, Section
+
+
+class Filters(Section):
+    """Filters on sources: more than a limit is refused with amqp:resource-limit-exceeded."""
+
+    unknown: Literal["ignore", "refuse"] = Field(
+        default="ignore",
+        description="filters of types the gateway does not know: ignore (left out of the answer, where a client sees "
+        "what is in force) or refuse (amqp:not-implemented); malformed ones of known types are always refused",
+    )
+    without_position: Literal["latest", "earliest"] = Field(
+        default="latest",
+        description="where an event stream starts for filters that say nothing of positions: with new events only, or "
+        "with the earliest event retained",
+    )
+    timestamps: Literal["auto", "ms"] = Field(
+        default="auto",
+        description="numbers compared with event-streams-timestamp: auto (below 10^11 seconds, else milliseconds), or "
+        "ms: always milliseconds",
+    )
+    max_length: Annotated[Count, Field(le=16_384)] = Field(
+        default=4096, description="characters of an expression; all expressions of a link may have twice as many"
+    )
+    max_tokens: Annotated[Count, Field(le=2000)] = Field(
+        default=200, description="words, signs and constants of an expression"
+    )
+    max_depth: Annotated[Count, Field(le=16)] = Field(default=8, description="groups (all, any, not) within groups")
+    max_terms: Annotated[Count, Field(le=8192)] = Field(default=1024, description="terms of all filters of a link")
+    max_items: Annotated[Count, Field(le=2048)] = Field(
+        default=256,
+        description="filters of a link, members of a group, entries of a property filter, values of IN",
+    )
