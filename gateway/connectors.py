@@ -20,7 +20,7 @@ from gateway.nodes.crossings import HOMEWARD
 from gateway.nodes.homecoming import Homecoming
 from gateway.nodes.meeting import CrossingMaker
 from gateway.nodes.pull import Pull
-from gateway.nodes.remote import Relay, RemoteNode
+from gateway.nodes.remote import Relay, RemoteNode, comes_home
 from gateway.nodes.trunk import Trunk, TrunkNode
 from gateway.report import Report
 
@@ -178,7 +178,7 @@ class Connector:
 
     def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None:
         """Call `then` when responses to what `near` sends can come home; at once where they need not."""
-        if near.incoming and near.way.scope != self.scope and near.way.replies not in ("none", HOMEWARD):
+        if comes_home(near, self.scope) and near.way.replies not in ("none", HOMEWARD):
             self.home.ready(then)
         else:
             then(None)

@@ -38,6 +38,14 @@ ATTACH_PATIENCE: Final = 5.0
 """Seconds an attach may wait for the far container: to be connected, and to answer."""
 
 
+def comes_home(near: Link, scope: str) -> bool:
+    """Whether responses to what `near` sends have to come back through this gateway from a container in `scope`.
+
+    In one scope the container reaches the reply-to by itself, but for `$me` (RA-2.3-8).
+    """
+    return near.incoming and (near.way.scope != scope or near.way.pair is not None)
+
+
 class RemoteNode:
     """An address at the container behind a connector."""
 
@@ -100,7 +108,7 @@ class Relay(Meeting):
     # -- the far half answers
 
     def attached(self, end: Inlet | Outlet, far: Link) -> None:
-        far.way = self._dialer.far_way(home=self.near.incoming and self.near.way.scope != far.scope)
+        far.way = self._dialer.far_way(home=comes_home(self.near, far.scope))
         self.far = far
         self.join(end)
         if not self._accepted:

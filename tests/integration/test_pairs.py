@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -11,7 +11,8 @@ from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, answer, connected, cookie_of, hop_annotations
 from tests.support.gateway import Gateways
 from tests.support.messages import bare, message, sections
-from tests.support.peer import RECEIVER, SENDER, Peer
+from tests.support.pairs import PAIRED, Paired, Responses, attach
+from tests.support.peer import RECEIVER, SENDER
 from tests.support.process import ports
 
 POLICY = """
@@ -32,7 +33,6 @@ scopes:
     addresses: [{{match: "svc/**", direct: balanced}}, {{match: echo, service: echo}}]
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
-PAIRED = {Symbol("paired"): True}
 
 
 class Place(NamedTuple):
@@ -47,40 +47,6 @@ def place(start_module_gateway: Gateways) -> Place:
     place = Place(*ports(2))
     start_module_gateway(POLICY.format(**place._asdict()), env={"SCOPEGATE_TEST_KEY": "k" * 43})
     return place
-
-
-class Responses:
-    """The half on which responses come."""
-
-    def __init__(self, peer: Peer, handle: int) -> None:
-        self.peer, self.handle = peer, handle
-
-    def take(self) -> bytes:
-        """Return the next response, accepted."""
-        transfer = self.peer.until("transfer", handle=self.handle)
-        self.peer.disposition(transfer.delivery_id, "accepted")
-        return bytes(transfer.payload)
-
-    def detach(self) -> None:
-        """Take this half away."""
-        self.peer.detach(1).until("detach", handle=self.handle)
-
-
-class Paired(NamedTuple):
-    """Both halves of a pair on one connection."""
-
-    requests: Outbox
-    responses: Responses
-
-
-def attach(peer: Peer, half: bool, address: str | None) -> Any:
-    """Attach one half of the pair `p`; our handle is 0 for the sending one, the answer has the other side's.
-
-    A source without an address is no source to proton: with the anonymous terminus, requests go to any address.
-    """
-    ends = {"target": frames.target(address)} if half is SENDER else {"source": frames.source(address or "echo")}
-    peer.attach("p", half, int(half is RECEIVER), properties=PAIRED, **ends)
-    return peer.until("attach", name="p", role=not half)
 
 
 def paired(port: int, address: str | None, *, first: bool = SENDER) -> Paired:
