@@ -23,6 +23,7 @@ from policies.rules import CompiledPolicy
 
 if TYPE_CHECKING:
     from bridges.kafka.bridge import ClusterBridge
+    from gateway.state.leases import Leases
     from policies.model import KafkaCluster
 
 _WATCH: Final = 1.0
@@ -78,14 +79,14 @@ async def _serve(policy: CompiledPolicy) -> int:
 
 
 def _make_cluster(
-    name: str, model: KafkaCluster, settings: Mapping[str, str], supervisor: Supervisor
+    name: str, model: KafkaCluster, settings: Mapping[str, str], supervisor: Supervisor, leases: Leases
 ) -> ClusterBridge:
     """A Kafka bridge; imported only by a gateway whose policy has one, for librdkafka takes a while to load."""
     from bridges.kafka.bridge import ClusterBridge
     from bridges.kafka.cluster import ClusterConfig
 
     config = ClusterConfig(model.bootstrap, settings, dict(model.topics))
-    return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor)
+    return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases)
 
 
 class Process:

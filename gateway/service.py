@@ -25,7 +25,9 @@ from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import EventStreams, Scope, World
 from gateway.policy_file import make_ring
 from gateway.report import Report
+from gateway.sharing import announced, shared_leases
 from gateway.state import open_state
+from gateway.state.leases import Leases
 from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
@@ -45,8 +47,8 @@ class Cluster(EventStreams, Protocol):
     async def close(self, limit: float = 10.0) -> None: ...
 
 
-ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor], Cluster]
-"""Makes a cluster from its name, its part of the policy, its librdkafka settings with secrets, and a supervisor."""
+ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor, Leases], Cluster]
+"""Makes a cluster from its name, its part of the policy, its settings with secrets, a supervisor, and leases."""
 
 _CLOSING: Final = 2.0
 """Seconds for peers to answer our close at the end."""
@@ -69,6 +71,7 @@ class Service:
         self.report: Final = Report(Metrics())
         self.readiness: Final = Readiness()
         self.supervisor: Final = Supervisor(self.report.task_failed)
+        self.leases: Final = shared_leases(policy, self.supervisor, self.readiness)
         self.hub: Final = Hub(loop)
         self.clusters: dict[str, Cluster] = {}
         self.listeners: dict[Settings, Listener] = {}
@@ -110,6 +113,7 @@ class Service:
         """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
         self.readiness.add("state", self._state.ready)
         self.supervisor.start(self._state.run(), "state")
+        self.supervisor.start(self.leases.run(), "leases")
         self.supervisor.start(self._state.store.run(), "state-store")
         await self._install(self.policy, load_materials(self.policy))
         for error in self._unbound.values():
@@ -145,7 +149,7 @@ class Service:
     def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
         """What is opened once for the life of the process does not follow a reload."""
         old, new = before.model.gateway, after.model.gateway
-        fixed = [key for key in ("http", "state", "log") if getattr(old, key) != getattr(new, key)]
+        fixed = [key for key in ("http", "state", "lease", "log") if getattr(old, key) != getattr(new, key)]
         if fixed:
             keys = [f"gateway.{key}" for key in fixed]
             self.report.log.warning("changes that need a restart", keys=keys)
@@ -162,6 +166,7 @@ class Service:
         return closed
 
     async def _install(self, policy: CompiledPolicy, materials: Materials) -> Replaced:
+        self.leases.about = announced(policy)
         clusters = self._install_clusters(policy)
         self._install_scopes(policy)
         replaced = Replaced(clusters, self._install_connectors(policy, materials))
@@ -179,7 +184,7 @@ class Service:
             self.supervisor.start(self.clusters.pop(name).close(), f"kafka-close:{name}")
         for name, (model, settings) in wanted.items():
             if name not in self.clusters:
-                bridge = self.clusters[name] = self._make_cluster(name, model, settings, self.supervisor)
+                bridge = self.clusters[name] = self._make_cluster(name, model, settings, self.supervisor, self.leases)
                 self.readiness.add(f"kafka/{name}", bridge.ready)
         self._cluster_settings = wanted
         return gone
@@ -369,6 +374,7 @@ class Service:
         await _until(lambda: not any(self.connections()), _CLOSING)
         for bridge in self.clusters.values():
             await bridge.close(min(patience, 5.0))
+        await self.leases.close()
         await self._state.close()
         await self.supervisor.close()
         self.report.log.info("stopped", unsettled=left)

@@ -118,8 +118,23 @@ def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> It
             yield from _captures((*rule.loc, "topic"), value.topic, value.match)
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
+        yield from _partitions(Piece(rule.loc, value, rule.broken), scope, parts)
     if isinstance(value, RelayRule | RedirectRule) and value.address is not None and rule.ok("match"):
         yield from _captures((*rule.loc, "address"), value.address, value.match)
+
+
+def _partitions(rule: Piece[KafkaRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
+    value = rule.value
+    if value.partitions == "none" and value.binding != "agnostic" and rule.ok("partitions", "binding"):
+        message = f"binding: {value.binding} needs partitions that links may be bound to"
+        yield Finding((*rule.loc, "partitions"), message)
+    if value.ownership == "sharded" and rule.ok("ownership"):
+        if _in_memory(parts):
+            message = f"which process serves a partition is known {_MEMORY}"
+            yield Finding((*rule.loc, "ownership"), message, warning=True)
+        elif not any(piece.value.advertise for piece in scope.listen):
+            message = "needs a listener of this scope that says where others reach it (advertise: host:port)"
+            yield Finding((*rule.loc, "ownership"), message)
 
 
 def _relay(rule: Piece[RelayRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from typing import Final
 
+from policies.assignment import Assignment
 from policies.findings import Finding
 from policies.model import Policy
 from policies.model_rules import AccessRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
@@ -97,12 +99,18 @@ def _redirect(rule: RedirectRule, where: Where) -> Build:
     return build
 
 
+def _assignment(rule: KafkaRule) -> Assignment:
+    return Assignment(**{each.name: getattr(rule, each.name) for each in fields(Assignment)})
+
+
 def _kafka(rule: KafkaRule, where: Where) -> Build:
+    assignment = _assignment(rule)
+
     def build(_address: str, captures: dict[str, str]) -> KafkaRoute | None:
         topic = rule.topic.fill(captures)
         if not legal_topic(topic):
             return None
-        return KafkaRoute(rule.kafka, topic, rule.binding, rule.groups, rule.mode, rule.credit, rule.tombstones, where)
+        return KafkaRoute(rule.kafka, topic, assignment, rule.mode, rule.credit, rule.tombstones, where)
 
     return build
 

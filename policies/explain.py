@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from policies.assignment import lines as assignment_lines
 from policies.explain_replies import replies_lines
 from policies.model_rules import Action
 from policies.rules import (
@@ -80,10 +81,18 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
         replies=replies,
         lines=(
             *_lines(rules, decision, hops, asks, address),
+            *(f"  links    {line}" for line in _links(decision, hops, action)),
             *(f"  {line}" for line in replies),
             *(f"  pulled   {line}" for line in pulled),
         ),
     )
+
+
+def _links(decision: Decision, hops: list[tuple[str, Route | None]], action: Action) -> Iterator[str]:
+    """How the link comes to its partitions, where it leads to a Kafka topic."""
+    last = hops[-1][1] if hops else decision.route
+    if decision.condition is None and isinstance(last, KafkaRoute) and action != "info" and not decision.info:
+        yield from assignment_lines(last.assignment, action)
 
 
 def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:
@@ -133,7 +142,7 @@ def describe(route: Route) -> str:
     if isinstance(route, DirectRoute):
         return f"direct, {route.mode}"
     if isinstance(route, KafkaRoute):
-        return f"kafka topic {route.topic} of cluster {route.cluster}, binding {route.binding}"
+        return f"kafka topic {route.topic} of cluster {route.cluster}, binding {route.assignment.binding}"
     if isinstance(route, ServiceRoute):
         return f"service {route.service} of the gateway"
     if isinstance(route, RedirectRoute):

@@ -120,6 +120,11 @@ class GatewaySection(Section):
     id: Name = Field(default="scopegate", description="name of this gateway, and its container id")
     http: PlaceOrOff = parsed(parse_bind, "127.0.0.1:8672", "host:port of /healthz, /readyz and /metrics, or off")
     state: State = Field(default="memory", description="shared state: memory, or redis://host:port/db")
+    lease: Annotated[Duration, Field(ge=1000, le=300_000)] = parsed(
+        parse_duration,
+        "10s",
+        "state in Redis: how long a gateway process that has died keeps the partitions of its consumer groups",
+    )
     drain: Duration = parsed(parse_duration, "10s", "how long SIGTERM waits for outcomes before it closes")
     log: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console in a terminal, json otherwise"

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
+from policies.assignment import Binding, GroupNames, Ownership, PartitionNumbers, Surplus
 from policies.base import Also, Count, Flag, Name, OneOrMany, Section, Strict, parsed
 from policies.patterns import Pattern, Template, parse_pattern, parse_template
-from policies.units import Target
+from policies.units import Duration, Target, parse_duration
 
 Action = Literal["send", "receive", "info"]
 Replies = Literal["auto", "cookie", "rewrite", "none"]
@@ -96,14 +97,40 @@ class KafkaRule(Strict):
         "{topic}",
         "topic, with {captures} of match; an address whose topic is no legal Kafka name is not found",
     )
-    binding: Literal["agnostic"] = Field(
+    binding: Binding = Field(
         default="agnostic",
-        description="how links see partitions; this version has agnostic: a link sees all of them",
+        description="links that name no partition: agnostic (they see all), assign (the gateway binds each to one), "
+        "client (refused: they have to name one)",
     )
-    groups: Literal["none", "dynamic"] = Field(
-        default="none",
-        description="consumer groups; both values load, but this version refuses links that ask for a group "
-        "with amqp:not-implemented",
+    partitions: PartitionNumbers = Field(
+        default="all",
+        description="partitions that links may be bound to: all, none, or a list of numbers; naming another is "
+        "amqp:not-allowed",
+    )
+    groups: GroupNames = Field(
+        default="dynamic",
+        description="consumer groups: dynamic (any name), a list of names (others are amqp:not-found), or none",
+    )
+    surplus: Surplus = Field(
+        default="reject",
+        description="a group's link that finds no free partition: reject (amqp:link:detach-forced), or pend: it waits "
+        "for one, first come first served",
+    )
+    pending_timeout: Annotated[Duration, Field(ge=1)] = parsed(
+        parse_duration, "30s", "pend: how long a link waits before it is refused"
+    )
+    pending_limit: Count = Field(
+        default=100, le=10_000, description="pend: how many links of a group wait; more are refused"
+    )
+    epoch_retention: Annotated[Duration, Field(le=7 * 86_400_000)] = parsed(
+        parse_duration,
+        "5m",
+        "how long a group's epoch counts after its owner's connection was lost; a link that closes in order resets it",
+    )
+    ownership: Ownership = Field(
+        default="shared",
+        description="several gateways: shared (each serves every partition), or sharded: each partition is served by "
+        "one of them, others redirect (needs gateway.state in Redis, and advertise at the listeners)",
     )
     mode: RecordMode = Field(
         default="auto",

@@ -59,6 +59,11 @@ class Listener(Section):
     """One place where AMQP clients connect."""
 
     bind: Place = parsed(parse_bind, "127.0.0.1:5672", "host:port; port 0 lets the system choose")
+    advertise: Place | None = Field(
+        default=None,
+        description="host:port where clients of other gateway processes reach this listener; redirects name the "
+        "first listener of the scope that has it (ownership: sharded)",
+    )
     sasl: OneOrMany[Mechanism] = Field(
         default=("ANONYMOUS",), min_length=1, description="mechanisms offered; PLAIN is offered only on TLS"
     )

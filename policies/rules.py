@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
+from policies.assignment import Assignment
 from policies.base import Secret
 from policies.model import KafkaCluster, Policy
 from policies.model_rules import Action, DirectMode, RecordMode, Replies, ServiceName
@@ -53,8 +54,7 @@ class KafkaRoute:
 
     cluster: str
     topic: str
-    binding: Literal["agnostic"]
-    groups: Literal["none", "dynamic"]
+    assignment: Assignment
     mode: RecordMode
     credit: int
     tombstones: bool

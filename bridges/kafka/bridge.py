@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from bridges.kafka.cluster import Cluster, ClusterConfig
 from bridges.kafka.counters import Counters
+from bridges.kafka.groups import group_key
 from bridges.kafka.info import InfoNode
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.producer import ClusterProducer
+from gateway.state.leases import Leases, open_leases
 from gateway.tasks import Supervisor
 
 _FLUSH: Final = 10.0
@@ -19,8 +21,15 @@ class ClusterBridge:
     """One cluster: its nodes, its producer, its counters."""
 
     def __init__(
-        self, name: str, config: ClusterConfig, loop: asyncio.AbstractEventLoop, supervisor: Supervisor
+        self,
+        name: str,
+        config: ClusterConfig,
+        loop: asyncio.AbstractEventLoop,
+        supervisor: Supervisor,
+        leases: Leases | None = None,
     ) -> None:
+        """`leases` are what the processes of the gateway share; without them groups live in this bridge alone."""
+        self._leases: Final = leases or open_leases("memory", 0, supervisor)
         self.cluster: Final = Cluster(name, config, loop, supervisor)
         self.counters: Final = Counters()
         self._producer: Final = ClusterProducer(self.cluster)
@@ -41,11 +50,15 @@ class ClusterBridge:
 
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""
-        return KafkaNode(self.cluster, self._producer, self.counters, route)
+        return KafkaNode(self.cluster, self._producer, self.counters, route, self._leases)
 
     def info_node(self, route: Any) -> InfoNode:
         """The `$info` of a route's node."""
         return InfoNode(self.cluster, route.topic)
+
+    def group_key(self, topic: str, group: str) -> str:
+        """The name of a consumer group's record among the leases."""
+        return group_key(self.cluster.name, topic, group)
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`."""

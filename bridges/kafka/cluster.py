@@ -8,7 +8,7 @@ is a normal state: `up` says so, and producers get `released` at once instead of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
@@ -82,6 +82,7 @@ class Cluster:
         self._admin: Final = Admin(self.settings(), timeout=config.timeout, plain=self.plain)
         self._topics: dict[str, Topic] = {}
         self._invented: set[str] = set()
+        self._turns: Final[dict[str, int]] = {}
         self._warned: Final[set[str]] = set()
         self._watchers: dict[str, set[TopicWatcher]] = {}
         self._trouble = asyncio.Event()
@@ -181,6 +182,11 @@ class Cluster:
             )
         self._invented.add(name)
         await self._in_thread(lambda: embedded.create_topic(name, _EMBEDDED_PARTITIONS))
+
+    def turn(self, what: str, among: Sequence[int]) -> int:
+        """One of these, each in its turn; `what` is a topic and a direction (ES-4-11)."""
+        turn = self._turns[what] = self._turns.get(what, -1) + 1
+        return among[turn % len(among)]
 
     # -- staying informed
 

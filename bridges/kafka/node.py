@@ -1,7 +1,7 @@
 """An event-stream node: a Kafka topic at an AMQP address (ES 3, 4; KM-15, KM-16).
 
 Decides on links: what a peer asks for is granted, refused with the error of docs/conformance.md 0.3, or left
-out of the answer. Links that ask for no partition are agnostic.
+out of the answer. Which partition a link is bound to says `placing`; a link of a consumer group needs a lease on it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
+from bridges.kafka.groups import Gate, GroupHandler, Growth, Membership, answer, group_key, membership
+from bridges.kafka.groups_placing import Placing
 from bridges.kafka.links import wanted
 from bridges.kafka.producer import ClusterProducer
 from bridges.kafka.receiver import Receiver
@@ -19,9 +21,11 @@ from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import event_selection
 from bridges.kafka.sender import Sender
 from bridges.kafka.starts import resolve
-from gateway.amqp.types import Symbol
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.filters import event_stream
+from gateway.state.leases import Leases
+from gateway.state.leases_lease import Lease, unavailable
+from policies.assignment import Assignment
 
 _OVERHEAD: Final = 512
 """Room in a Kafka record batch for what is not the message (KM-19)."""
@@ -38,27 +42,42 @@ class Route(Protocol):
     def credit(self) -> int: ...
     @property
     def tombstones(self) -> bool: ...
+    @property
+    def dead_letter(self) -> str | None: ...
+    @property
+    def max_redeliveries(self) -> int: ...
+    @property
+    def strict_order(self) -> bool | None: ...
+    @property
+    def assignment(self) -> Assignment: ...
 
 
 class KafkaNode:
     """Takes links for one route; it holds nothing that outlives them."""
 
-    def __init__(self, cluster: Cluster, producer: ClusterProducer, counters: Counters, route: Route) -> None:
+    def __init__(
+        self, cluster: Cluster, producer: ClusterProducer, counters: Counters, route: Route, leases: Leases
+    ) -> None:
         self._cluster: Final = cluster
         self._producer: Final = producer
         self._counters: Final = counters
         self._route: Final = route
+        self._leases: Final = leases
+        self._placing: Final = Placing(cluster, route.topic, route.assignment, leases)
 
     def attach(self, link: Any) -> None:
         """Answer the attach as soon as Kafka has said what is needed for it."""
         if link.incoming:
             self._cluster.supervisor.start(self._answer(link, self._attach_sender), f"attach-{link.name}")
             return
-        partitions.refuse_group(link.properties)
+        member = membership(link.properties, self._route.assignment)
         parsed = event_stream.parse(link.source.filter)
 
         async def attach(link: Any) -> None:
-            await self._attach_receiver(link, parsed)
+            if member is None:
+                await self._attach_receiver(link, parsed)
+            else:
+                await self._attach_member(link, parsed, member)
 
         self._cluster.supervisor.start(self._answer(link, attach), f"attach-{link.name}")
 
@@ -73,7 +92,7 @@ class KafkaNode:
 
     async def _attach_sender(self, link: Any) -> None:
         topic = await self._topic_if_reachable()
-        bound = self._bound(link, topic)
+        bound = await self._placing.bound(link, topic)
         if not wanted(link):
             return
         compacted = topic is not None and topic.compacted
@@ -90,7 +109,7 @@ class KafkaNode:
             window=self._route.credit,
         )
         limit = topic.max_bytes - _OVERHEAD if topic else 0
-        link.accept(sender, properties=_bound_properties(bound), max_message_size=limit)
+        link.accept(sender, properties=partitions.properties_of(bound), max_message_size=limit)
         sender.begin()
 
     async def _topic_if_reachable(self) -> Topic | None:
@@ -102,16 +121,12 @@ class KafkaNode:
                 return None
             raise
 
-    def _bound(self, link: Any, topic: Topic | None) -> int | None:
-        count = topic.partitions if topic else 1 << 31  # unknown yet: looked at again with the topic
-        return partitions.bound(link.properties, count)
-
     # -- the peer receives
 
     async def _attach_receiver(self, link: Any, parsed: event_stream.Parsed) -> None:
         cluster = self._cluster
         topic = await cluster.topic(self._route.topic)
-        bound = self._bound(link, topic)
+        bound = await self._placing.bound(link, topic)
         read = range(topic.partitions) if bound is None else (bound,)
         starts = await resolve(cluster, topic.name, read, parsed.position)
         if not wanted(link):
@@ -128,12 +143,41 @@ class KafkaNode:
         receiver.begin()
         link.accept(
             receiver,
-            properties=_bound_properties(bound),
+            properties=partitions.properties_of(bound),
             filter=parsed.in_force,
             distribution_mode="copy",
         )
 
+    async def _attach_member(self, link: Any, parsed: event_stream.Parsed, member: Membership) -> None:
+        """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
+        cluster, rules = self._cluster, self._route.assignment
+        topic = await cluster.topic(self._route.topic)
+        key = group_key(cluster.name, topic.name, member.group)
+        growth = Growth(cluster, topic, self._leases, key, rules)
+        lease: Lease | None = None
+        try:
+            lease = await self._placing.lease(link, topic, key, member, growth)
+            handler = await self._member(link, parsed, lease, growth, member.group)
+            self._leases.hold(lease, handler)
+        except BaseException:
+            growth.end()
+            if lease is not None:
+                self._leases.release(lease, orderly=False)
+            raise
 
-def _bound_properties(bound: int | None) -> dict[Any, Any] | None:
-    """ES-4.1-4, ES-4.3-4: the partition in force; an agnostic answer has no such key."""
-    return None if bound is None else {Symbol(partitions.PARTITION): Symbol(str(bound))}
+    async def _member(
+        self, link: Any, parsed: event_stream.Parsed, lease: Lease, growth: Growth, group: str
+    ) -> GroupHandler:
+        cluster = self._cluster
+        topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
+        starts = await resolve(cluster, topic.name, (lease.partition,), parsed.position)
+        if not wanted(link) or not lease.valid:
+            raise unavailable()
+        gate, selection = Gate(link, lease), event_selection(parsed.position, starts, bound=True)
+        receiver = Receiver(gate, cluster, topic, starts, self._counters, bound=True, selection=selection)
+        handler = GroupHandler(gate, receiver, cluster, self._leases, growth)
+        receiver.begin()
+        link.accept(
+            handler, properties=answer(group, lease), filter=parsed.in_force, distribution_mode="copy"
+        )
+        return handler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gateway.amqp.types import Symbol
 from gateway.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 
 PARTITION: Final = "event-streams-partition"
@@ -30,8 +31,11 @@ def bound(properties: dict[Any, Any], partitions: int) -> int | None:
 
 
 def refuse_group(properties: dict[Any, Any]) -> None:
-    """Consumer groups are not served yet: an honest refusal, since ignoring one would duplicate events."""
+    """`$info` is not shared out: an honest refusal, since ignoring a group would pretend that it is."""
     if properties.get(GROUP) is not None:
-        raise AmqpError(
-            NOT_IMPLEMENTED, "consumer groups are not available on this node", info={"field": GROUP}
-        )
+        raise AmqpError(NOT_IMPLEMENTED, "$info has no consumer groups", info={"field": GROUP})
+
+
+def properties_of(partition: int | None) -> dict[Any, Any] | None:
+    """ES-4.1-4, ES-4.3-4: the partition in force; an agnostic answer has no such key."""
+    return None if partition is None else {Symbol(PARTITION): Symbol(str(partition))}

@@ -15,7 +15,6 @@ from gateway.amqp.types import Described, Symbol, Timestamp, Ulong
 from gateway.errors import (
     INVALID_FIELD,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
     AmqpError,
 )
@@ -248,12 +247,6 @@ async def test_a_target_other_than_the_bound_partition_is_rejected(streams: Stre
     assert (await sender.end()).condition == PRECONDITION_FAILED
     bounds = await streams.bridge.cluster.bounds(ORDERS, range(3))
     assert [bound.high for bound in bounds.values()] == [0, 0, 1]
-
-
-async def test_a_group_is_refused_and_not_ignored(streams: Streams) -> None:
-    with pytest.raises(AmqpError) as refused:
-        await streams.receiver(SOLO, properties={Symbol("event-streams-consumer-group"): "g1"})
-    assert refused.value.condition == NOT_IMPLEMENTED
 
 
 @pytest.mark.parametrize("address", ["nowhere", "..", "", "a b", "x" * 300, "a/b"])

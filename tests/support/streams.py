@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bridges.kafka.bridge import ClusterBridge
@@ -22,6 +22,7 @@ from gateway.amqp.types import Described, Symbol
 from gateway.errors import AmqpError
 from gateway.filters.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
+from policies.assignment import Assignment
 from tests.support.messages import message
 
 SECONDS = 15.0
@@ -35,6 +36,7 @@ class Route:
     mode: str = "auto"
     credit: int = 1000
     tombstones: bool = False
+    assignment: Assignment = field(default_factory=Assignment)
 
 
 class Side:

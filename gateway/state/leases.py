@@ -1,0 +1,355 @@
+"""The leases of this process: which of its links owns which partition for a group, and until when (KM-10).
+
+The record of a group (`leases_rules`) is on a board, in memory or in Redis (`leases_board`, `leases_redis`). A process
+is a member while its session lasts; it renews at a third of the time to live. All its leases end with the session,
+and end here first, by a clock of this machine that never goes back and counted from before the renewal was asked for:
+whatever happens to the process or the network, `Lease.valid` is False before anybody else can own the partition.
+
+Everything is decided by looking at the record: after each change that is told, after each renewal, and while a link
+waits. So nothing is lost with a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+from gateway.errors import DETACH_FORCED, AmqpError
+from gateway.logs import get_logger
+from gateway.state.leases_board import EVERYTHING, Board, MemoryBoard, Seen, Swapped, Unavailable
+from gateway.state.leases_lease import Holder, Lease, Stake, Why, Wish, refusal, unavailable
+from gateway.state.leases_rules import Claim, Denied, Group, Now, Who, parse
+from gateway.tasks import Supervisor
+
+LOG: Final = get_logger(__name__)
+T = TypeVar("T")
+_MARGIN: Final = 0.1
+"""The part of the time to live that the clocks of two machines may differ in, and bytes may take to the socket."""
+_POLL: Final = 0.25
+_PAUSE: Final = 0.2
+_ATTEMPTS: Final = 100
+
+
+def steady() -> float:
+    """Seconds of a clock that never goes back, and that counts while the machine sleeps where there is such a one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Leases:
+    """One process's part in all groups. `run` is a task for as long as the gateway serves."""
+
+    def __init__(self, board: Board, supervisor: Supervisor, clock: Callable[[], float] = steady) -> None:
+        self._board: Final = board
+        self._supervisor: Final = supervisor
+        self._clock: Final = clock
+        self._stakes: Final[dict[str, Stake]] = {}
+        self._names: Final = itertools.count(1)
+        self._beating: Final = asyncio.Lock()
+        self._closing = False
+        self.member = ""
+        self.about = ""
+        """What other members may know of this one; told with the next beat."""
+        self.deadline = 0.0
+        board.listen(self._poke)
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the session certainly lasts."""
+        return self._clock() < self.deadline
+
+    def ready(self) -> tuple[bool, str]:
+        """For `/readyz`."""
+        held = sum(len(stake.leases) for stake in self._stakes.values())
+        if self.in_time:
+            return True, f"{held} partitions held for consumer groups"
+        return False, "the lease cannot be renewed: links of consumer groups are ended and refused"
+
+    # -- for attaches
+
+    async def claim(self, key: str, wish: Wish, gone: Callable[[], bool] = lambda: False) -> Lease:
+        """A lease on a partition, perhaps after a while; AmqpError when there is none to be had.
+
+        `gone` says that the link has left while it waited: then the claim is withdrawn.
+        """
+        await self._begin()
+        who = Who(self.member, str(next(self._names)))
+        stake = self._stake(key)
+        changed = stake.waiting[who.link] = asyncio.Event()
+        request = Claim(who, wish.partition, wish.epoch, wish.among, wish.pend, wish.retain_ms)
+        denied: object = None
+        try:
+            denied, _ = await self._change(key, lambda group, now: group.claim(request, now))
+            if isinstance(denied, Denied):
+                raise refusal(denied, wish)
+            return await self._granted(key, who, wish, changed, gone)
+        except Unavailable as error:
+            self._withdraw(key, who)
+            raise unavailable() from error
+        except BaseException:
+            if denied is None:
+                self._withdraw(key, who)
+            raise
+        finally:
+            stake.waiting.pop(who.link, None)
+            self._tidy(key)
+
+    async def _granted(
+        self, key: str, who: Who, wish: Wish, changed: asyncio.Event, gone: Callable[[], bool]
+    ) -> Lease:
+        until = self._clock() + wish.pend_ms / 1000 if wish.pend else float("inf")
+        changed.set()
+        while not gone():
+            if who.member != self.member or not self.in_time:
+                raise Unavailable("the session has expired")
+            if changed.is_set():
+                changed.clear()
+                _, group = await self._change(key, lambda group, now: group.sweep(now))
+                if (found := group.owned_by(who)) is not None and who.member == self.member:
+                    lease = self._stake(key).leases[who.link] = Lease(self, key, *found)
+                    return lease
+                if not group.waits(who):
+                    raise refusal(Denied.LOCKED, wish)
+            if self._clock() >= until:
+                raise AmqpError(DETACH_FORCED, f"no partition became free within {wish.pend_ms / 1000:g} s")
+            await _wait(changed, _POLL)
+        raise AmqpError(DETACH_FORCED, "the link has left")
+
+    def hold(self, lease: Lease, holder: Holder) -> None:
+        """From here on `holder` is told when the lease ends; what was missed so far is told soon."""
+        lease.holder = holder
+        self._poke(lease.key)
+
+    def release(self, lease: Lease, *, orderly: bool) -> None:
+        """The link of a lease has ended; `orderly`: its receiver closed it. Anybody who waits may go on."""
+        if lease.ended:
+            return
+        lease.ended = True
+        if self._stake(lease.key).leases.pop(lease.who.link, None) is not None:
+            self._withdraw(lease.key, lease.who, orderly=orderly)
+
+    # -- for operators, growth and sharding
+
+    async def grow(self, key: str, partitions: int, among: tuple[int, ...]) -> None:
+        """The log has this many partitions now; links of this process that wait may have those of `among`."""
+        if (stake := self._stakes.get(key)) is not None:
+            mine = {Who(self.member, link) for link in stake.waiting}
+            await self._asked(self._change(key, lambda group, now: group.grow(partitions, mine, among, now)))
+
+    async def deal_anew(self, key: str) -> Group:
+        """End every link whose partition was assigned, in all processes, in good order (ES-4.5.1-5)."""
+        await self._begin()
+        _, group = await self._asked(self._change(key, lambda group, now: group.deal_anew(now)))
+        return group
+
+    async def view(self, key: str) -> Group:
+        """The record as it is now."""
+        return parse((await self._asked(self._board.load(key))).text)
+
+    async def members(self) -> Mapping[str, str]:
+        """Every process that is alive, and what it says about itself."""
+        await self._begin()
+        return await self._asked(self._board.members())
+
+    @staticmethod
+    async def _asked(question: Awaitable[T]) -> T:
+        try:
+            return await question
+        except Unavailable as error:
+            raise unavailable() from error
+
+    # -- the record
+
+    async def _change(self, key: str, change: Callable[[Group, Now], object]) -> tuple[object, Group]:
+        """Apply a transition to the record, again whenever somebody else was faster; may raise `Unavailable`."""
+        async with self._stake(key).lock:
+            for attempt in range(_ATTEMPTS):
+                seen = await self._board.load(key)
+                group = parse(seen.text)
+                result = change(group, seen.now)
+                text = "" if group.empty and not group.epochs else group.dump()
+                if await self._stored(key, seen, text):
+                    break
+                await asyncio.sleep(random.uniform(0, 0.002) * attempt)  # noqa: S311 (not a secret)
+            else:
+                raise Unavailable("too many processes want the same group")
+        self._tidy(key)
+        return result, group
+
+    async def _stored(self, key: str, seen: Seen, text: str) -> bool:
+        if text == seen.text:
+            return True
+        swapped = await self._board.swap(self.member, key, seen, text)
+        if swapped is Swapped.EXPIRED:
+            self._lost()
+            raise Unavailable("the session has expired")
+        return swapped is Swapped.DONE
+
+    def _withdraw(self, key: str, who: Who, *, orderly: bool = False) -> None:
+        """Take back whatever a link has or may have; tried again by the next look when it fails."""
+        if who.member == self.member:
+            self._stake(key).unsure = True
+            self._supervisor.start(self._withdrawn(key, who, orderly), f"lease-release-{key}")
+
+    async def _withdrawn(self, key: str, who: Who, orderly: bool) -> None:
+        try:
+            await self._change(key, lambda group, now: group.release(who, now, orderly=orderly))
+        except Unavailable:
+            return  # `unsure` stays: a look finds what is ours and nobody here knows
+        self._poke(key)
+
+    # -- looking
+
+    def _stake(self, key: str) -> Stake:
+        if (stake := self._stakes.get(key)) is None:
+            stake = self._stakes[key] = Stake()
+        return stake
+
+    def _tidy(self, key: str) -> None:
+        if (stake := self._stakes.get(key)) is not None and not stake.used:
+            del self._stakes[key]
+
+    def _poke(self, key: str) -> None:
+        """Somebody has changed a record, or may have."""
+        for each in list(self._stakes) if key == EVERYTHING else [key]:
+            if (stake := self._stakes.get(each)) is not None:
+                stake.wake()
+                stake.again = True
+                if not stake.looking:
+                    stake.looking = True
+                    self._supervisor.start(self._look(each, stake), f"lease-look-{each}")
+
+    async def _look(self, key: str, stake: Stake) -> None:
+        try:
+            while stake.again:
+                stake.again = False
+                if stake.leases or stake.unsure:
+                    _, group = await self._change(key, lambda group, now: group.sweep(now))
+                    self._compare(key, stake, group)
+        except Unavailable:
+            stake.unsure = True
+        finally:
+            stake.looking = False
+            self._tidy(key)
+
+    def _compare(self, key: str, stake: Stake, group: Group) -> None:
+        """Tell owners what the record says; release what is ours and nobody here knows."""
+        for lease in list(stake.leases.values()):
+            owned = group.owned_by(lease.who)
+            if owned is None or owned[1].fence != lease.fence:
+                self._end(lease)
+            elif lease.holder is None:
+                continue  # told when it is there
+            elif owned[1].successor is not None:
+                lease.holder.stop(lease, Why.DISPLACED)
+            elif not lease.chosen and group.round > lease.round and not lease.dealt:
+                lease.dealt = True
+                lease.holder.stop(lease, Why.DEALT)
+        stake.unsure = False
+        for link in group.links(self.member) - set(stake.leases) - set(stake.waiting):
+            self._withdraw(key, Who(self.member, link))
+
+    def _end(self, lease: Lease) -> None:
+        self._stake(lease.key).leases.pop(lease.who.link, None)
+        lease.ended = True
+        if lease.holder is not None:
+            lease.holder.stop(lease, Why.LOST)
+
+    # -- the session
+
+    async def _begin(self) -> None:
+        """Make sure that there is a session; AmqpError when there cannot be one."""
+        if not (self.in_time or self.member or self._closing):
+            await self._asked(self.beat())
+        if not self.in_time or self._closing:
+            raise unavailable()
+
+    async def beat(self) -> None:
+        """Renew the session, or begin a new one after the old one has expired; may raise `Unavailable`."""
+        async with self._beating:
+            lasts = float("inf") if self._board.ttl is None else self._board.ttl * (1 - _MARGIN)
+            member, asked = self.member, self._clock()
+            if member and await self._board.beat(member, self.about, list(self._stakes)):
+                if member == self.member:  # else the deadline came first, and everybody has been told
+                    self.deadline = asked + lasts
+                return
+            self._lost()
+            member, asked = secrets.token_hex(8), self._clock()
+            await self._board.join(member, self.about)
+            self.member, self.deadline = member, asked + lasts
+
+    def _lost(self) -> None:
+        """The session is over, or must be taken for over: nothing here is owned any more."""
+        self.member, self.deadline = "", 0.0
+        leases = [lease for stake in self._stakes.values() for lease in stake.leases.values()]
+        if leases:
+            LOG.warning("leases of groups lost", held=len(leases))
+        for lease in leases:
+            self._end(lease)
+        for key, stake in list(self._stakes.items()):
+            stake.unsure = False
+            stake.wake()
+            self._tidy(key)
+
+    async def run(self) -> None:
+        """Renew, watch the deadline, hear of changes, look at everything now and then; until cancelled."""
+        await asyncio.gather(self._beats(), self._watch(), self._board.run(), self._looks())
+
+    @property
+    def _third(self) -> float:
+        return 1.0 if self._board.ttl is None else self._board.ttl / 3
+
+    async def _beats(self) -> None:
+        while not self._closing:
+            pause = self._third
+            try:
+                await self.beat()
+            except Unavailable:
+                pause = _PAUSE
+            await asyncio.sleep(pause)
+
+    async def _watch(self) -> None:
+        """End the leases when their time is over, even while a renewal is still awaited."""
+        while True:
+            if self.member and not self.in_time:
+                self._lost()
+            left = self.deadline - self._clock() if self.member else _PAUSE
+            await asyncio.sleep(min(max(left, 0.01), 1.0))
+
+    async def _looks(self) -> None:
+        while True:
+            await asyncio.sleep(self._third)
+            self._poke(EVERYTHING)
+
+    async def close(self) -> None:
+        """End the session: others need not wait until it expires."""
+        self._closing = True
+        member, self.member, self.deadline = self.member, "", 0.0
+        try:
+            if member:
+                await self._board.leave(member)
+        except Unavailable:
+            LOG.info("the lease of groups is left to expire")
+        await self._board.close()
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+def open_leases(where: str, ttl: float, supervisor: Supervisor) -> Leases:
+    """Leases at the state the policy names: in memory, or in Redis with sessions of `ttl` seconds."""
+    if where == "memory":
+        return Leases(MemoryBoard(), supervisor)
+    # Here, because importing the client costs a twentieth of a second that most gateways do not need.
+    from gateway.state.leases_redis import RedisBoard
+
+    return Leases(RedisBoard(where, ttl), supervisor)

@@ -1,0 +1,152 @@
+"""Where group records are kept: the protocol of both boards, and the one in memory (KM-10).
+
+A board compares and sets whole records, knows which members are alive, and tells everybody which record changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from gateway.state.leases_rules import Now
+
+EVERYTHING: Final = "*"
+"""Told instead of a key: changes may have been missed, look at every record."""
+Poke = Callable[[str], None]
+
+
+class Unavailable(Exception):
+    """The board cannot be reached, or does not answer in time; what was asked may have happened."""
+
+
+class Seen(NamedTuple):
+    """A record as it was read: `version` is what a swap compares; `now` is as of the reading."""
+
+    version: int
+    text: str
+    now: Now
+
+
+class Swapped(Enum):
+    """What became of a swap."""
+
+    DONE = 1
+    AGAIN = 0
+    EXPIRED = -1
+
+
+class Board(Protocol):
+    """One place of records; every method but `listen` and `run` may raise `Unavailable`."""
+
+    @property
+    def ttl(self) -> float | None:
+        """Seconds a session lasts without a beat; None: as long as the process."""
+
+    def listen(self, poke: Poke) -> None:
+        """Call `poke` with the key of each record that changes, ours included."""
+
+    async def join(self, member: str, about: str) -> None:
+        """Begin the session of a new member; `about` is what others may know of it."""
+
+    async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
+        """Go on with a session and keep these records; False: it has expired, and never comes back."""
+
+    async def leave(self, member: str) -> None:
+        """End a session: its member owns nothing from now on."""
+
+    async def members(self) -> Mapping[str, str]:
+        """Who is alive, and what is known about each."""
+
+    async def load(self, key: str) -> Seen:
+        """A record with the time, a new fence and who is alive."""
+
+    async def swap(self, member: str, key: str, seen: Seen, text: str) -> Swapped:
+        """Store `text` if nobody stored since `seen` and the member is alive; empty text: nothing worth keeping."""
+
+    async def run(self) -> None:
+        """Hear of changes elsewhere, until cancelled."""
+
+    async def close(self) -> None:
+        """Let go."""
+
+
+class Table:
+    """What the boards in one process share; `now_ms` is any clock that does not go back."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms: Final = now_ms
+        self.records: Final[dict[str, tuple[int, str]]] = {}
+        self.members: Final[dict[str, tuple[float, str]]] = {}
+        self.listeners: Final[list[Poke]] = []
+        self.fences: Final = itertools.count(1)
+
+    def alive(self) -> dict[str, str]:
+        """Members whose session lasts."""
+        now = self.now_ms()
+        return {member: about for member, (until, about) in self.members.items() if until > now}
+
+    def tell(self, key: str) -> None:
+        """A record has changed."""
+        for poke in self.listeners:
+            poke(key)
+
+
+class MemoryBoard:
+    """The board of one process; without a `ttl` its session never ends. Several on one table are several members."""
+
+    def __init__(self, table: Table | None = None, ttl: float | None = None) -> None:
+        self._table: Final = table or Table(lambda: time.monotonic_ns() // 1_000_000)
+        self._ttl: Final = ttl
+
+    @property
+    def ttl(self) -> float | None:
+        return self._ttl
+
+    def listen(self, poke: Poke) -> None:
+        self._table.listeners.append(poke)
+
+    def _until(self) -> float:
+        return float("inf") if self._ttl is None else self._table.now_ms() + self._ttl * 1000
+
+    async def join(self, member: str, about: str) -> None:
+        self._table.members[member] = (self._until(), about)
+
+    async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
+        if member not in self._table.alive():
+            self._table.members.pop(member, None)
+            return False
+        self._table.members[member] = (self._until(), about)
+        return True
+
+    async def leave(self, member: str) -> None:
+        self._table.members.pop(member, None)
+        self._table.tell(EVERYTHING)
+
+    async def members(self) -> Mapping[str, str]:
+        return self._table.alive()
+
+    async def load(self, key: str) -> Seen:
+        version, text = self._table.records.get(key, (0, ""))
+        now = Now(self._table.now_ms(), next(self._table.fences), frozenset(self._table.alive()))
+        return Seen(version, text, now)
+
+    async def swap(self, member: str, key: str, seen: Seen, text: str) -> Swapped:
+        if member not in self._table.alive():
+            return Swapped.EXPIRED
+        if self._table.records.get(key, (0, ""))[0] != seen.version:
+            return Swapped.AGAIN
+        if text:
+            self._table.records[key] = (seen.now.fence, text)
+        else:
+            self._table.records.pop(key, None)
+        self._table.tell(key)
+        return Swapped.DONE
+
+    async def run(self) -> None:
+        """Nothing happens elsewhere."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,259 @@
+"""Who may read a partition for a consumer group: one record per group, and what each wish does to it (ES 4.5, KM-10).
+
+Pure: a record, who is alive and the time go in; the record changes in place and the caller stores it whole or not
+at all (compare and set). Nothing is sent from here: every process that has a stake in a group looks at the record
+after each change, and finds there what it must do. So a lost notice costs time and never truth.
+
+A *member* is one process while its session lasts; a session that has expired never comes back. Members that are not
+alive own nothing. A *fence* is a number that only grows: whoever owns a partition later has the greater one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+FORGET: Final = 100
+"""Retained epochs per group above which the oldest are dropped: partitions are few, records stay small."""
+
+
+class Denied(Enum):
+    """Why a claim is refused for good."""
+
+    LOCKED = "locked"
+    SURPLUS = "surplus"
+    FULL = "full"
+
+
+class Who(NamedTuple):
+    """One link: the member whose process it is in, and its name there."""
+
+    member: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a link asks for. `partition` None: any free one of `among`.
+
+    `epoch` None: none given. `pend`: how many links may wait for a partition; 0: surplus links are refused.
+    `retain_ms`: how long the epoch is remembered after this owner is lost.
+    """
+
+    who: Who
+    partition: int | None
+    epoch: int | None
+    among: tuple[int, ...]
+    pend: int = 0
+    retain_ms: int = 0
+
+
+@dataclass(slots=True)
+class Held:
+    """A partition's owner, and the link with a greater epoch that waits for its end."""
+
+    who: Who
+    epoch: int
+    fence: int
+    chosen: bool
+    round: int
+    retain_ms: int
+    successor: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The epoch of an owner that was lost: until then no smaller one is granted."""
+
+    epoch: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What a transition is told: the time, a fence greater than any before, and the members that are alive."""
+
+    ms: int
+    fence: int
+    alive: Collection[str]
+
+
+@dataclass(slots=True)
+class Group:
+    """The record of one group on one event log."""
+
+    partitions: int = 0
+    round: int = 0
+    held: dict[int, Held] = field(default_factory=dict)
+    epochs: dict[int, Remembered] = field(default_factory=dict)
+    waiting: list[Claim] = field(default_factory=list)
+
+    # -- wishes
+
+    def claim(self, claim: Claim, now: Now) -> Denied | None:
+        """Grant, queue, or say why not; None: look into the record."""
+        self.sweep(now)
+        self.partitions = max(self.partitions, *(partition + 1 for partition in claim.among), 0)
+        if claim.partition is not None:
+            return self._claim_one(claim.partition, claim, now)
+        free = self._free_for(claim)
+        if free is not None:
+            self._grant(free, claim, now)
+            return None
+        if not claim.pend:
+            return Denied.SURPLUS
+        if len(self.waiting) >= claim.pend:
+            return Denied.FULL
+        self.waiting.append(claim)
+        return None
+
+    def _claim_one(self, partition: int, claim: Claim, now: Now) -> Denied | None:
+        held = self.held.get(partition)
+        if held is None:
+            if self._too_old(partition, claim):
+                return Denied.LOCKED
+            self._grant(partition, claim, now)
+            return None
+        bar = held.epoch if held.successor is None else held.successor.epoch or 0
+        if claim.epoch is None or claim.epoch <= bar:
+            return Denied.LOCKED
+        held.successor = claim  # one that waited before is gone from the record: its process refuses it
+        return None
+
+    def release(self, who: Who, now: Now, *, orderly: bool) -> None:
+        """A link has ended, or no longer waits. `orderly`: its receiver closed it, so the epoch starts anew."""
+        self.sweep(now)
+        self.waiting = [claim for claim in self.waiting if claim.who != who]
+        for partition, held in list(self.held.items()):
+            if held.successor is not None and held.successor.who == who:
+                held.successor = None
+            if held.who == who:
+                self._freed(partition, held, now, forget=orderly)
+        self._fill(now)
+
+    def grow(self, partitions: int, links: Collection[Who], among: tuple[int, ...], now: Now) -> None:
+        """The log has more partitions: these links may have `among`, and the rest is dealt out anew (KM-9)."""
+        self.sweep(now)
+        self.waiting = [replace(claim, among=among) if claim.who in links else claim for claim in self.waiting]
+        if partitions > self.partitions:
+            self.partitions = partitions
+            self.round += 1
+        self._fill(now)
+
+    def deal_anew(self, now: Now) -> None:
+        """Ask every link whose partition was assigned to end, so that it attaches again (ES-4.5.1-5)."""
+        self.sweep(now)
+        self.round += 1
+
+    def sweep(self, now: Now) -> None:
+        """Take from the dead, forget what is over, give to who waits."""
+        alive = now.alive
+        self.waiting = [claim for claim in self.waiting if claim.who.member in alive]
+        self.epochs = {
+            partition: known for partition, known in self.epochs.items() if known.until_ms > now.ms
+        }
+        for partition, held in list(self.held.items()):
+            if held.successor is not None and held.successor.who.member not in alive:
+                held.successor = None
+            if held.who.member not in alive:
+                self._freed(partition, held, now, forget=False)
+        self._fill(now)
+
+    # -- what is in the record
+
+    def owned_by(self, who: Who) -> tuple[int, Held] | None:
+        """The partition that a link owns."""
+        return next(((number, held) for number, held in self.held.items() if held.who == who), None)
+
+    def waits(self, who: Who) -> bool:
+        """Whether a link still waits for a partition, in the queue or for an owner's end."""
+        successors = (held.successor for held in self.held.values() if held.successor is not None)
+        return any(claim.who == who for claim in (*self.waiting, *successors))
+
+    def links(self, member: str) -> set[str]:
+        """Every link of a member that the record knows."""
+        successors = (held.successor.who for held in self.held.values() if held.successor is not None)
+        everyone = [*(held.who for held in self.held.values()), *(claim.who for claim in self.waiting), *successors]
+        return {who.link for who in everyone if who.member == member}
+
+    def free(self) -> list[int]:
+        """Partitions without an owner."""
+        return [partition for partition in range(self.partitions) if partition not in self.held]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody has anything here."""
+        return not (self.held or self.waiting)
+
+    # -- inside
+
+    def _grant(self, partition: int, claim: Claim, now: Now) -> None:
+        known = self.epochs.pop(partition, None)
+        epoch = claim.epoch if claim.epoch is not None else known.epoch if known else 0
+        chosen = claim.partition is not None
+        self.held[partition] = Held(claim.who, epoch, now.fence, chosen, self.round, claim.retain_ms)
+
+    def _freed(self, partition: int, held: Held, now: Now, *, forget: bool) -> None:
+        del self.held[partition]
+        if held.successor is not None:
+            self._grant(partition, held.successor, now)
+        elif not forget and held.retain_ms and held.epoch:
+            self.epochs[partition] = Remembered(held.epoch, now.ms + held.retain_ms)
+            while len(self.epochs) > max(FORGET, self.partitions):
+                del self.epochs[min(self.epochs, key=lambda number: self.epochs[number].until_ms)]
+
+    def _fill(self, now: Now) -> None:
+        left: list[Claim] = []
+        for claim in self.waiting:
+            free = self._free_for(claim)
+            if free is None:
+                left.append(claim)
+            else:
+                self._grant(free, claim, now)
+        self.waiting = left
+
+    def _free_for(self, claim: Claim) -> int | None:
+        free = (each for each in claim.among if each not in self.held and not self._too_old(each, claim))
+        return next(free, None)
+
+    def _too_old(self, partition: int, claim: Claim) -> bool:
+        known = self.epochs.get(partition)
+        return known is not None and claim.epoch is not None and claim.epoch < known.epoch
+
+    # -- as text
+
+    def dump(self) -> str:
+        """The record as it is stored."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+Transition = Callable[[Group, Now], Any]
+
+
+def parse(text: str | bytes | None) -> Group:
+    """The record that `dump` made; a group nobody has heard of is an empty one."""
+    if not text:
+        return Group()
+    stored = json.loads(text)
+    return Group(
+        stored["partitions"],
+        stored["round"],
+        {int(number): _held(held) for number, held in stored["held"].items()},
+        {int(number): Remembered(**known) for number, known in stored["epochs"].items()},
+        [_claim(claim) for claim in stored["waiting"]],
+    )
+
+
+def _held(stored: dict[str, Any]) -> Held:
+    successor = stored.pop("successor")
+    stored["who"] = Who(*stored["who"])
+    return Held(**stored, successor=_claim(successor) if successor else None)
+
+
+def _claim(stored: dict[str, Any]) -> Claim:
+    stored["who"], stored["among"] = Who(*stored["who"]), tuple(stored["among"])
+    return Claim(**stored)
+

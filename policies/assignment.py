@@ -1,0 +1,127 @@
+"""How links come to partitions of an event log, and links of a consumer group to theirs (ES 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import PlainValidator, WithJsonSchema
+
+from policies.units import Millis
+
+Binding = Literal["agnostic", "assign", "client"]
+Surplus = Literal["reject", "pend"]
+Ownership = Literal["shared", "sharded"]
+Groups = Literal["dynamic", "none"] | tuple[str, ...]
+Allowed = Literal["all", "none"] | tuple[int, ...]
+MAX_GROUP_NAME: Final = 255
+_MOST: Final = 1000
+_GROUPS_TEXT: Final = 'must be dynamic, none or a list of names, like [billing, "audit"]'
+_PARTITIONS_TEXT: Final = "must be all, none or a list of partition numbers, like [0, 1]"
+
+
+def legal_group(name: object) -> bool:
+    """Whether a consumer group can have this name: a printable text of up to 255 characters."""
+    return isinstance(name, str) and 0 < len(name) <= MAX_GROUP_NAME and name.isprintable()
+
+
+def parse_groups(value: object) -> Groups:
+    """`dynamic`, `none` or a list of group names."""
+    if isinstance(value, str) and value in ("dynamic", "none"):
+        return "dynamic" if value == "dynamic" else "none"
+    if isinstance(value, list | tuple) and 0 < len(value) <= _MOST and all(legal_group(name) for name in value):
+        return tuple(str(name) for name in value)
+    raise ValueError(_GROUPS_TEXT)
+
+
+def parse_partitions(value: object) -> Allowed:
+    """`all`, `none` or a list of partition numbers."""
+    if isinstance(value, str) and value in ("all", "none"):
+        return "all" if value == "all" else "none"
+    if isinstance(value, list | tuple) and 0 < len(value) <= _MOST and all(_number(each) for each in value):
+        return tuple(sorted(set(value)))
+    raise ValueError(_PARTITIONS_TEXT)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _either(*words: str, items: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [{"enum": list(words)}, {"type": "array", "items": items, "minItems": 1, "maxItems": _MOST}]}
+
+
+_NAME: Final = {"type": "string", "minLength": 1, "maxLength": MAX_GROUP_NAME}
+GroupNames = Annotated[
+    Groups, PlainValidator(parse_groups), WithJsonSchema(_either("dynamic", "none", items=_NAME))
+]
+PartitionNumbers = Annotated[
+    Allowed,
+    PlainValidator(parse_partitions),
+    WithJsonSchema(_either("all", "none", items={"type": "integer", "minimum": 0})),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a node does with links that ask for partitions, or should have; times in milliseconds."""
+
+    binding: Binding = "agnostic"
+    partitions: Allowed = "all"
+    groups: Groups = "dynamic"
+    surplus: Surplus = "reject"
+    pending_timeout: Millis = Millis(30_000)  # noqa: RUF009 (an int)
+    pending_limit: int = 100
+    epoch_retention: Millis = Millis(300_000)  # noqa: RUF009 (an int)
+    ownership: Ownership = "shared"
+
+    def among(self, partitions: int) -> tuple[int, ...]:
+        """The partitions that links may be bound to, where the log has so many."""
+        if self.partitions == "none":
+            return ()
+        allowed = range(partitions) if self.partitions == "all" else self.partitions
+        return tuple(number for number in allowed if number < partitions)
+
+    def grants(self, partition: int) -> bool:
+        """Whether links may be bound to this one."""
+        return self.partitions == "all" or (self.partitions != "none" and partition in self.partitions)
+
+
+_UNNAMED: Final = {
+    "agnostic": "sees all partitions",
+    "assign": "is bound to a partition that the gateway chooses",
+    "client": "is refused (amqp:not-allowed): it has to name one",
+}
+
+
+def lines(rules: Assignment, action: str) -> Iterator[str]:
+    """What an attach to such a node gets, for people."""
+    yield f"a link that names no partition {_UNNAMED[rules.binding]}"
+    yield f"a link that names one {_named(rules.partitions)}"
+    if action == "receive":
+        yield from _groups(rules)
+    if rules.ownership == "sharded":
+        yield "a partition that another gateway process serves: amqp:link:redirect says where (ownership: sharded)"
+
+
+def _named(allowed: Allowed) -> str:
+    if allowed == "all":
+        return "is bound to it"
+    if allowed == "none":
+        return "is refused (amqp:not-allowed; partitions: none)"
+    return f"is bound to it if it is one of {', '.join(map(str, allowed))}, else refused (amqp:not-allowed)"
+
+
+def _groups(rules: Assignment) -> Iterator[str]:
+    if rules.groups == "none":
+        yield "a link of a consumer group is refused (amqp:not-allowed; groups: none)"
+        return
+    of = "any group" if rules.groups == "dynamic" else f"group {', '.join(rules.groups)} (others: amqp:not-found)"
+    yield f"a link of {of} owns one partition, the one it names or a free one"
+    if rules.surplus == "reject":
+        yield "  none free: amqp:link:detach-forced (surplus: reject)"
+    else:
+        wait = f"up to {rules.pending_timeout.seconds:g} s, {rules.pending_limit} links at most"
+        yield f"  none free: the link waits for one, {wait} (surplus: pend)"
+    yield "  owned by another link: amqp:resource-locked, unless this one has a greater epoch"
