@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ConfigResource,
@@ -88,6 +94,13 @@ class Admin:
     def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
         """The first offset with a timestamp of at least `time_ms`; -1 where there is none."""
         return self._offsets(topic, partitions, lambda: OffsetSpec.for_timestamp(time_ms))
+
+    def commit(self, group: str, topic: str, positions: Mapping[int, int]) -> None:
+        """Show these positions as the committed offsets of a group without members (KM-11)."""
+        offsets = [TopicPartition(topic, partition, at) for partition, at in positions.items()]
+        request = ConsumerGroupTopicPartitions(group, offsets)
+        answers = self._client.alter_consumer_group_offsets([request], request_timeout=self._timeout)
+        answers[group].result(self._timeout + 1)
 
     def _offsets(
         self, topic: str, partitions: Iterable[int], spec: Callable[[], OffsetSpec]

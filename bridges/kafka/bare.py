@@ -26,6 +26,8 @@ from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
 
 BARE: Final = "amqp.bare"
+DEAD_LETTER: Final = "amqp.dead-letter."
+"""How the headers begin that `deadletters` puts behind those of a record; the digest does not cover them."""
 DATA_VALUE: Final = 1
 """The value is the content of one data section (or null: a tombstone)."""
 SECTIONS_VALUE: Final = 2
@@ -116,5 +118,6 @@ def sealed_and_others(headers: list[Header]) -> tuple[bytes | None, list[Header]
     """The `amqp.bare` among the headers, and the others; one of several is none, for they cannot all be ours."""
     if headers[-1][0] == BARE:  # as it is written; another one would be among what the digest covers, and is not
         return headers[-1][1], headers[:-1]
+    headers = [item for item in headers if not item[0].startswith(DEAD_LETTER)]
     bares = [content for name, content in headers if name == BARE]
     return bares[0] if len(bares) == 1 else None, [item for item in headers if item[0] != BARE]

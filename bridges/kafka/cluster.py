@@ -84,6 +84,7 @@ class Cluster:
         self._invented: set[str] = set()
         self._turns: Final[dict[str, int]] = {}
         self._warned: Final[set[str]] = set()
+        self._unmirrored: Final[set[str]] = set()
         self._watchers: dict[str, set[TopicWatcher]] = {}
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
@@ -151,6 +152,17 @@ class Cluster:
     async def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
         """The first offset per partition at or after a time; only where the cluster can tell."""
         return await self._ask(topic, lambda: self._admin.first_since(topic, partitions, time_ms))
+
+    async def commit(self, group: str, topic: str, positions: Mapping[int, int]) -> None:
+        """Mirror positions for lag tools; a failure costs nothing but the view, and is said once."""
+        if self.plain or not self.up:
+            return
+        try:
+            await self._in_thread(lambda: self._admin.commit(group, topic, positions))
+        except (KafkaException, TimeoutError, AmqpError) as error:
+            if topic not in self._unmirrored:
+                self._unmirrored.add(topic)
+                log.warning("positions are not shown as committed offsets", topic=topic, reason=str(error))
 
     async def _ask(self, topic: str, question: Callable[[], T]) -> T:
         try:

@@ -7,7 +7,7 @@ class Counters:
     """Totals since start."""
 
     __slots__ = (
-        "accepted", "delivered", "dropped", "gaps", "modified", "presettled_failed", "redelivered",
+        "accepted", "dead_lettered", "delivered", "dropped", "gaps", "modified", "presettled_failed", "redelivered",
         "rejected", "released",
     )  # fmt: skip
 
@@ -22,6 +22,8 @@ class Counters:
         """Pre-settled transfers that are not in Kafka, or perhaps not."""
         self.delivered = 0
         self.redelivered = 0
+        self.dead_lettered = 0
+        """Events copied to a dead-letter topic."""
         self.dropped = 0
         """Events given up for a link after too many redeliveries."""
         self.gaps = 0

@@ -1,7 +1,7 @@
 """A receive link on an event log: sends what was read of it, as far as the peer's credit goes (ES 1, 3.2).
 
-The position lives in the link and ends with it. KM-12: a log cannot take an event back, so `released` and
-`modified` mean "again on this link"; after five times the event is given up for this link.
+The position lives in the link and ends with it, unless a record keeps it (`durable`). KM-12: a log cannot take an
+event back, so `released` and `modified` mean "again on this link"; after some times the event is given up.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bridges.kafka.admin import Bounds, Topic
 from bridges.kafka.chunks import Chunk, PartitionLog, Selection
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
+from bridges.kafka.deadletters import DeadLetters
+from bridges.kafka.durable import Held
 from bridges.kafka.redelivery import Event, after_gap, again, announced
-from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Released
-from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
+from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
-MAX_REDELIVERIES: Final = 5
 _DRAIN_QUESTIONS: Final = 3
 """How often a drain asks for the end of the log: "nothing there" must not mean that an answer came late."""
 _MAX_HELD: Final = 64 * 1024 * 1024
@@ -29,6 +30,17 @@ _MAX_HELD: Final = 64 * 1024 * 1024
 _CHUNKS_AT_ONCE: Final = 4
 """Chunks that one link goes through before others on the loop have their turn."""
 _offset: Final = itemgetter(2)
+
+
+class Terms(NamedTuple):
+    """What the policy says of outcomes (KM-12). `strict_order`: newer events wait until one that came back is done."""
+
+    max_redeliveries: int = 5
+    strict_order: bool = False
+    dead_letters: DeadLetters | None = None
+
+
+PLAIN: Final = Terms()
 
 
 class Receiver:
@@ -44,18 +56,25 @@ class Receiver:
         *,
         bound: bool,
         selection: Selection | None = None,
+        terms: Terms = PLAIN,
+        held: Held | None = None,
     ) -> None:
         self._link: Final = link
         self._cluster: Final = cluster
         self._topic: Final = topic.name
         self._positions: Final = dict(starts)
         self._selection: Final = selection
+        self._terms: Final = terms
+        self._terminus: Final = held
+        self._tracks: Final = held is not None or terms.strict_order
         self._bound: Final = bound
         self._counters: Final = counters
         self._logs: Final[dict[int, PartitionLog]] = {}
         self._ready: dict[int, None] = {}
         """Partitions whose next chunk may be at hand, in the order of their turns."""
         self._again: list[tuple[int, int, Event]] = []
+        self._unresolved: Final[dict[int, set[int]]] = {}
+        """Offsets by partition that newer events wait for, where order counts (KM-12)."""
         self._held = 0
         self._announce = not bound
         self._gaps: Final[set[int]] = set()
@@ -67,12 +86,21 @@ class Receiver:
     def begin(self) -> None:
         """The attach is answered: read as soon as there is credit."""
         self._cluster.watch(self._topic, self)
+        if self._terminus is not None:
+            self._terminus.displaced = self._link.detach
         for partition in self._positions:
             self._live_on(partition)
 
     def _live_on(self, partition: int) -> None:
         self._logs[partition] = self._cluster.streams.join(self._topic, partition, self)
         self._ready[partition] = None
+
+    def positions(self) -> dict[int, int]:
+        """Where a link that goes on after this one has to begin."""
+        if self._terminus is None:
+            return dict(self._positions)
+        position = self._terminus.progress.position
+        return {partition: position(partition, read) for partition, read in self._positions.items()}
 
     # -- from the logs and the cluster
 
@@ -123,14 +151,42 @@ class Receiver:
         if self._stalled:
             self._pump_later()
         if outcome is ACCEPTED:
-            return
-        if isinstance(outcome, Released):
+            if self._tracks:
+                self._done(event)
+        elif isinstance(outcome, Released):
             self._repeat(event, failed=False)
         elif isinstance(outcome, Modified) and not outcome.undeliverable:
             self._repeat(event, failed=outcome.failed, annotations=outcome.annotations)
+        elif isinstance(outcome, Modified | Rejected):
+            self._give_up(event, outcome.error if isinstance(outcome, Rejected) else None)
+        else:
+            self._done(event)
+
+    def _done(self, event: Event) -> None:
+        """Nothing more is owed for this event."""
+        terminus = self._terminus
+        if terminus is not None:
+            terminus.progress.done(event[1], event[2])
+            terminus.keeper.changed(terminus)
+        waiting = self._unresolved.get(event[1])
+        if waiting is not None:
+            waiting.discard(event[2])
+            if not waiting:
+                del self._unresolved[event[1]]
+                self._ready[event[1]] = None
+                self._pump_later()
+
+    def _give_up(self, event: Event, error: AmqpError | None) -> None:
+        """The consumer cannot take it: with a dead-letter topic it counts as done when it is there."""
+        if self._terms.dead_letters is None:
+            self._done(event)
+        else:
+            self._terms.dead_letters.bury(event, error, lambda: self._done(event), lambda: self._link.open)
 
     def on_detach(self, error: AmqpError | None) -> None:
-        """The link is over, and its position with it."""
+        """The link is over; its position stays only with a durable terminus or a group."""
+        if self._terminus is not None:
+            self._terminus.keeper.end(self._terminus, self._link)
         self._link.take_unsettled()
         self._cluster.unwatch(self._topic, self)
         for partition, log in self._logs.items():
@@ -152,6 +208,8 @@ class Receiver:
             turns -= 1
             partition = next(iter(ready))
             del ready[partition]
+            if partition in self._unresolved:
+                continue  # `_done` makes it ready again
             chunk = self._logs[partition].take(self._positions[partition], self)
             if chunk is not None:  # else this link hears when it is there
                 ready[partition] = None
@@ -166,6 +224,10 @@ class Receiver:
         events = chunk.picked(self._selection)
         index = 0 if position == chunk.start else bisect_left(events, position, key=_offset)
         chosen = events[index : index + self._link.credit]
+        terminus = self._terminus
+        if terminus is not None:
+            terminus.progress.sent(partition, map(_offset, chosen))
+            terminus.keeper.changed(terminus)
         if not chosen:
             self._positions[partition] = chunk.end
             return
@@ -192,9 +254,12 @@ class Receiver:
     # -- again
 
     def _repeat(self, event: Event, *, failed: bool, annotations: bytes | None = None) -> None:
-        if event.attempts >= MAX_REDELIVERIES:
+        if event.attempts >= self._terms.max_redeliveries:
             self._counters.dropped += 1
+            self._give_up(event, AmqpError(RESOURCE_LIMIT_EXCEEDED, "delivered too often"))
             return
+        if self._terms.strict_order:
+            self._unresolved.setdefault(event.partition, set()).add(event.offset)
         repeated = again(event, failed=failed, annotations=annotations)
         # Offset first: what comes back together goes out in the order of the log.
         heapq.heappush(self._again, (repeated.offset, repeated.partition, repeated))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.state.store import Store
+from gateway.state.termini import Termini
 
 
 class State(Protocol):
@@ -13,6 +14,10 @@ class State(Protocol):
     @property
     def store(self) -> Store:
         """Counts and values that expire; its `run` is a task of its own."""
+
+    @property
+    def termini(self) -> Termini:
+        """Termini that outlive their links."""
 
     def ready(self) -> tuple[bool, str]:
         """Whether it can be used now, and a line for `/readyz`; does not block."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.state.memory_store import MemoryStore
+from gateway.state.termini import MemoryTermini
 
 
 class MemoryState:
@@ -12,6 +13,7 @@ class MemoryState:
 
     def __init__(self) -> None:
         self.store: Final = MemoryStore()
+        self.termini: Final = MemoryTermini()
 
     def ready(self) -> tuple[bool, str]:
         """Always."""

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from gateway.logs import get_logger
 from gateway.state.redis_store import RedisStore
+from gateway.state.termini_redis import RedisTermini
 
 LOG: Final = get_logger(__name__)
 TIMEOUT: Final = 2.0
@@ -29,6 +30,7 @@ class RedisState:
         self._asked = False
         self._ready = False
         self._detail = "not asked yet"
+        self.termini: Final = RedisTermini(self._client)
         self.store: Final = RedisStore(self._client, lambda: self._asked and not self._ready)
 
     def ready(self) -> tuple[bool, str]:

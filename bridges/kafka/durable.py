@@ -1,0 +1,257 @@
+"""Termini that outlive their links: a position for each partition, kept in shared state (ES-3.2-7 to -9, KM-11).
+
+What a link has got done is written a few times a second, and when it ends; whoever attaches with the same container,
+link name and node, at this process or another one, goes on there. Losing the last writes repeats events and loses none.
+A link whose record was taken by another one learns it with its next write, and ends. The positions are mirrored as
+committed offsets of a Kafka group, so that ordinary tools show the lag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from bridges.kafka.cluster import Cluster
+from bridges.kafka.progress import Progress
+from gateway.amqp.link_base import Left
+from gateway.errors import INTERNAL_ERROR, STOLEN, AmqpError, Fault
+from gateway.state.termini import Kept, Save, Termini, Unavailable
+
+_EVERY: Final = 0.1
+"""Seconds between two writes of what changed."""
+_BEAT: Final = 5.0
+"""Seconds between two writes of what did not: a record lives on, and a link learns that it was displaced."""
+_GRACE_MS: Final = 60_000
+"""How much longer than its timeout a record lives while it is attached: a gateway that is killed cannot say when."""
+_MIRROR: Final = 1.0
+_MIRRORED_AT_ONCE: Final = 100
+_NEVER: Final = 3
+_STAYS: Final = {Left.DETACHED: 1, Left.OURS: 1, Left.SESSION: 2}
+"""Expiry policies (link 0, session 1, connection 2, never 3) from which on a terminus outlasts this end of its link."""
+log = structlog.get_logger("kafka")
+
+
+class Wish(NamedTuple):
+    """What is to be kept and for how long; `group` is the Kafka group that shows it.
+
+    `expiry` and `timeout` (seconds) are the source's (AMQP 3.5.3). `wins`: the record, not the filter, says where to
+    begin, even if the filter names a position.
+    """
+
+    key: str
+    about: str
+    group: str
+    expiry: int
+    timeout: int
+    wins: bool
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """How long the record lives after the end of what it depends on; None: for ever."""
+        return None if self.expiry == _NEVER else self.timeout * 1000
+
+
+def durable_wish(link: Any, node: str, about: Any) -> Wish | None:
+    """What a durable source asks for; None: nothing that outlives its link, or nobody it could be known by."""
+    container = link.engine.remote_container
+    if not link.source.durable or not container:
+        return None
+    if link.source.expiry != _NEVER and not link.source.timeout:
+        return None  # it would end with its link, at the latest with its connection
+    key = _digest([link.scope, link.user, container, link.name, node])
+    return Wish(key, _digest(about), f"amqp.{key}", link.source.expiry, link.source.timeout, True)
+
+
+def group_wish(group: str, node: str, partition: int, identity: object) -> Wish:
+    """How far a consumer group has read a partition; it lasts, and a position in a filter counts more."""
+    key = _digest(["group", node, group, partition])
+    return Wish(key, _digest(identity), f"amqp.{group}", _NEVER, 0, False)
+
+
+def _digest(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]
+
+
+class Keeper:
+    """All records that links of one cluster have now."""
+
+    def __init__(self, cluster: Cluster, termini: Termini) -> None:
+        self._cluster: Final = cluster
+        self._termini: Final = termini
+        self._held: Final[set[Held]] = set()
+        self._parked: Final[set[Held]] = set()
+        self._changed: dict[Held, None] = {}
+        self._mirror: dict[tuple[str, str], dict[int, int]] = {}
+        self._task: asyncio.Task[Any] | None = None
+        self._mirror_task: asyncio.Task[Any] | None = None
+
+    async def take(self, wish: Wish) -> Held:
+        """Have the record for a link; INTERNAL_ERROR while the state is away."""
+        ttl = wish.ttl_ms if wish.ttl_ms is None else wish.ttl_ms + _GRACE_MS
+        try:
+            kept = await self._termini.take(wish.key, wish.about, ttl)
+        except Unavailable as error:
+            raise _unavailable(error) from error
+        return Held(self, wish, kept)
+
+    async def begin(self, held: Held, topic: str, positions: Callable[[], Mapping[int, int]]) -> None:
+        """The link begins at `positions`: written before its attach is answered."""
+        held.topic, held.positions = topic, positions
+        now = dict(positions())
+        try:
+            (owner,) = await self._termini.save([held.save(now)])
+        except Unavailable as error:
+            raise _unavailable(error) from error
+        if not owner:
+            raise _stolen()
+        held.saved = now
+        self._held.add(held)
+        if self._task is None:
+            self._task = self._cluster.supervisor.start(self._run(), f"termini-{self._cluster.name}")
+            self._mirror_task = self._cluster.supervisor.start(
+                self._run_mirror(), f"mirror-{self._cluster.name}"
+            )
+
+    def changed(self, held: Held) -> None:
+        """Its position may have moved."""
+        self._changed[held] = None
+
+    def end(self, held: Held, link: Any) -> None:
+        """The link is over: the record goes with it, or stays as long as was asked."""
+        self._held.discard(held)
+        held.last = dict(held.positions())
+        if link.left is Left.CLOSED:
+            self._changed.pop(held, None)
+            self._cluster.supervisor.start(self._drop(held), "terminus-drop")
+            return
+        if held.wish.ttl_ms is not None and held.wish.expiry >= _STAYS.get(link.left, _NEVER):
+            held.engine = link.engine
+            self._parked.add(held)
+        self._changed[held] = None
+
+    async def _drop(self, held: Held) -> None:
+        try:
+            if held.wish.wins:
+                await self._termini.drop(held.wish.key, held.token)
+            else:
+                await self._termini.save([held.save(held.last or {})])
+        except Unavailable as error:
+            log.warning("a durable terminus is left to expire", reason=str(error))
+
+    # -- writing
+
+    async def _run(self) -> None:
+        loop = self._cluster.loop
+        beat = loop.time() + _BEAT
+        while True:
+            await asyncio.sleep(_EVERY)
+            if loop.time() >= beat:
+                beat = loop.time() + _BEAT
+                self._changed.update(dict.fromkeys(self._held))
+                self._unpark()
+                self._changed.update(dict.fromkeys(self._parked))
+            await self.flush()
+
+    def _unpark(self) -> None:
+        for held in [held for held in self._parked if held.engine.closed]:
+            self._parked.discard(held)
+            held.engine = None
+            self._changed[held] = None
+
+    async def flush(self) -> None:
+        """Write what changed; what cannot be written now is written later."""
+        changed, self._changed = self._changed, {}
+        if not changed:
+            return
+        now = {held: dict(held.positions() if held.last is None else held.last) for held in changed}
+        saves = [held.save(positions) for held, positions in now.items()]
+        try:
+            owners = await self._termini.save(saves)
+        except Unavailable:
+            self._changed = {**changed, **self._changed}
+            return
+        for (held, positions), owner in zip(now.items(), owners, strict=True):
+            if not owner:
+                self._displaced(held)
+            elif positions != held.saved:
+                held.saved = positions
+                self._mirror[held.topic, held.wish.group] = {
+                    **self._mirror.get((held.topic, held.wish.group), {}),
+                    **positions,
+                }
+
+    def _displaced(self, held: Held) -> None:
+        self._parked.discard(held)
+        if held in self._held:
+            self._held.discard(held)
+            held.displaced(_stolen())
+
+    async def _run_mirror(self) -> None:
+        while True:
+            await asyncio.sleep(_MIRROR)
+            for topic, group in list(self._mirror)[:_MIRRORED_AT_ONCE]:
+                positions = self._mirror.pop((topic, group))
+                await self._cluster.commit(group, topic, positions)
+
+    async def close(self) -> None:
+        """The last writes; links have ended by now."""
+        for task in (self._task, self._mirror_task):
+            if task is not None:
+                task.cancel()
+        await self.flush()
+        for (topic, group), positions in self._mirror.items():
+            await self._cluster.commit(group, topic, positions)
+
+
+class Held:
+    """A record that a link has."""
+
+    __slots__ = (
+        "displaced", "engine", "keeper", "last", "positions", "progress", "saved", "start", "token", "topic", "wish",
+    )  # fmt: skip
+
+    def __init__(self, keeper: Keeper, wish: Wish, kept: Kept) -> None:
+        self.keeper: Final = keeper
+        self.wish: Final = wish
+        self.token: Final = kept.token
+        self.start: Final = kept.positions
+        """Where an earlier link got to; None: there was none."""
+        self.progress: Final = Progress()
+        self.positions: Callable[[], Mapping[int, int]] = dict
+        self.displaced: Callable[[AmqpError], None] = lambda error: None
+        self.saved: dict[int, int] = {}
+        self.last: dict[int, int] | None = None
+        """Where the link ended."""
+        self.engine: Any = None
+        """The connection whose end is waited for before the terminus begins to expire."""
+        self.topic = ""
+
+    def resume(self, starts: dict[int, int], *, named: bool) -> dict[int, int]:
+        """Where to begin, given where the filter would; `named`: it names a position itself.
+
+        A partition that came later is read from its beginning, since all of it was added since (KM-9).
+        """
+        if self.start is None or (named and not self.wish.wins):
+            return starts
+        return {partition: self.start.get(partition, 0) for partition in starts}
+
+    def save(self, positions: Mapping[int, int]) -> Save:
+        """The write of these positions."""
+        ttl = self.wish.ttl_ms
+        attached = self.last is None or self.engine is not None
+        return Save(self.wish.key, self.token, positions, ttl + _GRACE_MS if ttl is not None and attached else ttl)
+
+
+def _unavailable(error: Unavailable) -> AmqpError:
+    text = "the state that keeps durable termini cannot be used now; attach again later"
+    log.warning("durable terminus refused", reason=str(error))
+    return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)
+
+
+def _stolen() -> AmqpError:
+    return AmqpError(STOLEN, "another link has taken over this durable terminus")

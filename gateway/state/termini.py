@@ -1,0 +1,115 @@
+"""Termini that outlive their links, and how far groups have read (AMQP 3.5.6, ES-3.2-7; KM-11).
+
+A record holds a position for each partition, and the token of the link that has it now. A link that takes a record
+gets a new token, and with that the older one can write no more: the fence, whichever processes the two are on. `about`
+says what the terminus was made for; asked for with another one it begins anew. A record ends `ttl_ms` after it was
+written last, or when it is dropped.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Final, NamedTuple, Protocol
+
+MOST: Final = 100_000
+"""Records that one process keeps in memory."""
+
+
+class Unavailable(Exception):
+    """The state cannot be asked now, or has no room."""
+
+
+class Kept(NamedTuple):
+    """A record taken: `positions` None says that there was none."""
+
+    token: str
+    positions: dict[int, int] | None
+
+
+class Save(NamedTuple):
+    """What to write; `ttl_ms` None: it stays until it is dropped. `positions` may be some of them."""
+
+    key: str
+    token: str
+    positions: Mapping[int, int]
+    ttl_ms: int | None
+
+
+class Termini(Protocol):
+    """Records by key; a key names container, link and node, or node, group and partition."""
+
+    async def take(self, key: str, about: str, ttl_ms: int | None) -> Kept:
+        """Have the record from here on; raises `Unavailable`."""
+
+    async def save(self, saves: Sequence[Save]) -> list[bool]:
+        """Write positions; False: another link has the record, nothing was written. Raises `Unavailable`."""
+
+    async def drop(self, key: str, token: str) -> None:
+        """Forget the record, if `token` still has it; raises `Unavailable`."""
+
+
+class _Record:
+    __slots__ = ("about", "ends", "positions", "token")
+
+    def __init__(self, about: str) -> None:
+        self.about: Final = about
+        self.positions: dict[int, int] | None = None
+        self.token = ""
+        self.ends = float("inf")
+
+
+class MemoryTermini:
+    """Of a single process, and gone with it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST) -> None:
+        self._clock: Final = clock
+        self._most: Final = most
+        self._records: Final[dict[str, _Record]] = {}
+        self._ends: Final[list[tuple[float, str]]] = []
+
+    async def take(self, key: str, about: str, ttl_ms: int | None) -> Kept:
+        """Answers at once."""
+        self._expire()
+        record = self._records.get(key)
+        if record is None and len(self._records) >= self._most:
+            raise Unavailable(f"this process keeps {self._most} durable termini already")
+        if record is None or record.about != about:
+            record = self._records[key] = _Record(about)
+        record.token = secrets.token_hex(8)
+        self._lives(key, record, ttl_ms)
+        return Kept(record.token, None if record.positions is None else dict(record.positions))
+
+    async def save(self, saves: Sequence[Save]) -> list[bool]:
+        """Answers at once."""
+        self._expire()
+        return [self._save(save) for save in saves]
+
+    def _save(self, save: Save) -> bool:
+        record = self._records.get(save.key)
+        if record is None or record.token != save.token:
+            return False
+        record.positions = {**(record.positions or {}), **save.positions}
+        self._lives(save.key, record, save.ttl_ms)
+        return True
+
+    async def drop(self, key: str, token: str) -> None:
+        """Answers at once."""
+        record = self._records.get(key)
+        if record is not None and record.token == token:
+            del self._records[key]
+
+    def _lives(self, key: str, record: _Record, ttl_ms: int | None) -> None:
+        record.ends = float("inf") if ttl_ms is None else self._clock() + ttl_ms / 1000
+        if ttl_ms is not None:
+            heappush(self._ends, (record.ends, key))
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._ends and self._ends[0][0] <= now:
+            ends, key = heappop(self._ends)
+            record = self._records.get(key)
+            if record is not None and record.ends <= ends:
+                del self._records[key]

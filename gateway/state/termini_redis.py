@@ -1,0 +1,78 @@
+"""Durable termini in Redis: one hash for each, the same for every gateway (KM-11).
+
+Every script may run twice without another effect on the positions; what fences is the token in the record, compared and
+written in one step.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.state.termini import Kept, Save, Unavailable
+
+_PREFIX: Final = "scopegate:terminus:"
+
+_LIVES: Final = """
+if tonumber(ARGV[2]) < 0 then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+"""
+_TAKE: Final = f"""
+if redis.call('HGET', KEYS[1], 'about') ~= ARGV[3] then redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], 'about', ARGV[3], 'token', ARGV[1])
+{_LIVES}
+return redis.call('HGETALL', KEYS[1])
+"""
+_SAVE: Final = f"""
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
+for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+{_LIVES}
+return 1
+"""
+_DROP: Final = """
+if redis.call('HGET', KEYS[1], 'token') == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1
+"""
+
+
+class RedisTermini:
+    """Uses the client of the state; how long a question may take is its business."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client: Final = client
+
+    async def take(self, key: str, about: str, ttl_ms: int | None) -> Kept:
+        """One round trip."""
+        token = secrets.token_hex(8)
+        found = await self._run(_TAKE, key, token, _ttl(ttl_ms), about)
+        fields = dict(zip(found[::2], found[1::2], strict=True))
+        positions = {int(name): int(at) for name, at in fields.items() if name.isdigit()}
+        return Kept(token, positions or None)
+
+    async def save(self, saves: Sequence[Save]) -> list[bool]:
+        """One round trip for all of them."""
+        try:
+            async with self._client.pipeline(transaction=False) as pipe:
+                for save in saves:
+                    pairs = [part for item in save.positions.items() for part in item]
+                    pipe.eval(_SAVE, 1, _PREFIX + save.key, save.token, _ttl(save.ttl_ms), *pairs)
+                return [bool(done) for done in await pipe.execute()]
+        except (RedisError, OSError, TimeoutError) as error:
+            raise Unavailable(type(error).__name__) from error
+
+    async def drop(self, key: str, token: str) -> None:
+        """One round trip."""
+        await self._run(_DROP, key, token)
+
+    async def _run(self, script: str, key: str, *arguments: Any) -> Any:
+        try:
+            return await self._client.eval(script, 1, _PREFIX + key, *arguments)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise Unavailable(type(error).__name__) from error
+
+
+def _ttl(ttl_ms: int | None) -> int:
+    return -1 if ttl_ms is None else max(ttl_ms, 1)
