@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
 
 from tests.support.parts import folder, program
 from tests.support.process import Process, Server, answers, free_port, fresh_folder, run_tool
@@ -84,3 +85,8 @@ class Redis(Server):
         durable = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
         self.process = Process("redis", [program("redis-server"), *settings, *durable])
         self.process.wait_ready(lambda: answers(self.port), "Redis to listen")
+
+    def command(self, *words: str) -> str:
+        """Return what `redis-cli` prints for a command."""
+        client = [program("redis-server").replace("redis-server", "redis-cli"), "-p", str(self.port), *words]
+        return subprocess.run(client, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
