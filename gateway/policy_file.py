@@ -30,7 +30,8 @@ def make_ring(signing: SigningKeys) -> KeyRing:
 
 def make_filter_rules(filters: Filters) -> Rules:
     """How filter sets are read under a policy."""
-    from gateway.filters.filter_set import Limits, Rules
+    from gateway.filters.filter_set import Rules
+    from gateway.filters.limits import Limits
 
     limits = Limits(filters.max_length, filters.max_tokens, filters.max_depth, filters.max_terms, filters.max_items)
     return Rules(
@@ -39,3 +40,18 @@ def make_filter_rules(filters: Filters) -> Rules:
         seconds=filters.timestamps == "auto",
         earliest=filters.without_position == "earliest",
     )
+
+
+def offered(policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
+    """What an open in a scope offers (docs/conformance.md 0.4)."""
+    from gateway.filters.filter_set import CAPABILITIES
+
+    model = policy.model.scopes[scope]
+    offers = {
+        "AMQP_EVENT_STREAMS_V1_0": policy.scopes[scope].event_streams,
+        **dict.fromkeys(CAPABILITIES, True),
+        "ANONYMOUS-RELAY": model.anonymous_relay,
+        "LINK_PAIR_V1_0": True,
+        "RESPONSE_ANNOTATIONS_V1_0": model.response_routing and policy.signing is not None,
+    }
+    return tuple(name for name, offer in offers.items() if offer)

@@ -23,7 +23,7 @@ from gateway.materials import Materials, MaterialsError, load_materials
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import EventStreams, Scope, World
-from gateway.policy_file import make_ring
+from gateway.policy_file import make_filter_rules, make_ring, offered
 from gateway.report import Report
 from gateway.sharing import announced, shared_leases
 from gateway.state import open_state
@@ -84,6 +84,7 @@ class Service:
         self._crossings = self._make_crossings(policy)
         waits = Waits(self._state.store, now_ms, loop.time, loop.call_later)
         self.world: Final = World({}, self.clusters, self._crossings, self._new_name, waits)
+        self.world.filter_rules = make_filter_rules(policy.model.filters)
         self._observe()
         loop.set_exception_handler(self._loop_error)
 
@@ -137,6 +138,7 @@ class Service:
         self._warn_of_restart(self.policy, policy)
         self.policy = policy
         self.world.crossings = self._make_crossings(policy)
+        self.world.filter_rules = make_filter_rules(policy.model.filters)
         closed = self._judge(await self._install(policy, materials))
         self.report.bump("reloads", "ok")
         self.report.log.info("policy reloaded", policy=str(policy.file), links_closed=closed)
@@ -242,7 +244,7 @@ class Service:
 
     async def _install_listeners(self, policy: CompiledPolicy, materials: Materials) -> None:
         wanted = {
-            Settings(scope, model, policy.model.gateway.id, self._offered(policy, scope)): scope
+            Settings(scope, model, policy.model.gateway.id, offered(policy, scope)): scope
             for scope, each in policy.model.scopes.items()
             for model in each.listen
         }
@@ -284,16 +286,6 @@ class Service:
         self.listeners[settings] = listener
         if tls is not None:
             self._tls[settings] = tls
-
-    def _offered(self, policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
-        model = policy.model.scopes[scope]
-        offers = {
-            "AMQP_EVENT_STREAMS_V1_0": policy.scopes[scope].event_streams,
-            "ANONYMOUS-RELAY": model.anonymous_relay,
-            "LINK_PAIR_V1_0": True,
-            "RESPONSE_ANNOTATIONS_V1_0": model.response_routing and policy.signing is not None,
-        }
-        return tuple(name for name, offered in offers.items() if offered)
 
     # -- what there is
 

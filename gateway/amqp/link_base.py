@@ -37,8 +37,8 @@ class LinkBase:
 
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "durable", "echo",
-        "engine", "failure", "gone", "handler", "incoming", "left", "max_message_size", "name", "node", "open",
-        "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target", "transfers",
+        "engine", "failure", "filter_rules", "gone", "handler", "incoming", "left", "max_message_size", "name", "node",
+        "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target", "transfers",
         "unannounced", "way", "window",
     )  # fmt: skip
 
@@ -63,6 +63,8 @@ class LinkBase:
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.node: Any = None
+        self.filter_rules: Any = None
+        """How the resolver wants its filters read (`filters.filter_set.Rules`)."""
         self.way: Any = None
         self.draining = False
         self.max_message_size = 0

@@ -65,6 +65,10 @@ class Rules(NamedTuple):
     """Without a position an event log starts at its earliest event, not at its latest (ledger A4)."""
 
 
+RULES: Final = Rules()
+"""Those of a policy that says nothing of filters."""
+
+
 class FilterSet(NamedTuple):
     """What a source's filters ask for."""
 
@@ -76,6 +80,10 @@ class FilterSet(NamedTuple):
     """Bounds within which all matches lie, and whether to begin at the end of the log."""
     left_out: tuple[str, ...] = ()
     """Names of the filters of unknown types."""
+
+
+NOTHING: Final = FilterSet(TRUE, {}, Position(Start.LATEST))
+"""A source without filters."""
 
 
 class _Reader:
@@ -140,7 +148,7 @@ class _Reader:
         return found
 
 
-def read(filters: Mapping[Any, Any], rules: Rules = Rules()) -> FilterSet:  # noqa: B008  # an immutable value
+def read(filters: Mapping[Any, Any], rules: Rules = RULES) -> FilterSet:
     """The filter set of a source.
 
     Raises AmqpError with `filter` in its info, the name of the entry: INVALID_FIELD for a malformed one,

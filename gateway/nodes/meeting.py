@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
+from gateway.amqp.outcomes import FAILED, RELEASED, SETTLED, Outcome
 from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.nodes.announcing import announcing
+from gateway.nodes.filtering import CAPABILITIES, Test, message_test, takers, wanted
 from gateway.nodes.keeping import Keeping
 from gateway.nodes.refusal import refuse
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Crossing = Callable[[bytes], bytes]
 """Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""
-_Item = tuple["Link", Any, bytes, bool]
+Item = tuple["Link", Any, bytes, bool]
 CrossingMaker = Callable[["Link", "Link"], Crossing | None]
 """Decides at first use how messages go from one link to another; None: unchanged."""
 
@@ -56,9 +57,11 @@ class Inlet:
 class Outlet:
     """A receiver at the meeting point, with the crossings from each sender's scope to its own."""
 
-    __slots__ = ("_crossings", "_meeting", "last", "last_way", "link")
+    __slots__ = ("_crossings", "_meeting", "last", "last_way", "link", "test")
 
-    def __init__(self, meeting: Meeting, link: Link) -> None:
+    def __init__(self, meeting: Meeting, link: Link, test: Test | None = None) -> None:
+        """`test`: which messages it takes; None: all."""
+        self.test = test
         self._meeting = meeting
         self.link = link
         self._crossings: dict[Any, Crossing | None] = {}
@@ -122,19 +125,25 @@ class Meeting:
         self.only: Outlet | None = None
         """The receiver that gets everything: there is no other, and nothing waits."""
         self._turn = 0
-        self._held: _Item | None = None
+        self._held: Item | None = None
         """The first that waits, while it waits for shared state and not for credit."""
+        self.filtered = False
+        """Some receiver takes only what its filter matches."""
         self._closing = False
+        self._shared = 0
 
     # -- links
 
     def attach(self, link: Link) -> None:
         """Take a link of either direction."""
-        end = self.join(Inlet(self, link) if link.incoming else Outlet(self, link))
+        wish = None if link.incoming else wanted(link)
+        end = Inlet(self, link) if wish is None else Outlet(self, link, message_test(wish.predicate))
+        self.join(end)
         link.accept(
             end,
             address=self.address if self.named_here else None,
-            capabilities=announcing(link, link.way.announces) if link.incoming else (),
+            capabilities=announcing(link, link.way.announces) if wish is None else CAPABILITIES,
+            filter=None if wish is None else wish.in_force,
             max_message_size=link.engine.config.max_message_size,
             node_properties=self._node_properties,
         )
@@ -146,11 +155,16 @@ class Meeting:
             self.inlets.append(end)
         else:
             self.outlets.append(end)
-            self._choose()
+            self._count()
         return end
 
+    def _count(self) -> None:
+        self.filtered = any(outlet.test is not None for outlet in self.outlets)
+        self._choose()
+
     def _choose(self) -> None:
-        self.only = self.outlets[0] if len(self.outlets) == 1 and not self._waiting else None
+        simple = len(self.outlets) == 1 and not self._waiting and not self.filtered
+        self.only = self.outlets[0] if simple else None
 
     def leave_inlet(self, inlet: Inlet) -> None:
         self.inlets.remove(inlet)
@@ -169,7 +183,9 @@ class Meeting:
         if not self.outlets:
             while self._waiting:
                 self._undeliverable(*self._waiting.popleft())
-        self._choose()
+        self._count()
+        if self._waiting and self.filtered:
+            self._resume()  # what only this receiver wanted goes back
         self._left()
 
     def _left(self) -> None:
@@ -188,7 +204,10 @@ class Meeting:
 
     def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         """A message came from `link`: pass it on, or let it wait for credit."""
-        if not self._waiting and (outlet := self.pick()) is not None:
+        if self.filtered and self._held is None:
+            if not self._sift((link, delivery, data, settled)):
+                self._waiting.append((link, delivery, data, settled))
+        elif not self._waiting and (outlet := self.pick()) is not None:
             self.forward(outlet, link, delivery, data, settled)
         elif self.outlets:
             self._waiting.append((link, delivery, data, settled))
@@ -196,9 +215,28 @@ class Meeting:
         else:
             self._undeliverable(link, delivery, data, settled)
 
+    def _sift(self, item: Item) -> bool:
+        """Send a message to a receiver whose filter it matches; False: all of these lack credit."""
+        link, delivery, data, settled = item
+        outlets = takers(self.outlets, data)
+        if not outlets:
+            self.unwanted(link, delivery, settled)
+        elif (outlet := self._next(outlets)) is not None:
+            self.forward(outlet, link, delivery, data, settled)
+        else:
+            return False
+        return True
+
+    def unwanted(self, link: Link, delivery: Any, settled: bool) -> None:
+        """No receiver's filter matches: as if none were here."""
+        self._undeliverable(link, delivery, b"", settled)
+        self.share_credit()
+
     def pick(self) -> Outlet | None:
         """The receiver whose turn it is among those with credit (balanced)."""
-        outlets = self.outlets
+        return self._next(self.outlets)
+
+    def _next(self, outlets: list[Outlet]) -> Outlet | None:
         if len(outlets) == 1:
             link = outlets[0].link
             return outlets[0] if link.window > 0 and not link.engine.blocked else None
@@ -230,7 +268,7 @@ class Meeting:
         else:
             target.send(data, (link, delivery))
 
-    def hold(self, wait: Keeping, outlet: Outlet, item: _Item) -> None:
+    def hold(self, wait: Keeping, outlet: Outlet, item: Item) -> None:
         """The cookie of this message has to be kept first: it waits, and all behind it, until that is known."""
         if wait.kept is not None:  # known already, and not kept
             self._undeliverable(*item)
@@ -241,7 +279,7 @@ class Meeting:
         self._held = item
         wait.when_known(lambda kept: self._held_no_more(item, outlet, wait.data if kept else None))
 
-    def _held_no_more(self, item: _Item, outlet: Outlet, data: bytes | None) -> None:
+    def _held_no_more(self, item: Item, outlet: Outlet, data: bytes | None) -> None:
         """Send what may go; where the receiver has no credit any more it stays and crosses again."""
         if self._held is item:
             self._held = None
@@ -251,7 +289,7 @@ class Meeting:
                 self._undeliverable(*waiting.popleft())
             elif outlet in self.outlets and outlet.link.credit > 0:
                 waiting.popleft()
-                _send(outlet.link, item, data)
+                send(outlet.link, item, data)
         self._resume()
 
     def _undeliverable(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
@@ -270,10 +308,25 @@ class Meeting:
 
     def _resume(self) -> None:
         waiting = self._waiting
-        while waiting and self._held is None and (chosen := self.pick()) is not None:
+        if self.filtered:
+            self._resume_filtered()
+        while waiting and not self.filtered and self._held is None and (chosen := self.pick()) is not None:
             self.forward(chosen, *waiting.popleft())
         self._choose()
         self.share_credit()
+
+    def _resume_filtered(self) -> None:
+        """What waits for a receiver without credit does not hold up what others take; its order stays."""
+        waiting, kept = self._waiting, list[Item]()
+        for _ in range(len(waiting)):
+            if self._held is not None:
+                break
+            if not self._sift(item := waiting.popleft()):
+                kept.append(item)
+        held = waiting.popleft() if kept and self._held is not None else None
+        waiting.extendleft(reversed(kept))
+        if held is not None:
+            waiting.appendleft(held)
 
     def drain(self, outlet: Outlet) -> None:
         """Nothing is stored here, so nothing more can come now."""
@@ -284,7 +337,22 @@ class Meeting:
         return sum(outlet.link.window for outlet in self.outlets if not outlet.link.engine.blocked)
 
     def share_credit(self) -> None:
-        """Grant the senders, in equal shares, what the receivers take."""
+        """Grant the senders, in equal shares, what the receivers take.
+
+        A link of our own may send at once, and what nobody wants is to be granted anew: that is done here in turn.
+        """
+        self._shared += 1
+        if self._shared > 1:
+            return
+        try:
+            done = 0
+            while done != self._shared:
+                done = self._shared
+                self._share()
+        finally:
+            self._shared = 0
+
+    def _share(self) -> None:
         inlets = self.inlets
         if not inlets or (supply := self.supply() - len(self._waiting)) <= 0:
             return
@@ -294,82 +362,11 @@ class Meeting:
                 inlet.link.grant(missing)
 
 
-class Multicast(Meeting):
-    """A direct node where every receiver gets every message (`direct: multicast`).
-
-    The slowest receiver sets the pace; the sender hears the worst of the receivers' outcomes.
-    """
-
-    def _choose(self) -> None:
-        self.only = None  # every message takes the long way: to all
-
-    def pick(self) -> Outlet | None:
-        ready = self.outlets and all(outlet.link.credit > 0 for outlet in self.outlets)
-        return self.outlets[0] if ready else None
-
-    def supply(self) -> int:
-        return min((outlet.link.credit for outlet in self.outlets), default=0)
-
-    def forward(self, outlet: Outlet, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
-        copies = _Copies(link, delivery, len(self.outlets))
-        for each in list(self.outlets):
-            super().forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
-
-    def hold(self, wait: Keeping, outlet: Outlet, item: _Item) -> None:
-        """Each copy waits alone, and is released if its receiver has no credit any more."""
-
-        def known(kept: bool) -> None:
-            if kept and outlet in self.outlets and outlet.link.credit > 0:
-                _send(outlet.link, item, wait.data)
-            else:
-                item[0].settle(item[1], SETTLED if item[3] else RELEASED)
-
-        if wait.kept is None:
-            wait.when_known(known)
-        else:
-            known(False)
-
-
-def _send(target: Link, item: _Item, data: bytes) -> None:
+def send(target: Link, item: Item, data: bytes) -> None:
+    """Send what is fit to go; the sender's delivery waits for the outcome."""
     link, delivery, _, settled = item
     if settled:
         link.settle(delivery, SETTLED)
         target.send(data, None, True)
     else:
         target.send(data, (link, delivery))
-
-
-class _Copies:
-    """Stands for the sender's link while copies are under way: settles once all outcomes are in."""
-
-    def __init__(self, link: Link, delivery: Any, count: int) -> None:
-        self._link, self._delivery, self._left = link, delivery, count
-        self._worst: Outcome | None = None
-        self.way = link.way
-
-    @property
-    def rejects(self) -> bool:
-        return self._link.rejects
-
-    def message_refused(self, error: AmqpError) -> None:
-        self._link.message_refused(error)
-
-    def tag(self, delivery: Any) -> bytes:
-        return self._link.tag(delivery)
-
-    def fail(self, error: AmqpError) -> None:
-        self._link.fail(error)
-
-    def settle(self, delivery: Any, outcome: Outcome) -> None:
-        if self._worst is None or _severity(outcome) > _severity(self._worst):
-            self._worst = outcome
-        self._left -= 1
-        if not self._left:
-            self._link.settle(self._delivery, self._worst)
-
-
-def _severity(outcome: Outcome) -> int:
-    order = (Rejected, Modified)
-    if outcome is RELEASED:
-        return 1
-    return next((3 - index for index, kind in enumerate(order) if isinstance(outcome, kind)), 0)

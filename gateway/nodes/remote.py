@@ -7,12 +7,15 @@ one. When the connector's socket is lost the near link stays, without credit; wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified
 from gateway.amqp.pndata import Granted
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
+from gateway.filters.filter_set import RULES, read
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
+from gateway.nodes.filtering import CAPABILITIES, Test, message_test
 from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ class Dialer(Protocol):
     def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None: ...
 
 
+_NOT_HERE: Final = Modified(failed=False, undeliverable=True)
+"""The message is for somebody else: not to be sent here again (AMQP 3.4.5)."""
 ATTACH_PATIENCE: Final = 5.0
 """Seconds an attach may wait for the far container: to be connected, and to answer."""
 
@@ -65,6 +70,8 @@ class Relay(Meeting):
         self.near: Final = near
         self.far: Link | None = None
         self._accepted = False
+        self._sifted = False
+        """Messages of the far container were not wanted, so that a drain may have to ask again."""
         self._timer: Any = None
 
     def start(self) -> None:
@@ -122,19 +129,44 @@ class Relay(Meeting):
 
     def _accept_near(self, far: Link) -> None:
         """Answer the near attach with what the far container really gave."""
-        self._answered()
         near = self.near
         given = far.source if far.incoming else far.target
-        near_end = Inlet(self, near) if near.incoming else Outlet(self, near)
+        try:
+            in_force, test = self._filters(given.filter)
+        except AmqpError as error:
+            self.refused(error)
+            return
+        self._answered()
+        near_end = Inlet(self, near) if near.incoming else Outlet(self, near, test)
         self.join(near_end)
+        announced = dict.fromkeys((*given.capabilities, *CAPABILITIES))
         near.accept(
             near_end,
-            capabilities=self._announced(near, far, given.capabilities) if near.incoming else given.capabilities,
+            capabilities=self._announced(near, far, given.capabilities) if near.incoming else announced,
             properties=far.properties,
-            filter=given.filter,
+            filter=in_force,
             distribution_mode=given.distribution_mode,
             max_message_size=near.engine.config.max_message_size,
         )
+
+    def _filters(self, far: Mapping[Any, Any]) -> tuple[dict[Any, Any], Test | None]:
+        """What is in force: filters that the far container applies, and those of the others that are known here."""
+        if self.near.incoming:
+            return dict(far), None
+        own = {name: value for name, value in self.near.source.filter.items() if far.get(name) != value}
+        rest = read(own, self.near.filter_rules or RULES)
+        return {**far, **rest.in_force}, message_test(rest.predicate)
+
+    def unwanted(self, link: Link, delivery: Any, settled: bool) -> None:
+        """The near receiver's filter does not match: others at the far container may want the message."""
+        self._sifted = True
+        copied = link.source.distribution_mode == "copy"
+        if settled:
+            link.settle(delivery, SETTLED)
+        else:
+            link.settle(delivery, ACCEPTED if copied else _NOT_HERE)
+        if not link.draining:
+            self.share_credit()
 
     @staticmethod
     def _announced(near: Link, far: Link, given: Iterable[str]) -> tuple[str, ...]:
@@ -187,13 +219,18 @@ class Relay(Meeting):
 
     def drain(self, outlet: Outlet) -> None:
         """A near receiver's drain is the far sender's to answer: it may have messages."""
+        self._sifted = False
         if outlet.link is self.near and self.far is not None and self.far.granted > 0:
             self.far.drain()
         else:
             outlet.link.drained()
 
     def far_drained(self) -> None:
-        if self.near.draining:
+        if self.near.draining and self._sifted and self.far is not None:
+            self._sifted = False
+            self.share_credit()
+            self.far.drain()
+        elif self.near.draining:
             self.near.drained()
 
 

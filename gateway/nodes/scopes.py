@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault, quoted
+from gateway.filters.filter_set import RULES, Rules
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
 from gateway.nodes.elsewhere import redirected
 from gateway.nodes.homeward import Waits
-from gateway.nodes.meeting import Crossing, Meeting, Multicast
+from gateway.nodes.meeting import Crossing, Meeting
+from gateway.nodes.multicast import Multicast
 from gateway.nodes.names import Names
 from gateway.nodes.pairs import Pairs
 from gateway.nodes.replies import attach_anonymous, attach_replies
@@ -76,6 +78,7 @@ class World:
     crossings: Crossings
     new_name: Callable[[], str]
     waits: Waits
+    filter_rules: Rules = RULES
 
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages cross from one link to another, by the present policy."""
@@ -125,6 +128,7 @@ class Scope:
         """Take a link of a peer in this scope."""
         pair = self.pairs.of(link)
         link.way = way(self.name, pair=pair if link.incoming else None)
+        link.filter_rules = self.world.filter_rules
         terminus = link.target if link.incoming else link.source
         if terminus.coordinator:
             raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")

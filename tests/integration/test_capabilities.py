@@ -16,6 +16,7 @@ from tests.support.peer import SENDER, Peer
 from tests.support.process import ports
 
 RELAY, RA, ES, PAIR = "ANONYMOUS-RELAY", "RESPONSE_ANNOTATIONS_V1_0", "AMQP_EVENT_STREAMS_V1_0", "LINK_PAIR_V1_0"
+FILTERS = {"AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0"}
 PARTITION = Symbol("event-streams-partition")
 OFFERS = list(itertools.product((False, True), repeat=3))
 """Anonymous relay, response routing, event streams: off and on."""
@@ -95,7 +96,9 @@ def test_each_open_offers_what_its_scope_has_whatever_is_desired(
     relay, routing, events = offer
     assert isinstance(offered, Array)
     assert offered.kind == "symbol"
-    expected = {PAIR} | ({RELAY} if relay else set()) | ({RA} if routing else set()) | ({ES} if events else set())
+    expected = (
+        {PAIR} | FILTERS | ({RELAY} if relay else set()) | ({RA} if routing else set()) | ({ES} if events else set())
+    )
     assert set(offered.items) == expected
 
 

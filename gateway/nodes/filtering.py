@@ -1,0 +1,54 @@
+"""Filters of receivers at nodes that store nothing: what an attach asks for, and who takes a message (FX 2).
+
+A message is looked at as it came: on its way into another scope it gets annotations, or another reply address, and
+nothing else. What a filter cannot be evaluated on matches no filter; without a filter nothing is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from gateway.amqp.sections import walk
+from gateway.errors import AmqpError
+from gateway.filters.access import Encoded, MessageAccess
+from gateway.filters.closure import compile_filter
+from gateway.filters.filter_set import CAPABILITIES, RULES, FilterSet, read
+from gateway.filters.predicate import TRUE, Predicate
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+__all__ = ["CAPABILITIES", "FilterSet", "Test", "message_test", "takers", "wanted"]
+
+Test = Callable[[Encoded], bool]
+
+
+class Taker(Protocol):
+    """A receiver with the filter it attached with, if any."""
+
+    @property
+    def test(self) -> Test | None: ...
+
+
+T = TypeVar("T", bound=Taker)
+_ACCESS = MessageAccess()
+
+
+def wanted(link: Link) -> FilterSet:
+    """What the filters of a link of the peer's ask for; raises AmqpError for what is refused."""
+    return read(link.source.filter, link.filter_rules or RULES)
+
+
+def message_test(predicate: Predicate) -> Test | None:
+    """Whether an encoded message matches; None: all of them do."""
+    return None if predicate == TRUE else compile_filter(predicate, _ACCESS)
+
+
+def takers(outlets: list[T], data: bytes) -> list[T]:
+    """The receivers that want a message."""
+    try:
+        source: Any = data, walk(data)
+    except AmqpError:
+        return [outlet for outlet in outlets if outlet.test is None]
+    return [outlet for outlet in outlets if outlet.test is None or outlet.test(source)]
