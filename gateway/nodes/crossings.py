@@ -15,7 +15,7 @@ from gateway.amqp.sections import Layout, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.keeping import keeping
-from gateway.nodes.pairs import asks_me, with_own_address
+from gateway.nodes.pairs import LOOKED_AT, ME_BYTES, asks_me, with_own_address
 from gateway.scope.annotate import Annotator, LinkTarget, Restored
 from gateway.scope.annotations import RESPONSE_COOKIE, with_hop_annotations
 from gateway.scope.carry import Carried, Carrier
@@ -71,6 +71,8 @@ class Crossings:
         self._carried: dict[str, Carried] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
+        self.tokens: Final[dict[str, dict[bytes, str]]] = {name: {} for name in scopes}
+        """By scope, of encoded rewritten addresses that proved to be ours there: their tokens. For `replies`."""
         self._rewriters: dict[tuple[str, str, int | None], Rewriter] = {}
 
     def routes(self, scope: str) -> bool:
@@ -135,7 +137,7 @@ class Crossings:
         clock, pair = self._clock, origin.pair
 
         def crossing(data: bytes) -> bytes:
-            if not asks_me(data):
+            if data.find(ME_BYTES, 0, LOOKED_AT) < 0 or not asks_me(data):
                 return annotate(data, clock())
             # The cookie names the paired link; the message itself goes on as it came (RA-2.3-8).
             return with_hop_annotations(data, annotate(with_own_address(data, pair), clock()))
@@ -202,13 +204,13 @@ class Crossings:
 
     def restore(self, scope: str, data: bytes) -> Restored:
         """A response with a cookie, that came to the reply address of `scope`."""
-        if self._ring is None:
-            raise AmqpError(NOT_FOUND, "no such response address")
-        if scope not in self._targets:
-            self._targets[scope] = LinkTarget(
-                self._ring, replies_address(scope), self._scopes, shelf=self._shelf
-            )
-        return self._targets[scope].restore(data, self._clock())
+        target = self._targets.get(scope)
+        if target is None:
+            if self._ring is None:
+                raise AmqpError(NOT_FOUND, "no such response address")
+            target = LinkTarget(self._ring, replies_address(scope), self._scopes, shelf=self._shelf)
+            self._targets[scope] = target
+        return target.restore(data, self._clock())
 
     def homecome(self, scope: str, data: bytes) -> Restored:
         """A response that came to a connector's own address in `scope`: by its cookie, or by its correlation-id."""
@@ -230,6 +232,13 @@ class Crossings:
     def check(self, scope: str, token: str) -> None:
         """Refuse an attach to a rewritten address that is forged or expired (RA-2.5-9)."""
         self._origin(scope, token).resolve(token, self._clock())
+
+    def remember(self, scope: str, address: bytes, token: str) -> None:
+        """The encoded `address` has brought a response home: `tokens`."""
+        known = self.tokens[scope]
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[address] = token
 
     def issued(self, scope: str, token: str) -> bool:
         """Whether the rewritten address with `token` in `scope` is ours, be it expired."""

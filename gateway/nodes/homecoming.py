@@ -15,7 +15,7 @@ from gateway.amqp.pndata import Granted
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.homeward import HomeRouter
-from gateway.nodes.replies import homeward, window
+from gateway.nodes.replies import homing, window
 from gateway.nodes.routed import Aim
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Homecoming:
     def aim(self, link: Link, data: bytes) -> Aim:
         """Where a response goes."""
         scope = self.scope()
-        return homeward(scope, scope.world.crossings.homecome(scope.name, data), self._owner.responder)
+        return homing(scope, self._owner.responder)(scope.world.crossings.homecome(scope.name, data))
 
 
 class _Responses(HomeRouter):

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gateway.nodes.scopes import Scope
 
 ME: Final = "$me"
-_TEXT: Final = ME.encode()
+ME_BYTES: Final = ME.encode()
+LOOKED_AT: Final = 8192
+"""Within how many bytes of a message it is looked for first."""
 _PAIRED: Final = Symbol("paired")
 ECHO: Final = {_PAIRED: True}
 """What both answers say (CORE-10)."""
@@ -81,7 +83,7 @@ class Pairs:
 
 def asks_me(data: bytes) -> bool:
     """Whether the response goes to the other link of the pair that the request came on."""
-    if data.find(_TEXT, 0, 8192) < 0:
+    if data.find(ME_BYTES, 0, LOOKED_AT) < 0:
         return False
     field = property_field(data, walk(data), REPLY_TO)
     return field is not None and decode_all(field) == ME

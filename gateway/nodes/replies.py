@@ -7,45 +7,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.codec import Symbol
 from gateway.amqp.sections import property_field, walk
 from gateway.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
-from gateway.nodes.crossings import HOMEWARD, Crossings, replies_address
+from gateway.nodes.crossings import HOMEWARD, replies_address
 from gateway.nodes.homeward import HomeRouter, Tolled
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink
 from gateway.scope.annotate import Restored
-from gateway.scope.fields import TO, address_text
+from gateway.scope.fields import NULL, TO, address_text
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.nodes.scopes import Scope
 
 _PARTITION: Final = Symbol("event-streams-partition")
+_COUNTED: Final = ", counted"
+"""What the routes of responses whose uses are counted have at the end of their key."""
+_new: Final = tuple.__new__
 
 
 def attach_anonymous(scope: Scope, link: Link) -> None:
     """The anonymous terminus of `scope` (AT 2.3)."""
 
-    replies = replies_address(scope.name)
-    rewritten = replies + "/"
+    world, name, replies = scope.world, scope.name, replies_address(scope.name)
+    rewritten, home = replies + "/", homing(scope, link.user)
+
+    def attach(route: RoutedLink) -> None:
+        scope.attach_to(route, route.key[1], link.user)
 
     def aim(link: Link, data: bytes) -> Aim:
         layout = walk(data)
-        raw = property_field(data, layout, TO)
-        to = None if raw is None else address_text(raw, "to")
+        raw = property_field(data, layout, TO) or NULL
+        crossings = world.crossings
+        if (token := crossings.tokens[name].get(raw)) is not None:
+            return home(crossings.undo(name, token, data, layout))
+        to = address_text(raw, "to")
         if to is None:
             raise AmqpError(PRECONDITION_FAILED, "a message on an anonymous link needs a `to`")
         if to.startswith(rewritten) and scope.takes_replies(to):
-            return homeward(scope, crossings().undo(scope.name, to[len(rewritten) :], data, layout), link.user)
+            token = to[len(rewritten) :]
+            restored = crossings.undo(name, token, data, layout)
+            crossings.remember(name, raw, token)
+            return home(restored)
         if to == replies:
-            return homeward(scope, crossings().restore(scope.name, data), link.user)
-        return Aim((scope.name, to, ""), data, lambda route: scope.attach_to(route, to, link.user))
-
-    def crossings() -> Crossings:
-        return scope.world.crossings
+            return home(crossings.restore(name, data))
+        return Aim((name, to, ""), data, attach)
 
     capabilities, properties = _wishes(scope, link)
     announcing(link, bool(capabilities))
@@ -68,23 +78,18 @@ def attach_replies(scope: Scope, link: Any, address: str) -> None:
     """The addresses under which responses come home through this gateway."""
     if not link.incoming:
         raise AmqpError(NOT_ALLOWED, "responses are sent here, not received")
-    aim = _responses(scope, address)
+    aim = _responses(scope, address, link.user)
     router = HomeRouter(link, aim, scope.world.waits, window=window(scope))
     router.start(announcing(link, scope.world.crossings.routes(link.way.scope)))
 
 
-def _responses(scope: Scope, address: str) -> Any:
-    world = scope.world
+def _responses(scope: Scope, address: str, user: str) -> Callable[[Link, bytes], Aim]:
+    world, name, home = scope.world, scope.name, homing(scope, user)
     _, rewritten, token = address.partition("/")
-    if rewritten:
-        world.crossings.check(scope.name, token)
-
-    def aim(link: Link, data: bytes) -> Aim:
-        if rewritten:
-            return homeward(scope, world.crossings.undo(scope.name, token, data), link.user)
-        return homeward(scope, world.crossings.restore(scope.name, data), link.user)
-
-    return aim
+    if not rewritten:
+        return lambda _, data: home(world.crossings.restore(name, data))
+    world.crossings.check(name, token)
+    return lambda _, data: home(world.crossings.undo(name, token, data))
 
 
 def window(scope: Scope) -> int:
@@ -92,24 +97,26 @@ def window(scope: Scope) -> int:
     return WINDOW if scope.buckets is None else min(scope.buckets.burst, WINDOW)
 
 
-def homeward(scope: Scope, restored: Restored, responder: str) -> Aim:
-    """The route home; where a previous gateway gave a link target, to that (RA-2.3-17).
+def homing(scope: Scope, responder: str) -> Callable[[Restored], Aim]:
+    """What finds the responses of one link their routes home.
 
-    Raises `Tolled` where the response has to wait for its turn, or for a use that is left.
+    It raises `Tolled` where a response has to wait for its turn, or for a use that is left.
     """
-    address = restored.target or restored.address
-    assert address is not None  # a response without a destination was refused before
-    origin = scope.world.scopes[restored.scope]
-    onward = way(scope.name, "auto" if restored.onward else HOMEWARD, answer=True)
 
     def attach(route: RoutedLink) -> None:
-        route.way = onward
-        origin.attach_to(route, address, None)
+        origin, address, kind = route.key
+        route.way = way(scope.name, kind.removesuffix(_COUNTED), answer=True)
+        scope.world.scopes[origin].attach_to(route, address, None)
 
-    cookie, buckets = restored.cookie, scope.buckets
-    assert cookie is not None  # what brought it
-    if buckets is None and cookie.uses is None:
-        return Aim((restored.scope, address, onward.replies), restored.data, attach)
-    kind = onward.replies if cookie.uses is None else f"{onward.replies}, counted"
-    aim = Aim((restored.scope, address, kind), restored.data, attach)
-    raise Tolled(aim, None if buckets is None else buckets.of(responder), cookie, restored.refuse)
+    def home(restored: Restored) -> Aim:
+        origin, near, data, target, onward, cookie, refuse = restored
+        address = target or near  # where a previous gateway gave a link target, to that (RA-2.3-17)
+        assert address is not None  # a response without a destination was refused before
+        assert cookie is not None  # what brought it
+        kind, buckets = "auto" if onward else HOMEWARD, scope.buckets
+        if buckets is None and cookie.uses is None:
+            return _new(Aim, ((origin, address, kind), data, attach))
+        aim = Aim((origin, address, kind if cookie.uses is None else kind + _COUNTED), data, attach)
+        raise Tolled(aim, None if buckets is None else buckets.of(responder), cookie, refuse)
+
+    return home
