@@ -65,3 +65,22 @@ def decoded(raw: bytes) -> Decimal | None:
     if coefficient >= 10**form.digits:  # not canonical: zero (IEEE 754-2008, 3.5.2)
         coefficient = 0
     return Decimal((sign, tuple(map(int, str(coefficient))), exponent - form.bias))
+
+
+def encoded(number: Decimal, width: int) -> bytes:
+    """The bytes of a finite number in a decimal of `width` bytes; ValueError where its digits do not fit."""
+    form = _FORMATS[width]
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):
+        return _SPECIAL[exponent][sign].ljust(width, b"\0")
+    coefficient, biased = int("".join(map(str, digits))), exponent + form.bias
+    if coefficient >= 10**form.digits or not 0 <= biased < 3 << (form.exponent_bits - 2):
+        raise ValueError(f"a decimal of {width * 8} bits has {form.digits} digits and no room for {number}")
+    low_bits, word = form.coefficient_bits, sign << (width * 8 - 1)
+    if coefficient >> low_bits:
+        low_bits -= 2
+        word |= 3 << (width * 8 - 3)
+    return (word | biased << low_bits | coefficient & (1 << low_bits) - 1).to_bytes(width, "big")
+
+
+_SPECIAL: Final = {"F": (b"\x78", b"\xf8"), "n": (b"\x7c", b"\xfc"), "N": (b"\x7e", b"\xfe")}

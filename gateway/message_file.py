@@ -1,0 +1,205 @@
+"""Messages written down by people, for `scopegate filter` and the truth table of the filters: YAML to AMQP bytes.
+
+A message is a mapping of its sections; a file may hold several, one YAML document each or named in one mapping. Plain
+scalars are string, long, double, boolean and null; a tag says any other type: `!ubyte 9`, `!symbol red`,
+`!decimal64 1.50`, `!timestamp 0`, `!uuid …`, `!binary text`, `!array [!int 1, !int 2]`, `!described [!symbol x, 1]`.
+Fields of header and properties have the types of the specification without being told.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+
+from gateway.amqp import codec, sections
+from gateway.filters.access import HEADER, PROPERTIES
+from gateway.filters.decimals import encoded
+
+
+class MessageFileError(ValueError):
+    """What is wrong with a description, with line and column where they are known."""
+
+
+def load_messages(text: str) -> dict[str, bytes]:
+    """The messages of a file, encoded, by name: that of a mapping of messages, else their number from 1.
+
+    Raises MessageFileError.
+    """
+    try:
+        documents = [document for document in _yaml().load_all(text) if document is not None]
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{mark.line + 1}:{mark.column + 1}: " if mark else ""
+        raise MessageFileError(f"{where}{error.problem or error}") from None
+    if not documents:
+        raise MessageFileError("there is no message")
+    if len(documents) == 1 and isinstance(documents[0], dict) and not set(documents[0]) & set(_SECTIONS):
+        return {str(name): encoded_message(message, str(name)) for name, message in documents[0].items()}
+    return {str(number): encoded_message(message, str(number)) for number, message in enumerate(documents, 1)}
+
+
+def load_value(text: str) -> Any:
+    """One value of the same notation, as the codec has it; raises MessageFileError."""
+    try:
+        return _yaml().load(text)
+    except MarkedYAMLError as error:
+        raise MessageFileError(str(error.problem or error)) from None
+
+
+def encoded_message(message: Any, name: str) -> bytes:
+    """The bytes of one message's description."""
+    if not isinstance(message, dict):
+        raise MessageFileError(f"message {name} is no mapping of sections ({', '.join(_SECTIONS)})")
+    unknown = [str(key) for key in message if key not in _SECTIONS]
+    if unknown:
+        raise MessageFileError(f"message {name}: there is no section {unknown[0]}, but {', '.join(_SECTIONS)}")
+    try:
+        return b"".join(_SECTIONS[key](message[key]) for key in _SECTIONS if key in message)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise MessageFileError(f"message {name}: {error}") from None
+
+
+# -- sections
+
+
+def _listed(code: int, fields: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], bytes]:
+    def build(content: Any) -> bytes:
+        given = content if isinstance(content, list) else _by_name(content, tuple(fields))
+        types = list(fields.values())
+        return sections.section(code, [_typed(value, types[index]) for index, value in enumerate(given)])
+
+    return build
+
+
+def _by_name(content: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
+    unknown = [str(name) for name in content if name not in names]
+    if unknown:
+        raise ValueError(f"there is no field {unknown[0]}, but {', '.join(names)}")
+    last = max((names.index(name) for name in content), default=-1)
+    return [content.get(name) for name in names[: last + 1]]
+
+
+def _typed(value: Any, kind: Callable[[Any], Any]) -> Any:
+    """A plain scalar as the field's type; null and what has a tag as it is."""
+    return kind(value) if type(value) in (str, int) else value
+
+
+def _mapped(code: int, key: Callable[[Any], Any]) -> Callable[[Any], bytes]:
+    def build(content: Any) -> bytes:
+        return sections.section(code, {_typed(name, key): value for name, value in content.items()})
+
+    return build
+
+
+def _key(name: Any) -> Any:
+    return codec.Symbol(name) if type(name) is str else codec.Ulong(name)
+
+
+def _binary(value: Any) -> bytes:
+    return bytes.fromhex(value[2:]) if value[:2] == "0x" else str(value).encode()
+
+
+def _data(content: Any) -> bytes:
+    items = content if isinstance(content, list) else [content]
+    return b"".join(sections.section(sections.DATA, _typed(item, _binary)) for item in items)
+
+
+def _sequence(content: Any) -> bytes:
+    return sections.section(sections.AMQP_SEQUENCE, content)
+
+
+def _value(content: Any) -> bytes:
+    return sections.section(sections.AMQP_VALUE, content)
+
+
+_HEADER_TYPES: Final = (bool, codec.Ubyte, codec.Uint, bool, codec.Uint)
+_PROPERTY_TYPES: Final = (
+    str, _binary, str, str, str, str, codec.Symbol, codec.Symbol, codec.Timestamp, codec.Timestamp, str, codec.Uint,
+    str,
+)  # fmt: skip
+_SECTIONS: Final[dict[str, Callable[[Any], bytes]]] = {
+    "header": _listed(sections.HEADER, dict(zip(HEADER, _HEADER_TYPES, strict=True))),
+    "delivery-annotations": _mapped(sections.DELIVERY_ANNOTATIONS, _key),
+    "message-annotations": _mapped(sections.MESSAGE_ANNOTATIONS, _key),
+    "properties": _listed(sections.PROPERTIES, dict(zip(PROPERTIES, _PROPERTY_TYPES, strict=True))),
+    "application-properties": _mapped(sections.APPLICATION_PROPERTIES, str),
+    "data": _data,
+    "amqp-sequence": _sequence,
+    "amqp-value": _value,
+    "footer": _mapped(sections.FOOTER, _key),
+}
+
+# -- tags
+
+
+def _decimal(kind: Callable[[bytes], Any], width: int) -> Callable[[Any], Any]:
+    return lambda text: kind(encoded(Decimal(text), width))
+
+
+def _array(items: list[Any]) -> codec.Array:
+    kinds = {_KINDS.get(type(item), "") for item in items} or {"null"}
+    if len(kinds) > 1 or "" in kinds:
+        raise ValueError("the items of an array are scalars of one type")
+    return codec.Array(kinds.pop(), tuple(items))
+
+
+def _described(items: list[Any]) -> codec.Described:
+    if len(items) != 2:
+        raise ValueError("!described has a descriptor and a value")
+    return codec.Described(*items)
+
+
+_TAGS: Final[dict[str, Callable[[Any], Any]]] = {
+    "ubyte": lambda text: codec.Ubyte(text),
+    "ushort": lambda text: codec.Ushort(text),
+    "uint": lambda text: codec.Uint(text),
+    "ulong": lambda text: codec.Ulong(text),
+    "byte": lambda text: codec.Byte(text),
+    "short": lambda text: codec.Short(text),
+    "int": lambda text: codec.Int(text),
+    "long": lambda text: codec.Long(text),
+    "float": lambda text: codec.Float(text),
+    "double": float,
+    "decimal32": _decimal(codec.Decimal32, 4),
+    "decimal64": _decimal(codec.Decimal64, 8),
+    "decimal128": _decimal(codec.Decimal128, 16),
+    "timestamp": lambda text: codec.Timestamp(text),
+    "uuid": uuid.UUID,
+    "binary": _binary,
+    "char": codec.Char,
+    "symbol": codec.Symbol,
+    "string": str,
+    "array": _array,
+    "described": _described,
+}
+_KINDS: Final[dict[type, str]] = {
+    codec.Ubyte: "ubyte", codec.Ushort: "ushort", codec.Uint: "uint", codec.Ulong: "ulong", codec.Byte: "byte",
+    codec.Short: "short", codec.Int: "int", codec.Long: "long", int: "long", codec.Float: "float", float: "double",
+    bool: "boolean", str: "string", codec.Symbol: "symbol", bytes: "binary", codec.Timestamp: "timestamp",
+    uuid.UUID: "uuid", codec.Char: "char",
+}  # fmt: skip
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.constructor.add_multi_constructor("!", _tagged)
+    return yaml
+
+
+def _tagged(loader: Any, tag: str, node: Any) -> Any:
+    make = _TAGS.get(tag)
+    if make is None:
+        problem = f"there is no type !{tag}, but {', '.join(f'!{name}' for name in _TAGS)}"
+        raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    value = node.value if isinstance(node.value, str) else loader.construct_sequence(node, deep=True)
+    try:
+        result = make(value)
+        codec.encode(result)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise MarkedYAMLError(problem=f"no {tag}: {error}", problem_mark=node.start_mark) from None
+    return result

@@ -1,0 +1,92 @@
+"""Reads tests/conformance/filters/truth.txt, expressions and what messages get, for every back end to run."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from gateway.amqp.codec import Described, Symbol, decode_all, encode
+from gateway.filters.filter_set import read
+from gateway.filters.predicate import Predicate, bind
+from gateway.message_file import load_messages, load_value
+from tests.support.parts import ROOT
+
+FOLDER: Final = ROOT / "tests" / "conformance" / "filters"
+LATEST: Final = "00000000000000000008"
+"""What `@latest` is in the table."""
+REFUSED: Final = "!"
+_VERDICTS: Final[dict[str, bool | None]] = {"T": True, "F": False, "?": None}
+_TYPES: Final = {
+    "sql": "amqp:sql-filter",
+    "selector": "apache.org:selector-filter:string",
+    "event-sql": "amqp:event-streams-sql-filter",
+}
+
+
+class Case(NamedTuple):
+    """One line: `expected` has a verdict for each message, or nothing when the filter is refused."""
+
+    line: int
+    language: str
+    text: str
+    expected: dict[str, bool | None]
+
+    @property
+    def refused(self) -> bool:
+        """Whether the link with this filter is refused."""
+        return not self.expected
+
+    @property
+    def filter(self) -> Described:
+        """The filter as it comes from a client: over the wire."""
+        if self.language == "filter":
+            filter = _described(load_value(self.text))
+        else:
+            filter = Described(Symbol(_TYPES[self.language]), "" if self.text == "<nothing>" else self.text)
+        received: Described = decode_all(encode(filter))
+        return received
+
+    def predicate(self) -> Predicate:
+        """What the front ends make of it, bound; raises AmqpError for what is refused."""
+        return bind(read({Symbol("filter"): self.filter}).predicate, LATEST)
+
+    def __str__(self) -> str:
+        return f"{self.line}: {self.text}"
+
+
+@cache
+def messages() -> dict[str, bytes]:
+    """The encoded messages by name."""
+    return load_messages((FOLDER / "messages.yaml").read_text(encoding="utf-8"))
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """All lines, in order."""
+    found, language, names = [], "", []
+    for number, line in enumerate((FOLDER / "truth.txt").read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("=="):
+            language, _, columns = (part.strip() for part in line[2:].split("|"))
+            names = columns.split()
+        elif line and not line.startswith("#"):
+            found.append(_case(number, language, names, line))
+    return tuple(found)
+
+
+def _case(number: int, language: str, names: list[str], line: str) -> Case:
+    columns, _, text = line.partition("  ")
+    if columns == REFUSED:
+        return Case(number, language, text, {})
+    marks = columns.split(" ")
+    assert len(marks) == len(names), f"truth.txt:{number}: {len(marks)} verdicts for {len(names)} messages"
+    return Case(number, language, text, {name: _VERDICTS[mark] for name, mark in zip(names, marks, strict=True)})
+
+
+def _described(value: Any) -> Any:
+    """The filter's name and its value; the members of a group are filters themselves."""
+    if not (isinstance(value, dict) and len(value) == 1):
+        return value
+    ((name, content),) = value.items()
+    if name in ("all-filter", "any-filter", "not-filter") and isinstance(content, list):
+        content = [_described(member) for member in content]
+    return Described(Symbol(name if ":" in name else f"amqp:{name}"), content)

@@ -1,0 +1,44 @@
+"""The truth table of the filters, line by line: front ends, the closure back end and the naive evaluator."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.amqp.sections import walk
+from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.filters.access import MessageAccess
+from gateway.filters.closure import compile_filter, extraction, verdict
+from gateway.filters.predicate import fields_of
+from tests.support import naive_filter as naive
+from tests.support.truth import Case, cases, messages
+
+ACCESS = MessageAccess()
+ANSWERED = [case for case in cases() if not case.refused]
+REFUSED = [case for case in cases() if case.refused]
+
+
+@pytest.mark.parametrize("case", ANSWERED, ids=str)
+def test_a_line_of_the_table(case: Case) -> None:
+    predicate = case.predicate()
+    slots, read = extraction(fields_of(predicate), ACCESS)
+    says, matches = verdict(predicate, slots), compile_filter(predicate, ACCESS)
+    for name, expected in case.expected.items():
+        data = messages()[name]
+        source = (data, walk(data))
+        assert says(read(source)) is expected, name
+        assert matches(source) is (expected is True), name
+        assert naive.evaluate(predicate, naive.message_fields(data)) is expected, name
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_a_refused_line_names_the_filter(case: Case) -> None:
+    with pytest.raises(AmqpError) as refusal:
+        case.predicate()
+    assert refusal.value.condition in (INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED)
+    assert refusal.value.info == {"filter": "filter"}
+    assert refusal.value.description
+
+
+def test_the_table_is_large_and_says_nothing_twice() -> None:
+    lines = [(case.language, case.text, *case.expected) for case in cases()]
+    assert len(set(lines)) == len(lines) >= 600
