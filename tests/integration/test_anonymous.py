@@ -86,7 +86,13 @@ def test_a_null_address_is_the_anonymous_terminus_and_nothing_else_is(place: Pla
 @pytest.mark.row("AT-2.3-2", "RA-2.1-1")
 def test_a_scope_without_them_offers_and_has_none(place: Place) -> None:
     peer = Peer(place.core)
-    offered = ["AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0", "ANONYMOUS-RELAY", "LINK_PAIR_V1_0", "RESPONSE_ANNOTATIONS_V1_0"]
+    offered = [
+        "AMQP_FILTEX_PROP_V1_0",
+        "AMQP_FILTEX_SQL_V1_0",
+        "ANONYMOUS-RELAY",
+        "LINK_PAIR_V1_0",
+        "RESPONSE_ANNOTATIONS_V1_0",
+    ]
     assert list(peer.start().offered_capabilities.items) == offered
     peer = Peer(place.bare)
     assert list(peer.start().offered_capabilities.items) == [*offered[:2], "LINK_PAIR_V1_0"]
