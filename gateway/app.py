@@ -24,6 +24,7 @@ from policies.rules import CompiledPolicy
 if TYPE_CHECKING:
     from bridges.kafka.bridge import ClusterBridge
     from gateway.state.leases import Leases
+    from gateway.state.termini import Termini
     from policies.model import KafkaCluster
 
 _WATCH: Final = 1.0
@@ -79,14 +80,19 @@ async def _serve(policy: CompiledPolicy) -> int:
 
 
 def _make_cluster(
-    name: str, model: KafkaCluster, settings: Mapping[str, str], supervisor: Supervisor, leases: Leases
+    name: str,
+    model: KafkaCluster,
+    settings: Mapping[str, str],
+    supervisor: Supervisor,
+    leases: Leases,
+    termini: Termini,
 ) -> ClusterBridge:
     """A Kafka bridge; imported only by a gateway whose policy has one, for librdkafka takes a while to load."""
     from bridges.kafka.bridge import ClusterBridge
     from bridges.kafka.cluster import ClusterConfig
 
     config = ClusterConfig(model.bootstrap, settings, dict(model.topics))
-    return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases)
+    return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases, termini)
 
 
 class Process:

@@ -28,6 +28,7 @@ from gateway.report import Report
 from gateway.sharing import announced, shared_leases
 from gateway.state import open_state
 from gateway.state.leases import Leases
+from gateway.state.termini import Termini
 from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Cluster(EventStreams, Protocol):
     async def close(self, limit: float = 10.0) -> None: ...
 
 
-ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor, Leases], Cluster]
-"""Makes a cluster from its name, its part of the policy, its settings with secrets, a supervisor, and leases."""
+ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor, Leases, Termini], Cluster]
+"""Makes a cluster from its name, its policy, its settings with secrets, a supervisor, and what gateways share."""
 
 _CLOSING: Final = 2.0
 """Seconds for peers to answer our close at the end."""
@@ -186,7 +187,8 @@ class Service:
             self.supervisor.start(self.clusters.pop(name).close(), f"kafka-close:{name}")
         for name, (model, settings) in wanted.items():
             if name not in self.clusters:
-                bridge = self.clusters[name] = self._make_cluster(name, model, settings, self.supervisor, self.leases)
+                shared = self.leases, self._state.termini
+                bridge = self.clusters[name] = self._make_cluster(name, model, settings, self.supervisor, *shared)
                 self.readiness.add(f"kafka/{name}", bridge.ready)
         self._cluster_settings = wanted
         return gone

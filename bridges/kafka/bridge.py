@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from bridges.kafka.cluster import Cluster, ClusterConfig
 from bridges.kafka.counters import Counters
+from bridges.kafka.durable import Keeper
 from bridges.kafka.groups import group_key
 from bridges.kafka.info import InfoNode
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.producer import ClusterProducer
 from gateway.state.leases import Leases, open_leases
+from gateway.state.termini import MemoryTermini, Termini
 from gateway.tasks import Supervisor
 
 _FLUSH: Final = 10.0
@@ -27,12 +29,14 @@ class ClusterBridge:
         loop: asyncio.AbstractEventLoop,
         supervisor: Supervisor,
         leases: Leases | None = None,
+        termini: Termini | None = None,
     ) -> None:
-        """`leases` are what the processes of the gateway share; without them groups live in this bridge alone."""
+        """`leases` and `termini` are what gateways share; without them groups and termini live in this bridge alone."""
         self._leases: Final = leases or open_leases("memory", 0, supervisor)
         self.cluster: Final = Cluster(name, config, loop, supervisor)
         self.counters: Final = Counters()
         self._producer: Final = ClusterProducer(self.cluster)
+        self._keeper: Final = Keeper(self.cluster, termini or MemoryTermini())
 
     @property
     def bootstrap(self) -> str:
@@ -50,7 +54,7 @@ class ClusterBridge:
 
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""
-        return KafkaNode(self.cluster, self._producer, self.counters, route, self._leases)
+        return KafkaNode(self.cluster, self._producer, self._keeper, self.counters, route, self._leases)
 
     def info_node(self, route: Any) -> InfoNode:
         """The `$info` of a route's node."""
@@ -67,4 +71,5 @@ class ClusterBridge:
     async def close(self, limit: float = _FLUSH) -> None:
         """Wait up to `limit` seconds for what is in flight, then let go of the cluster."""
         await self._producer.close(limit)
+        await self._keeper.close()
         await self.cluster.close()

@@ -24,7 +24,7 @@ from gateway.state.termini import Kept, Save, Termini, Unavailable
 
 _EVERY: Final = 0.1
 """Seconds between two writes of what changed."""
-_BEAT: Final = 5.0
+_BEAT: Final = 2.0
 """Seconds between two writes of what did not: a record lives on, and a link learns that it was displaced."""
 _GRACE_MS: Final = 60_000
 """How much longer than its timeout a record lives while it is attached: a gateway that is killed cannot say when."""
@@ -86,12 +86,15 @@ class Keeper:
         self._held: Final[set[Held]] = set()
         self._parked: Final[set[Held]] = set()
         self._changed: dict[Held, None] = {}
+        self._closed: list[Held] = []
+        self._writing: Final = asyncio.Lock()
         self._mirror: dict[tuple[str, str], dict[int, int]] = {}
         self._task: asyncio.Task[Any] | None = None
         self._mirror_task: asyncio.Task[Any] | None = None
 
     async def take(self, wish: Wish) -> Held:
         """Have the record for a link; INTERNAL_ERROR while the state is away."""
+        await self.flush()  # what an earlier link of this process got done counts
         ttl = wish.ttl_ms if wish.ttl_ms is None else wish.ttl_ms + _GRACE_MS
         try:
             kept = await self._termini.take(wish.key, wish.about, ttl)
@@ -127,21 +130,23 @@ class Keeper:
         held.last = dict(held.positions())
         if link.left is Left.CLOSED:
             self._changed.pop(held, None)
-            self._cluster.supervisor.start(self._drop(held), "terminus-drop")
-            return
-        if held.wish.ttl_ms is not None and held.wish.expiry >= _STAYS.get(link.left, _NEVER):
+            self._closed.append(held)
+        elif held.wish.ttl_ms is not None and held.wish.expiry >= _STAYS.get(link.left, _NEVER):
             held.engine = link.engine
             self._parked.add(held)
-        self._changed[held] = None
+        if link.left is not Left.CLOSED or not held.wish.wins:
+            self._changed[held] = None
+        self._cluster.supervisor.start(self.flush(), "terminus-end")
 
-    async def _drop(self, held: Held) -> None:
-        try:
-            if held.wish.wins:
-                await self._termini.drop(held.wish.key, held.token)
-            else:
-                await self._termini.save([held.save(held.last or {})])
-        except Unavailable as error:
-            log.warning("a durable terminus is left to expire", reason=str(error))
+    async def _drop_closed(self) -> None:
+        """A closed link ends its terminus; the position of a group stays."""
+        closed, self._closed = self._closed, []
+        for held in closed:
+            try:
+                if held.wish.wins:
+                    await self._termini.drop(held.wish.key, held.token)
+            except Unavailable as error:
+                log.warning("a durable terminus is left to expire", reason=str(error))
 
     # -- writing
 
@@ -165,6 +170,11 @@ class Keeper:
 
     async def flush(self) -> None:
         """Write what changed; what cannot be written now is written later."""
+        async with self._writing:
+            await self._drop_closed()
+            await self._write()
+
+    async def _write(self) -> None:
         changed, self._changed = self._changed, {}
         if not changed:
             return

@@ -12,11 +12,12 @@ from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
+from bridges.kafka.durable import Held, Keeper, durable_wish, group_wish
 from bridges.kafka.groups import Gate, GroupHandler, Growth, Membership, answer, group_key, membership
 from bridges.kafka.groups_placing import Placing
 from bridges.kafka.links import wanted
 from bridges.kafka.producer import ClusterProducer
-from bridges.kafka.receiver import Receiver
+from bridges.kafka.receiver import Receiver, Terms
 from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import event_selection
 from bridges.kafka.sender import Sender
@@ -43,12 +44,6 @@ class Route(Protocol):
     @property
     def tombstones(self) -> bool: ...
     @property
-    def dead_letter(self) -> str | None: ...
-    @property
-    def max_redeliveries(self) -> int: ...
-    @property
-    def strict_order(self) -> bool | None: ...
-    @property
     def assignment(self) -> Assignment: ...
 
 
@@ -56,10 +51,17 @@ class KafkaNode:
     """Takes links for one route; it holds nothing that outlives them."""
 
     def __init__(
-        self, cluster: Cluster, producer: ClusterProducer, counters: Counters, route: Route, leases: Leases
+        self,
+        cluster: Cluster,
+        producer: ClusterProducer,
+        keeper: Keeper,
+        counters: Counters,
+        route: Route,
+        leases: Leases,
     ) -> None:
         self._cluster: Final = cluster
         self._producer: Final = producer
+        self._keeper: Final = keeper
         self._counters: Final = counters
         self._route: Final = route
         self._leases: Final = leases
@@ -128,9 +130,10 @@ class KafkaNode:
         topic = await cluster.topic(self._route.topic)
         bound = await self._placing.bound(link, topic)
         read = range(topic.partitions) if bound is None else (bound,)
+        held = await self._terminus(link, topic, bound)
         starts = await resolve(cluster, topic.name, read, parsed.position)
-        if not wanted(link):
-            return
+        if held is not None:
+            starts = held.resume(starts, named=bool(parsed.in_force))
         receiver = Receiver(
             link,
             cluster,
@@ -139,14 +142,26 @@ class KafkaNode:
             self._counters,
             bound=bound is not None,
             selection=event_selection(parsed.position, starts, bound=bound is not None),
+            terms=Terms(strict_order=held is not None),
+            held=held,
         )
+        if held is not None:
+            await self._keeper.begin(held, topic.name, receiver.positions)
+        if not wanted(link):
+            return
         receiver.begin()
         link.accept(
             receiver,
             properties=partitions.properties_of(bound),
             filter=parsed.in_force,
             distribution_mode="copy",
+            durable=held is not None,
         )
+
+    async def _terminus(self, link: Any, topic: Topic, bound: int | None) -> Held | None:
+        """The durable terminus a link asks for, taken from whoever had it (ES-3.2-7)."""
+        wish = durable_wish(link, f"{self._cluster.name}/{topic.name}", [topic.identity, bound])
+        return None if wish is None else await self._keeper.take(wish)
 
     async def _attach_member(self, link: Any, parsed: event_stream.Parsed, member: Membership) -> None:
         """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
@@ -170,11 +185,25 @@ class KafkaNode:
     ) -> GroupHandler:
         cluster = self._cluster
         topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
+        node = f"{cluster.name}/{topic.name}"
+        held = await self._keeper.take(group_wish(group, node, lease.partition, topic.identity))
         starts = await resolve(cluster, topic.name, (lease.partition,), parsed.position)
+        starts = held.resume(starts, named=bool(parsed.in_force))
+        gate, selection = Gate(link, lease), event_selection(parsed.position, starts, bound=True)
+        receiver = Receiver(
+            gate,
+            cluster,
+            topic,
+            starts,
+            self._counters,
+            bound=True,
+            selection=selection,
+            terms=Terms(strict_order=True),
+            held=held,
+        )
+        await self._keeper.begin(held, topic.name, receiver.positions)
         if not wanted(link) or not lease.valid:
             raise unavailable()
-        gate, selection = Gate(link, lease), event_selection(parsed.position, starts, bound=True)
-        receiver = Receiver(gate, cluster, topic, starts, self._counters, bound=True, selection=selection)
         handler = GroupHandler(gate, receiver, cluster, self._leases, growth)
         receiver.begin()
         link.accept(

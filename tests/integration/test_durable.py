@@ -1,0 +1,258 @@
+"""Termini that outlive their links, on the real process and real brokers (ES-E2E-12, KM-11, KM-12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+
+from gateway.amqp.types import Described, Symbol, Uint
+from tests.support import frames
+from tests.support.document import Document
+from tests.support.gateway import Gateway, Gateways
+from tests.support.kafka import KafkaBroker
+from tests.support.links import connected
+from tests.support.messages import sections
+from tests.support.peer import RECEIVER, Peer
+from tests.support.process import ports, wait_until
+from tests.support.servers import Redis
+
+NEVER = {"durable": Uint(2), "expiry_policy": Symbol("never")}
+OFFSET = "event-streams-offset"
+
+
+class Place:
+    """Gateway processes with one policy, and a topic of their own."""
+
+    def __init__(self, gateways: Gateways, broker: KafkaBroker, state: str = "memory", partitions: int = 1) -> None:
+        self.gateways, self.broker = gateways, broker
+        self.topic = broker.create_topic(partitions=partitions)
+        self.document = Document(state=state)
+        self.document.kafka(broker.bootstrap)
+        self.gateway: Gateway = gateways(self.document.text)
+        self.producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+    def another(self) -> int:
+        """The port of one more process that shares the state."""
+        other = self.document.but()
+        port, http = ports(2)
+        other.data["gateway"] |= {"id": "gw-other", "http": f"127.0.0.1:{http}"}
+        other.scope()["listen"][0]["bind"] = f"127.0.0.1:{port}"
+        self.gateways(other.text)
+        return port
+
+    def produce(self, *numbers: int) -> None:
+        """Append events."""
+        for number in numbers:
+            self.producer.produce(self.topic, b"%d" % number, partition=0)
+        assert self.producer.flush(10) == 0
+
+    def attach(self, container: str = "c1", *, port: int | None = None, credit: int = 20, **source: Any) -> Peer:
+        """A connection of `container` whose link `l1` has a durable source."""
+        peer = connected(port or self.document.edge, container_id=container)
+        terminus = frames.source(f"events/{self.topic}", **{**NEVER, **source})
+        self.answer = peer.attach_receiver(None, source=terminus, name="l1")
+        return peer.flow(0, link_credit=credit) if credit else peer
+
+
+def bodies(peer: Peer, count: int) -> list[tuple[int, int]]:
+    """Delivery id and number of the next events."""
+    found = []
+    for _ in range(count):
+        transfer = peer.until("transfer")
+        found.append((transfer.delivery_id, int(sections(transfer.payload)["data"])))
+    return found
+
+
+def numbers(peer: Peer, count: int) -> list[int]:
+    """Numbers of the next events, each accepted."""
+    found = bodies(peer, count)
+    for delivery, _ in found:
+        peer.disposition(delivery, "accepted")
+    return [number for _, number in found]
+
+
+def settled(place: Place, peer: Peer) -> None:
+    """The gateway has read what the peer sent: it answers a detach after it."""
+    peer.detach(0, closed=False)
+    assert not peer.until("detach").closed, "a terminus that stays is detached, not closed"
+
+
+@pytest.fixture
+def place(start_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
+    return Place(start_gateway, kafka_broker)
+
+
+@pytest.fixture
+def shared(start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis) -> Place:
+    redis_server.command("FLUSHALL")
+    return Place(start_gateway, kafka_broker, redis_server.url)
+
+
+@pytest.mark.row("ES-3.2-7", "ES-3.2-8", "CORE-6")
+def test_a_durable_terminus_goes_on_where_acceptance_was_contiguous(place: Place) -> None:
+    with place.attach() as peer:
+        assert place.answer.source["durable"] == 1
+        assert place.answer.source["expiry_policy"] == "never"
+        place.produce(*range(8))
+        found = bodies(peer, 8)
+        for delivery, number in found:
+            if number in (0, 1, 2, 3, 4, 6):
+                peer.disposition(delivery, "accepted")
+        settled(place, peer)
+    place.produce(8, 9, 10)
+    with place.attach() as peer:
+        assert numbers(peer, 6) == [5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.row("ES-3.2-7", "ES-3.2-8")
+def test_it_survives_the_kill_of_the_gateway_and_moves_to_another_process(shared: Place) -> None:
+    with shared.attach() as peer:
+        shared.produce(*range(8))
+        for delivery, number in bodies(peer, 8):
+            if number < 5:
+                peer.disposition(delivery, "accepted")
+        settled(shared, peer)
+    shared.gateway.kill()
+    shared.produce(8)
+    shared.gateway.restart()
+    with shared.attach() as peer:
+        assert numbers(peer, 4) == [5, 6, 7, 8]
+        settled(shared, peer)
+    shared.produce(9)
+    with shared.attach(port=shared.another()) as peer:
+        assert numbers(peer, 1) == [9]
+
+
+def test_a_kill_without_a_detach_repeats_events_and_loses_none(shared: Place) -> None:
+    with shared.attach() as peer:
+        shared.produce(*range(8))
+        assert numbers(peer, 8) == list(range(8))
+        shared.gateway.kill()
+    shared.produce(8)
+    shared.gateway.restart()
+    with shared.attach() as peer:
+        found = [number for _, number in bodies(peer, 1)]
+        while found[-1] != 8:
+            found += [number for _, number in bodies(peer, 1)]
+        assert found == list(range(found[0], 9))
+
+
+@pytest.mark.row("ES-3.2-7")
+def test_the_kept_position_counts_more_than_that_of_a_filter(place: Place) -> None:
+    place.produce(*range(4))
+    earliest = Described(
+        Symbol("amqp:event-streams-delivery-annotations-filter"), {Symbol(OFFSET): Symbol("@earliest")}
+    )
+    with place.attach(filter={Symbol("from"): earliest}) as peer:
+        assert numbers(peer, 4) == [0, 1, 2, 3]
+        settled(place, peer)
+    place.produce(4)
+    with place.attach(filter={Symbol("from"): earliest}) as peer:
+        assert numbers(peer, 1) == [4]
+
+
+@pytest.mark.row("ES-3.2-9")
+def test_closing_the_link_ends_the_terminus(place: Place) -> None:
+    with place.attach() as peer:
+        place.produce(0, 1)
+        assert numbers(peer, 1) == [0]
+        peer.detach(0, closed=True)
+        peer.until("detach", closed=True)
+    with place.attach(credit=0) as peer:
+        place.produce(2)
+        peer.flow(0, link_credit=10)
+        assert numbers(peer, 1) == [2]
+
+
+@pytest.mark.row("ES-3.2-9")
+def test_the_timeout_begins_when_its_connection_ends(shared: Place, redis_server: Redis) -> None:
+    lasting = {"expiry_policy": Symbol("connection-close"), "timeout": Uint(1)}
+
+    def kept() -> bool:
+        return "terminus" in redis_server.command("KEYS", "scopegate:terminus:*")
+
+    with shared.attach(**lasting) as peer:
+        shared.produce(0, 1)
+        assert numbers(peer, 1) == [0]
+        settled(shared, peer)
+        peer.attach_receiver(None, 1, source=frames.source(f"events/{shared.topic}", **{**NEVER, **lasting}), name="l1")
+        peer.flow(1, link_credit=10)
+        assert numbers(peer, 1) == [1]
+        assert kept()
+    wait_until(lambda: not kept(), "the terminus to expire", 20)
+    with shared.attach(credit=0, **lasting) as peer:
+        shared.produce(2)
+        peer.flow(0, link_credit=10)
+        assert numbers(peer, 1) == [2]
+
+
+def test_what_would_end_with_its_link_is_not_called_durable(place: Place) -> None:
+    with place.attach(expiry_policy=Symbol("link-detach"), credit=0):
+        assert not place.answer.source["durable"]
+
+
+def test_who_takes_the_terminus_at_another_process_ends_the_older_link(shared: Place) -> None:
+    port = shared.another()
+    with shared.attach() as old:
+        shared.produce(0)
+        assert numbers(old, 1) == [0]
+        with shared.attach(port=port) as new:
+            assert str(old.until("detach", closed=True).error["condition"]) == "amqp:link:stolen"
+            shared.produce(1)
+            found = numbers(new, 1)
+            assert found in ([0], [1])  # the acceptance of 0 may have been on its way
+
+
+def test_ordinary_tools_see_the_position_as_a_committed_offset(place: Place) -> None:
+    admin = place.broker.admin()
+
+    def committed() -> set[int]:
+        found = admin.list_consumer_groups(request_timeout=10).result().valid
+        offsets = set()
+        for group in found:
+            if group.group_id.startswith("amqp."):
+                asked = ConsumerGroupTopicPartitions(group.group_id)
+                answer = admin.list_consumer_group_offsets([asked])[group.group_id].result()
+                offsets |= {each.offset for each in answer.topic_partitions if each.topic == place.topic}
+        return offsets
+
+    with place.attach() as peer:
+        place.produce(*range(5))
+        assert numbers(peer, 5) == list(range(5))
+        wait_until(lambda: committed() == {5}, "the committed offset", 20)
+
+
+def test_without_its_state_a_durable_terminus_is_refused_and_others_serve_on(
+    start_gateway: Gateways, kafka_broker: KafkaBroker
+) -> None:
+    own = Redis()
+    try:
+        place = Place(start_gateway, kafka_broker, own.url)
+        own.stop()
+        with connected(place.document.edge, container_id="c1") as peer:
+            source = frames.source(f"events/{place.topic}", **NEVER)
+            peer.attach("l1", RECEIVER, source=source)
+            peer.until("attach", source=None)
+            assert str(peer.expect("detach", closed=True).error["condition"]) == "amqp:internal-error"
+            peer.attach_receiver(f"events/{place.topic}", 1)
+            peer.flow(1, link_credit=1)
+            place.produce(7)
+            assert numbers(peer, 1) == [7]
+    finally:
+        own.stop()
+
+
+def test_in_order_after_a_release(place: Place) -> None:
+    """KM-12: what came back goes out again before anything newer."""
+    with place.attach(credit=2) as peer:
+        place.produce(*range(4))
+        (first, _), (second, _) = bodies(peer, 2)
+        peer.disposition(first, "released")
+        peer.disposition(second, "accepted")
+        peer.flow(0, link_credit=10, delivery_count=2)
+        again = bodies(peer, 1)
+        assert [number for _, number in again] == [0]
+        peer.disposition(again[0][0], "accepted")
+        assert numbers(peer, 2) == [2, 3]
