@@ -157,7 +157,7 @@ class RoutedLink:
         self._router.forget(self)
         for delivery, _, settled in self._waiting:
             if self.error is None:
-                self._release(delivery)
+                self._release(delivery, settled)
             else:
                 self._router.refuse(delivery, self.error, settled)
         self._waiting.clear()
@@ -171,10 +171,14 @@ class RoutedLink:
         elif len(self._waiting) < HELD:
             self._waiting.append((delivery, data, settled))
         else:
-            self._release(delivery)
+            self._release(delivery, settled)
 
-    def _release(self, delivery: Any) -> None:
-        self.settle(delivery, RELEASED)
+    def _release(self, delivery: Any, settled: bool) -> None:
+        """It was not sent on; who can hear that may send it again."""
+        if settled:
+            self.drop(delivery)
+        else:
+            self.settle(delivery, RELEASED)
         self._router.passed()
 
     def _give(self, delivery: Any, data: bytes, settled: bool) -> None:

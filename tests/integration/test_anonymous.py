@@ -9,7 +9,7 @@ import pytest
 from gateway.amqp.codec import Described, Symbol, Ulong, encode
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected, cookie_of
-from tests.support.gateway import Gateways
+from tests.support.gateway import Gateway, Gateways
 from tests.support.messages import bare, message, section, sections, split
 from tests.support.peer import RECEIVER, SENDER, Peer
 from tests.support.process import ports
@@ -48,15 +48,14 @@ class Place(NamedTuple):
     edge: int
     core: int
     bare: int
+    gateway: Gateway
 
 
 @pytest.fixture(scope="module")
 def place(start_module_gateway: Gateways) -> Place:
     *numbers, http = ports(4)
-    place = Place(*numbers)
-    policy = POLICY.format(**place._asdict(), http=http)
-    start_module_gateway(policy, env={"SCOPEGATE_TEST_KEY": "k" * 43})
-    return place
+    policy = POLICY.format(**dict(zip(("edge", "core", "bare"), numbers, strict=True)), http=http)
+    return Place(*numbers, start_module_gateway(policy, env={"SCOPEGATE_TEST_KEY": "k" * 43}))
 
 
 @pytest.fixture
@@ -314,6 +313,10 @@ def test_slow_destinations_hold_up_nobody(place: Place, outbox: Outbox) -> None:
     waiting = [outbox.post(message(b"%d" % n, to=f"q/slow-{n % 3}")) for n in range(3 * HELD)]
     extra = outbox.post(message(to="q/slow-0"))
     assert outbox.outcome(extra).matches("released")
+    dropped = 'scopegate_dropped_total{rule="$anonymous",scope="edge"}'
+    before = place.gateway.metrics().get(dropped, 0.0)
+    outbox.post(message(to="q/slow-0"), settled=True)
+    place.gateway.wait_metric(dropped, lambda value: value == before + 1)
     for n in range(10):
         outbox.post(message(b"%d" % n, to="q/nobody"))
     for n in range(600):
