@@ -72,7 +72,7 @@ class Connector:
         self._engine_config: Final = EngineConfig(
             container_id=model.container_id or container_id,
             desired=(("ANONYMOUS-RELAY",) if model.use_relay else ()) + annotations,
-            offered=(_ANNOTATIONS,) if routes else (),
+            offered=(_ANNOTATIONS,) if routes and model.pull else (),  # RA-2.1-2: the targets of pulls announce it
             properties=PRODUCT,
             idle_timeout=model.idle_timeout,
             max_links=65_535,

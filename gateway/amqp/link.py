@@ -75,6 +75,9 @@ class Link(Receiving, Sending):
         lib.pn_terminus_set_type(lib.pn_link_source(pointer), lib.PN_SOURCE)
         lib.pn_terminus_set_type(lib.pn_link_target(pointer), lib.PN_TARGET)
         pndata.answer_terminus(remote, granted, source=self.incoming)
+        if granted.own:
+            mine = lib.pn_link_target(pointer) if self.incoming else lib.pn_link_source(pointer)
+            pndata.write(lib.pn_terminus_capabilities(mine), pndata.capability_array(granted.own))
         pndata.write(
             lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None
         )

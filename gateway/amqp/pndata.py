@@ -147,6 +147,8 @@ class Granted(NamedTuple):
     max_message_size: int = 0
     node_properties: Mapping[Any, Any] | None = None
     dynamic: bool = False
+    own: Iterable[str] = ()
+    """Links of ours: the capabilities of our own terminus."""
     durable: bool = False
 
 

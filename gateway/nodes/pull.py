@@ -143,7 +143,8 @@ class PulledLink:
         self.handler, self.open = handler, True
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         far = self.engine.attach(self.name, incoming=True)
-        far.request(self, Granted(address=self._pull.wish.source, max_message_size=max_message_size))
+        own = (SUPPORTED,) if self._announced else ()
+        far.request(self, Granted(self._pull.wish.source, max_message_size=max_message_size, own=own))
 
     def refuse(self, error: AmqpError) -> None:
         """The node does not take the link."""

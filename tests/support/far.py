@@ -47,14 +47,16 @@ class Far:
         self.listener = listener
         self.handles = itertools.count()
 
-    def accept(self, *offered: str) -> Far:
+    def accept(self, *offered: str, desired: tuple[str, ...] = ()) -> Far:
         """Play the container's part of the opening."""
+        self.offered = offered
         far = self.peer = self.listener.accept()
         far.expect_header(frames.SASL_HEADER).send_raw(frames.SASL_HEADER)
         far.send("sasl_mechanisms", sasl_server_mechanisms=["ANONYMOUS"]).expect("sasl_init")
         far.send("sasl_outcome", code=0).expect_header().send_raw(frames.AMQP_HEADER)
         self.opened = far.expect("open")
-        far.open(**({"offered_capabilities": list(offered)} if offered else {}))
+        said = {"offered_capabilities": list(offered), "desired_capabilities": list(desired)}
+        far.open(container_id="far", **{name: value for name, value in said.items() if value})
         self.begun = False
         wait_until(lambda: self.gateway.get("/readyz")[0] == 200, "the connector to be open")
         return self
