@@ -24,7 +24,8 @@ scopes:
       - {{match: "far/{{how}}", relay: core, address: echo}}
       - {{match: "rewritten", relay: core, address: echo, replies: rewrite}}
       - {{match: "echo", service: echo}}
-      - {{match: "**", direct: balanced}}
+      - {{match: "q/**", direct: balanced}}
+      - {{match: "private/**", direct: balanced}}
     access: [{{who: "*", may: send, on: ["echo", "far/**", "rewritten", "q/**"]}}, {{who: "*", may: receive, on: "**"}}]
   core:
     listen: [{{bind: "127.0.0.1:{core}"}}]
