@@ -26,7 +26,7 @@ USED_UP = 'scopegate_cookie_failures_total{reason="used up"}'
 _numbers = itertools.count()
 
 POLICY = """
-gateway: {{id: {id}, http: "127.0.0.1:{http}", log: json, state: "{state}"}}
+gateway: {{id: {id}, http: "127.0.0.1:{http}", log: json, drain: 1s, state: "{state}"}}
 keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}, expiry: {expiry}{keys}}}
 scopes:
   edge:
