@@ -7,36 +7,28 @@ function is called. The header's defaults apply here (FX-4-4), and data sections
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from gateway.amqp.codec import Ubyte, Uint, malformed, skip
-from gateway.amqp.decoder import LIMITS, READERS
-from gateway.amqp.layout import AMQP_VALUE, Layout, descriptor, opened
-from gateway.errors import AmqpError
+from gateway.amqp.codec import Ubyte, Uint
 from gateway.filters.predicate import Section
+from gateway.filters.readers import (
+    ABSENT,
+    MALFORMED,
+    Absent,
+    Encoded,
+    list_reader,
+    map_reader,
+    value_reader,
+)
+
+__all__ = [
+    "ABSENT", "HEADER", "HEADER_DEFAULTS", "MALFORMED", "PROPERTIES", "Absent", "Access", "Encoded", "MessageAccess",
+    "Reader",
+]  # fmt: skip
 
 S = TypeVar("S")
-S_contra = TypeVar("S_contra", contravariant=True)
 Reader = Callable[[S], Sequence[Any]]
-Encoded = tuple[bytes, Layout]
-"""A message as it is on the wire, and where its sections are."""
-
-
-class Absent:
-    """What a field is that is not there: like null to everything but `Exists` and the maps of property filters."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "absent"
-
-
-ABSENT: Final = Absent()
-
-MALFORMED: Final = (AmqpError, IndexError, struct.error, UnicodeDecodeError)
-"""What a reader may raise for bytes that cannot be decoded: then the message matches no filter that asked for them."""
 
 PROPERTIES: Final = (
     "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
@@ -61,32 +53,56 @@ class Access(Generic[S]):
         """
         raise NotImplementedError
 
+    def screen(self, section: Section, needles: tuple[bytes, ...]) -> Callable[[S], bool] | None:
+        """A cheap test that no source with one of these texts in `section` fails, `None` where there is none.
+
+        It saves reading the fields of most messages that do not match.
+        """
+        return None
+
 
 class MessageAccess(Access[Encoded]):
     """Encoded messages: finds the fields without decoding the others."""
 
     def reader(self, section: Section, names: tuple[str, ...]) -> Reader[Encoded]:
-        if section is Section.HEADER:
-            return _list_reader(0, HEADER, HEADER_DEFAULTS, names)
-        if section is Section.PROPERTIES:
-            return _list_reader(4, PROPERTIES, {}, names)
+        if section in _LISTS:
+            place, order, defaults = _LISTS[section]
+            slots = {order.index(name): slot for slot, name in enumerate(names) if name in order}
+            return list_reader(place, slots, [defaults.get(name, ABSENT) for name in names])
         if section is Section.AMQP_VALUE:
-            return _value_reader(names)
+            return value_reader(names)
         if section is Section.AMQP_SEQUENCE:  # FX-5-24: there is no way to name what is in it
             return _nothing(names)
-        return _map_reader(_MAPS[section], names)
+        return map_reader(_PLACES[section], names)
+
+    def screen(self, section: Section, needles: tuple[bytes, ...]) -> Callable[[Encoded], bool] | None:
+        place = _PLACES.get(section)
+        if place is None:
+            return None
+        if len(needles) == 1:
+            return _one_needle(place, needles[0])
+
+        def has(source: Encoded) -> bool:
+            data, layout = source
+            start, end = layout[place], layout[place + 1]
+            return any(data.find(needle, start, end) >= 0 for needle in needles)
+
+        return has
 
 
-_MAPS: Final = {
+_PLACES: Final = {
     Section.DELIVERY_ANNOTATIONS: 1,
     Section.MESSAGE_ANNOTATIONS: 2,
+    Section.PROPERTIES: 4,
     Section.APPLICATION_PROPERTIES: 5,
+    Section.AMQP_VALUE: 6,
     Section.FOOTER: 7,
 }
-"""The index in `Layout` at which each section of this kind starts; the next one is where it ends."""
-_STRINGS8: Final = (0xA1, 0xA3)
-_STRINGS32: Final = (0xB1, 0xB3)
-_DEPTH: Final = LIMITS.depth - 1
+"""The index in `Layout` at which a section starts; the next one is where it ends."""
+_LISTS: Final[dict[Section, tuple[int, tuple[str, ...], dict[str, Any]]]] = {
+    Section.HEADER: (0, HEADER, HEADER_DEFAULTS),
+    Section.PROPERTIES: (4, PROPERTIES, {}),
+}
 
 
 def _nothing(names: tuple[str, ...]) -> Reader[Encoded]:
@@ -94,84 +110,11 @@ def _nothing(names: tuple[str, ...]) -> Reader[Encoded]:
     return lambda source: values
 
 
-def _list_reader(
-    place: int, order: tuple[str, ...], defaults: dict[str, Any], names: tuple[str, ...]
-) -> Reader[Encoded]:
-    """For header and properties: skips to the fields, decodes only them."""
-    slots = {order.index(name): slot for slot, name in enumerate(names) if name in order}
-    last = max(slots, default=-1)
-    blank = [defaults.get(name, ABSENT) for name in names]
+def _one_needle(place: int, needle: bytes) -> Callable[[Encoded], bool]:
+    after = place + 1
 
-    def read(source: Encoded) -> Sequence[Any]:
+    def has(source: Encoded) -> bool:
         data, layout = source
-        start = layout[place]
-        if start == layout[place + 1]:
-            return blank
-        values = blank.copy()
-        position, end, count = opened(data, start)
-        for index in range(min(count, last + 1)):
-            slot = slots.get(index)
-            if slot is None or data[position] == 0x40:
-                position = skip(data, position)
-            else:
-                values[slot], position = READERS[data[position]](data, position + 1, _DEPTH)
-        if position > end:
-            raise malformed("fields do not fill their section")
-        return values
+        return data.find(needle, layout[place], layout[after]) >= 0
 
-    return read
-
-
-def _map_reader(place: int, names: tuple[str, ...]) -> Reader[Encoded]:
-    """For maps: walks over the entries until all names are found, decodes only theirs."""
-    slots = {name.encode("utf-8", "surrogatepass"): slot for slot, name in enumerate(names)}
-    blank: list[Any] = [ABSENT] * len(names)
-
-    def read(source: Encoded) -> Sequence[Any]:
-        data, layout = source
-        start = layout[place]
-        if start == layout[place + 1]:
-            return blank
-        return _entries(data, opened(data, start), slots, blank.copy())
-
-    return read
-
-
-def _value_reader(names: tuple[str, ...]) -> Reader[Encoded]:
-    """For a body that is one value: the entries of a map; nothing of any other value."""
-    slots = {name.encode("utf-8", "surrogatepass"): slot for slot, name in enumerate(names)}
-    blank: list[Any] = [ABSENT] * len(names)
-
-    def read(source: Encoded) -> Sequence[Any]:
-        data, layout = source
-        if layout.body == layout.footer:
-            return blank
-        code, position = descriptor(data, layout.body)
-        if code != AMQP_VALUE or data[position] not in (0xC1, 0xD1):
-            return blank
-        return _entries(data, opened(data, layout.body), slots, blank.copy())
-
-    return read
-
-
-def _entries(data: bytes, extent: tuple[int, int, int], slots: dict[bytes, int], values: list[Any]) -> list[Any]:
-    position, end, _ = extent
-    left = len(slots)
-    while position < end:
-        form = data[position]
-        if form in _STRINGS8:
-            after = position + 2 + data[position + 1]
-            slot = slots.get(data[position + 2 : after])
-        else:
-            after = skip(data, position)
-            slot = slots.get(data[position + 5 : after]) if form in _STRINGS32 else None
-        if slot is None or values[slot] is not ABSENT:
-            position = skip(data, after)
-            continue
-        values[slot], position = READERS[data[after]](data, after + 1, _DEPTH)
-        left -= 1
-        if not left:
-            break
-    if position > end:
-        raise malformed("entries do not fill their section")
-    return values
+    return has

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from gateway.filters.access import MALFORMED, Access, Reader
 from gateway.filters.leaves import Slots, Test, Values, leaf
 from gateway.filters.predicate import And, Field, IsTrue, Not, Or, Predicate, Section, fields_of
+from gateway.filters.screen import needles
 
 S = TypeVar("S")
 
@@ -24,7 +25,17 @@ def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], boo
 
     A source of whose named fields one cannot be decoded does not match, whatever the filter says about it.
     """
-    stages = [_stage(part, access) for part in _stages(predicate)]
+    terms = list(_conjuncts(predicate))
+    screen = _screen(terms, access)
+    matches = _stepwise([_stage(part, access) for part in _stages(terms)])
+    if screen is None:
+        return matches
+    return lambda source: screen(source) and matches(source)
+
+
+def _stepwise(stages: list[tuple[Reader[S], Test]]) -> Callable[[S], bool]:
+    if len(stages) == 1:
+        return _single(*stages[0])
 
     def matches(source: S) -> bool:
         try:
@@ -38,6 +49,23 @@ def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], boo
     return matches
 
 
+def _single(read: Reader[S], test: Test) -> Callable[[S], bool]:
+    def matches(source: S) -> bool:
+        try:
+            return True if test(read(source)) else False  # noqa: SIM210  # bool() is a call
+        except MALFORMED:
+            return False
+
+    return matches
+
+
+def _screen(terms: list[Predicate], access: Access[S]) -> Callable[[S], bool] | None:
+    """The test for the longest text that must be in a message."""
+    known = [found for found in map(needles, terms) if found is not None]
+    known.sort(key=lambda found: min(map(len, found[1])) / len(found[1]), reverse=True)
+    return next((test for test in (access.screen(*found) for found in known) if test is not None), None)
+
+
 def sections_of(predicate: Predicate) -> frozenset[Section]:
     """The sections a predicate reads."""
     return frozenset(field.section for field in fields_of(predicate))
@@ -48,10 +76,10 @@ def _stage(predicate: Predicate, access: Access[S]) -> tuple[Reader[S], Test]:
     return read, truth(predicate, slots)
 
 
-def _stages(predicate: Predicate) -> list[Predicate]:
+def _stages(terms: list[Predicate]) -> list[Predicate]:
     """The conjunction in parts that are asked for in turn: one for each section, then what needs several."""
     parts: dict[Section | None, list[Predicate]] = {}
-    for item in _conjuncts(predicate):
+    for item in terms:
         sections = sections_of(item)
         parts.setdefault(next(iter(sections)) if len(sections) == 1 else None, []).append(item)
     shared = parts.pop(None, [])
