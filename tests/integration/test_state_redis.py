@@ -1,0 +1,148 @@
+"""The store in a real Redis: shared by clients, never a use too many, and honest when Redis is away or slow."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from gateway.state.redis import RedisState
+from gateway.state.redis_store import MOST, RedisStore
+from gateway.state.store import PATIENCE
+from gateway.tasks import Supervisor
+from tests.support.servers import Redis
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Redis]:
+    server = Redis()
+    yield server
+    server.stop()
+
+
+@asynccontextmanager
+async def opened(redis: Redis, every: float = 0.02) -> AsyncIterator[RedisStore]:
+    def failed(name: str, error: BaseException) -> None:
+        raise AssertionError(f"{name}: {error!r}")
+
+    state, supervisor = RedisState(redis.url, every=every), Supervisor(failed)
+    supervisor.start(state.run(), "state")
+    supervisor.start(state.store.run(), "store")
+    try:
+        yield state.store
+    finally:
+        await supervisor.close()
+        await state.close()
+
+
+async def answered(ask: Callable[[Callable[[Any], None]], None]) -> Any:
+    """Ask and wait for the answer, which comes once and in time."""
+    future = asyncio.get_running_loop().create_future()
+    ask(future.set_result)
+    return await asyncio.wait_for(future, PATIENCE + 1)
+
+
+async def counted(store: RedisStore, key: str, claim: str, limit: int = 1) -> Any:
+    return await answered(lambda then: store.count(key, claim, limit, 60_000, then))
+
+
+async def test_values_are_shared_and_expire(redis_server: Redis) -> None:
+    async with opened(redis_server) as one, opened(redis_server) as two:
+        assert await answered(lambda then: one.put("v:1", b"\0value", 60_000, then)) is True
+        assert await answered(lambda then: two.get("v:1", then)) == b"\0value"
+        assert await answered(lambda then: two.get("v:2", then)) == b""
+        assert await answered(lambda then: one.put("v:3", b"brief", 1, then)) is True
+        await becomes(redis_server, "0", "EXISTS", "scopegate:v:3")
+        assert 50_000 < int(redis_server.command("PTTL", "scopegate:v:1")) <= 60_000
+
+
+async def test_a_claim_counts_once_and_frees_only_itself(redis_server: Redis) -> None:
+    async with opened(redis_server) as one, opened(redis_server) as two:
+        assert [await counted(one, "u:1", claim, 2) for claim in ("a", "a", "b", "c", "a")] == [
+            True, True, True, False, True,
+        ]  # fmt: skip
+        two.give_back("u:1", "c")
+        assert await counted(two, "u:1", "d", 2) is False
+        two.give_back("u:1", "a")
+        two.give_back("u:1", "a")
+        assert await counted(one, "u:1", "d", 2) is True
+        assert await counted(two, "u:1", "e", 2) is False
+        assert 0 < int(redis_server.command("PTTL", "scopegate:u:1")) <= 60_000
+
+
+async def test_many_clients_take_no_use_too_many(redis_server: Redis) -> None:
+    """Four clients ask, give back and ask again all at once, for cookies of different limits."""
+    rounds = random.Random(4)
+    async with AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(opened(redis_server)) for _ in range(4)]
+        for limit in (1, 2, 7):
+            key = f"u:many-{limit}"
+            taken: set[str] = set()
+            for turn in range(10):
+                claims = [f"{turn}-{number}" for number in range(40)]
+                results = await asyncio.gather(
+                    *(counted(rounds.choice(stores), key, claim, limit) for claim in claims)
+                )
+                taken |= {claim for claim, result in zip(claims, results, strict=True) if result}
+                assert len(taken) == limit
+                freed = set(rounds.sample(sorted(taken), rounds.randint(1, limit)))
+                for claim in freed:
+                    rounds.choice(stores).give_back(key, claim)
+                taken -= freed
+                await becomes(redis_server, str(len(taken)), "SCARD", f"scopegate:{key}")
+
+
+async def test_an_answer_comes_in_time_from_a_redis_that_says_nothing(own_redis: Redis) -> None:
+    """What it did all the same is undone once it speaks again: the use is not lost."""
+    async with opened(own_redis, every=60) as store:
+        assert await counted(store, "u:1", "a", 2) is True
+        assert own_redis.process is not None
+        own_redis.process.send_signal(signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            assert await counted(store, "u:1", "b", 2) is None
+            assert await answered(lambda then: store.put("v:1", b"x", 1000, then)) is False
+            assert time.monotonic() - began < 2 * PATIENCE
+        finally:
+            own_redis.process.send_signal(signal.SIGCONT)
+        await becomes(own_redis, "a", "SMEMBERS", "scopegate:u:1")
+        assert await counted(store, "u:1", "c", 2) is True
+        assert await counted(store, "u:1", "d", 2) is False
+        assert store.counts()["unknown"] >= 2
+
+
+async def test_a_redis_that_was_restarted_is_asked_again_at_once(own_redis: Redis) -> None:
+    async with opened(own_redis, every=60) as store:
+        assert await counted(store, "u:1", "a") is True
+        await asyncio.to_thread(own_redis.restart)
+        assert await counted(store, "u:1", "b") is False  # the connection from before is dead, the count is not
+
+
+async def test_no_more_than_so_many_questions_wait(own_redis: Redis) -> None:
+    async with opened(own_redis, every=60) as store:
+        assert await counted(store, "u:0", "a") is True
+        assert own_redis.process is not None
+        own_redis.process.send_signal(signal.SIGSTOP)
+        try:
+            answers: list[bool | None] = []
+            for number in range(MOST + 100):
+                store.count(f"u:{number}", "a", 1, 60_000, answers.append)
+            assert answers == [None] * 100
+        finally:
+            own_redis.process.send_signal(signal.SIGCONT)
+        await becomes(own_redis, str(MOST), "DBSIZE")
+        assert await counted(store, "u:last", "a") is True
+        assert len(answers) == MOST + 100
+
+
+async def becomes(redis: Redis, wanted: str, *command: str) -> None:
+    """Wait until Redis answers so."""
+    async with asyncio.timeout(20):
+        while await asyncio.to_thread(redis.command, *command) != wanted:  # noqa: ASYNC110 (nothing tells; it is asked)
+            await asyncio.sleep(0.02)
