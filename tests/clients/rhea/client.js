@@ -93,15 +93,18 @@ const commands = {
         sender.on('rejected', (context) => fail('rejected', context.delivery.remote_state.error || {}));
     },
     respond() {
-        const receiver = connection.open_receiver(options.address);
+        const capabilities = options.annotated ? ['response-address-supported'] : undefined;
+        const receiver = connection.open_receiver({source: options.address, target: {capabilities}});
         const anonymous = connection.open_sender({target: {}});
         receiver.on('receiver_open', () => print('attached', {}));
         receiver.on('message', (context) => {
-            const {reply_to, correlation_id, message_id} = context.message;
+            const {reply_to, correlation_id, message_id, delivery_annotations: told = {}} = context.message;
+            const cookie = told['response-address-cookie'];
             anonymous.send({
-                to: reply_to,
+                to: told['response-link-target-address'] || reply_to,
                 correlation_id: correlation_id === undefined || options.correlate === 'message-id' ? message_id : correlation_id,
                 body: `re: ${text(context.message.body)}`,
+                delivery_annotations: cookie && {'address-cookie': cookie},
             });
         });
         let answered = 0;
