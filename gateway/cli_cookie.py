@@ -13,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gateway.scope.cookie import Cookie, Elsewhere
     from gateway.scope.keys import KeyRing, Purpose
     from policies.rules import CompiledPolicy
 
@@ -23,6 +24,7 @@ _REPLIES: Final = re.compile(r"\$replies\.([^/]*)/(.*)", re.DOTALL)
 _ID: Final = "ID:sg-"
 _SIGNED: Final = 1
 _VALID: Final = "valid"
+_OF_A_REFERENCE: Final = ("scope", "link target", "expires")
 
 
 @click.group()
@@ -78,14 +80,23 @@ def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -
 def _token(
     policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, used_at: str | None
 ) -> Iterator[str]:
-    from gateway.scope.cookie import check_expiry, describe, open_token
+    from gateway.scope.cookie import Elsewhere, check_expiry, describe, open_token
     from gateway.scope.keys import COOKIE, RETURN, BadToken
 
-    token = open_token(ring, data, now_ms, purpose)
+    found: Elsewhere | None = None
+    try:
+        token = open_token(ring, data, now_ms, purpose)
+    except Elsewhere as reference:
+        found, token = reference, reference.cookie
     if purpose != RETURN:
         yield _line("kind", "response-address cookie" if purpose == COOKIE else "rewritten reply address")
         yield from _form(data, 2)
-    for name, value in describe(token).items():
+    said = describe(token)
+    if found is not None:
+        whole, place = _kept(policy, ring, found, now_ms)
+        yield _line("kept", place)
+        said = describe(whole) if whole is not None else {name: said[name] for name in _OF_A_REFERENCE}
+    for name, value in said.items():
         yield _line(name, value if value.isprintable() else repr(value))
     if token.scope not in policy.model.scopes:
         raise BadToken("its scope is not in this policy")
@@ -93,6 +104,23 @@ def _token(
         raise BadToken("wrong link target")
     check_expiry(token, now_ms - ring.skew_ms)
     yield _line("result", _VALID)
+
+
+def _kept(policy: CompiledPolicy, ring: KeyRing, found: Elsewhere, now_ms: int) -> tuple[Cookie | None, str]:
+    """What a reference stands for, None if it cannot be read from here, and where it is."""
+    from gateway.scope.cookie import refusal
+    from gateway.scope.shelf import Shelf, Unfetched
+    from gateway.state.look import look
+
+    shelf = Shelf(ring)
+    try:
+        return shelf.resolve(found, now_ms, refusal), ""
+    except Unfetched as missing:
+        value, place = look(policy.model.gateway.state, missing.key)
+        if value is None:
+            return None, place
+        missing.load(value, now_ms)
+        return shelf.resolve(found, now_ms, refusal), place
 
 
 def _id(policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int) -> Iterator[str]:

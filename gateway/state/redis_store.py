@@ -22,7 +22,8 @@ from gateway.state.store import PATIENCE, Counted, Got, Put
 MOST: Final = 10_000
 """Questions, and claims to give back, that may wait; a question beyond is answered unknown, a claim stays taken."""
 _BATCH: Final = 500
-_PREFIX: Final = "scopegate:"
+PREFIX: Final = "scopegate:"
+"""What all keys of this project begin with."""
 
 _COUNT: Final = """
 if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 then return 1 end
@@ -61,13 +62,13 @@ class RedisStore:
             else:
                 then(bool(result))
 
-        command = ("EVAL", _COUNT, 1, _PREFIX + key, claim, limit, max(ttl_ms, 1))
+        command = ("EVAL", _COUNT, 1, PREFIX + key, claim, limit, max(ttl_ms, 1))
         if not self._ask(_Ask(command, answered)):
             then(None)
 
     def give_back(self, key: str, claim: str) -> None:
         """Sent before any other question, and again until Redis has taken it."""
-        command = ("SREM", _PREFIX + key, claim)
+        command = ("SREM", PREFIX + key, claim)
 
         def answered(result: Any) -> None:
             if isinstance(result, Exception):
@@ -84,7 +85,7 @@ class RedisStore:
 
     def put(self, key: str, value: bytes, ttl_ms: int, then: Put) -> None:
         """Kept once Redis has said so."""
-        command = ("SET", _PREFIX + key, value, "PX", max(ttl_ms, 1))
+        command = ("SET", PREFIX + key, value, "PX", max(ttl_ms, 1))
         if not self._ask(_Ask(command, lambda result: then(not isinstance(result, Exception)))):
             then(False)
 
@@ -94,7 +95,7 @@ class RedisStore:
         def answered(result: Any) -> None:
             then(None if isinstance(result, Exception) else result or b"")
 
-        if not self._ask(_Ask(("GET", _PREFIX + key), answered)):
+        if not self._ask(_Ask(("GET", PREFIX + key), answered)):
             then(None)
 
     def counts(self) -> Mapping[str, int]:

@@ -13,10 +13,13 @@ from click.testing import CliRunner, Result
 from gateway.amqp.codec import encode
 from gateway.cli import main
 from gateway.scope.carry import Carrier
-from gateway.scope.cookie import Cookie, Uses, seal, to_url
+from gateway.scope.cookie import MIN_LIMIT, Cookie, Maker, Uses, seal, to_url
 from gateway.scope.keys import REPLY_TO, Key, KeyRing
 from gateway.scope.message_id import ScopeIds
+from gateway.scope.shelf import Shelf
 from tests.support.messages import message, sections
+from tests.support.process import free_port
+from tests.support.servers import Redis
 
 SECRET = b"thirty-two bytes and some more.."
 TEXT = to_url(SECRET).decode()
@@ -140,3 +143,47 @@ def test_without_keys_nothing_can_be_said(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there are no keys" in result.stderr
     assert inspect(str(tmp_path / "none.yaml"), "00").exit_code == 1
+
+
+def test_a_reference_is_shown_without_what_only_the_gateway_knows(policy: str) -> None:
+    shelf = Shelf(RINGS[0], MIN_LIMIT)
+    data = Maker(RINGS[0], "edge", "$replies.core", shelf=shelf).make(GOOD._replace(address="x" * 400))
+    result = inspect(policy, data.hex())
+    assert result.exit_code == 0
+    assert said(result) | {"expires": ""} == {
+        "kind": "response-address cookie",
+        "form": "signed",
+        "key": "one",
+        "kept": "in the memory of the gateway (gateway.state: memory), where only that looks",
+        "scope": "edge",
+        "link target": "$replies.core",
+        "expires": "",
+        "result": "valid",
+    }
+
+
+def test_a_reference_is_followed_into_redis(policy: str, redis_server: Redis) -> None:
+    shelf = Shelf(RINGS[0], MIN_LIMIT)
+    data = Maker(RINGS[0], "edge", "$replies.core", shelf=shelf).make(GOOD._replace(address="x" * 400))
+    file = Path(policy)
+    file.write_text(f"gateway: {{state: '{redis_server.url}'}}\n{POLICY}")
+    lost = inspect(policy, data.hex())
+    assert (lost.exit_code, said(lost)["result"]) == (1, "not valid: not in the store")
+    (unkept,) = shelf.pending
+    redis_server.command("SET", f"scopegate:{unkept.key}", to_url(unkept.value).decode())
+    assert said(inspect(policy, data.hex()))["result"] == "not valid: changed in the store"
+    keep(redis_server, f"scopegate:{unkept.key}", unkept.value)
+    found = said(inspect(policy, data.hex()))
+    assert found["kept"] == f"in {redis_server.url}"
+    assert (found["reply address"], found["responses"], found["result"]) == ("x" * 400, "at most 2", "valid")
+    file.write_text(f"gateway: {{state: 'redis://127.0.0.1:{free_port()}'}}\n{POLICY}")
+    away = said(inspect(policy, data.hex()))
+    assert "does not answer" in away["kept"]
+    assert "reply address" not in away
+
+
+def keep(redis: Redis, key: str, value: bytes) -> None:
+    """Set bytes that no command line can hold."""
+    text = "(ARGV[1]:gsub('..', function(x) return string.char(tonumber(x, 16)) end))"
+    script = f"return redis.call('SET', KEYS[1], {text})"
+    redis.command("EVAL", script, "1", key, value.hex())
