@@ -7,6 +7,7 @@ One decision per pair of links, at the first message: the target that understand
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.annotated import annotated
@@ -15,9 +16,9 @@ from gateway.amqp.sections import Layout, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.keeping import keeping
-from gateway.nodes.pairs import LOOKED_AT, ME_BYTES, asks_me, with_own_address
+from gateway.nodes.pairs import asks_me, own_address, with_own_address
 from gateway.scope.annotate import Annotator, LinkTarget, Restored
-from gateway.scope.annotations import RESPONSE_COOKIE, with_hop_annotations
+from gateway.scope.annotations import RESPONSE_COOKIE
 from gateway.scope.carry import Carried, Carrier
 from gateway.scope.keys import KeyRing
 from gateway.scope.rewrite import Rewriter
@@ -134,20 +135,13 @@ class Crossings:
     def _annotating(self, origin: Way, destination: str, home: Home | None = None) -> Crossing:
         announced = None if home is None else home.address
         annotate = self._annotator(origin.scope, destination, announced, origin.uses).annotate
-        clock, pair = self._clock, origin.pair
-
-        def crossing(data: bytes) -> bytes:
-            if data.find(ME_BYTES, 0, LOOKED_AT) < 0 or not asks_me(data):
-                return annotate(data, clock())
-            # The cookie names the paired link; the message itself goes on as it came (RA-2.3-8).
-            return with_hop_annotations(data, annotate(with_own_address(data, pair), clock()))
-
-        return self._kept(crossing)
+        clock, own = self._clock, partial(own_address, origin.pair)
+        return self._kept(lambda data: annotate(data, clock(), own))
 
     def _rewriting(self, origin: Way, destination: str) -> Crossing:
         rewrite = self._rewriter(origin.scope, destination, origin.uses).rewrite
-        clock, pair = self._clock, origin.pair
-        return self._kept(lambda data: rewrite(with_own_address(data, pair) if asks_me(data) else data, clock()))
+        clock, own = self._clock, partial(own_address, origin.pair)
+        return self._kept(lambda data: rewrite(data, clock(), own))
 
     def _carrying(self, origin: Way, destination: str, address: str) -> Crossing:
         """Rewritten for a container that answers at an address of its own: the way home is in the ids."""

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from gateway.nodes.scopes import Scope
 
 ME: Final = "$me"
-ME_BYTES: Final = ME.encode()
-LOOKED_AT: Final = 8192
-"""Within how many bytes of a message it is looked for first."""
+_TEXT: Final = ME.encode()
 _PAIRED: Final = Symbol("paired")
 ECHO: Final = {_PAIRED: True}
 """What both answers say (CORE-10)."""
@@ -83,14 +81,19 @@ class Pairs:
 
 def asks_me(data: bytes) -> bool:
     """Whether the response goes to the other link of the pair that the request came on."""
-    if data.find(ME_BYTES, 0, LOOKED_AT) < 0:
+    if data.find(_TEXT, 0, 8192) < 0:
         return False
     field = property_field(data, walk(data), REPLY_TO)
     return field is not None and decode_all(field) == ME
 
 
 def with_own_address(data: bytes, pair: Pair | None) -> bytes:
-    """The request with the address that `$me` stands for; without one there is nowhere to answer to."""
+    """The request with the address that `$me` stands for."""
+    return replace_properties(data, walk(data), {REPLY_TO: own_address(pair)})
+
+
+def own_address(pair: Pair | None) -> bytes:
+    """The encoded address that `$me` stands for; without one there is nowhere to answer to."""
     if pair is None or pair.address is None:
         raise AmqpError(NOT_FOUND, "$me: there is no paired link for the response")
-    return replace_properties(data, walk(data), {REPLY_TO: encode(pair.address)})
+    return encode(pair.address)

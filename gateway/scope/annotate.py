@@ -21,7 +21,7 @@ from gateway.scope.annotations import (
     previous_annotations,
 )
 from gateway.scope.cookie import NONCE_BYTES, Cookie, Maker, Uses, expiry_of
-from gateway.scope.fields import NULL, REPLY_TO, address_text
+from gateway.scope.fields import NULL, REPLY_TO, address_text, is_me
 from gateway.scope.keys import KeyRing
 from gateway.scope.recent import Steps
 from gateway.scope.restore import LinkTarget, Restored, restore_response
@@ -74,10 +74,16 @@ class Annotator:
         self._responses = LinkTarget(ring, link_target, (origin,), shelf=shelf)
         self._recent: Steps[bytes, bytes] = Steps(ttl_ms)
 
-    def annotate(self, data: bytes, now_ms: int) -> bytes:
-        """The request with the three annotations of RA 2.3."""
+    def annotate(self, data: bytes, now_ms: int, own: Callable[[], bytes] | None = None) -> bytes:
+        """The request with the three annotations of RA 2.3.
+
+        Where it asks for its response over the paired link, the cookie names what `own` gives, an encoded address;
+        the message itself goes on as it came (RA-2.3-8).
+        """
         layout = walk(data)
         reply_to = property_field(data, layout, REPLY_TO) or NULL
+        if own is not None and is_me(reply_to):
+            reply_to = own()
         if layout.da != layout.ma:
             return self._annotate_further(data, layout, reply_to, now_ms)
         recent = self._recent.at(now_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from gateway.amqp.codec import Symbol, Timestamp, decode_all
-from gateway.amqp.sections import map_entry, splice, walk
+from gateway.amqp.sections import map_entry
 from gateway.errors import INVALID_FIELD, AmqpError
 
 REQUEST_COOKIE: Final = "response-address-cookie"
@@ -53,9 +53,3 @@ def typed_entry(section: bytes, name: str, kind: type) -> Any:
             info={"field": Symbol(name)},
         )
     return value
-
-
-def with_hop_annotations(data: bytes, other: bytes) -> bytes:
-    """The message with the delivery annotations of another one."""
-    layout, theirs = walk(data), walk(other)
-    return splice(data, layout, da=other[theirs.da : theirs.ma] or None)

@@ -26,6 +26,7 @@ LEADING: Final = 6
 # null, ulong (three forms), uuid, binary and string (two each): part 3, 3.2.11 to 3.2.14
 _ID_CONSTRUCTORS: Final = frozenset(b"\x40\x80\x53\x44\x98\xa0\xb0\xa1\xb1")
 _STR8, _STR32 = 0xA1, 0xB1
+_ME: Final = b"$me"
 
 Fields = tuple[list[bytes], bytes, int]
 """The first six fields as encoded (`NULL` where absent), the rest as it was, and how many there were."""
@@ -95,6 +96,11 @@ def address_text(field: bytes, name: str) -> str | None:
     except UnicodeDecodeError:
         raise malformed("text is not valid utf-8") from None
     raise wrong_type(name)
+
+
+def is_me(field: bytes) -> bool:
+    """Whether an encoded reply-to is `$me`, the other link of a pair (ledger CORE-10)."""
+    return field.endswith(_ME) and address_text(field, "reply-to") == "$me"
 
 
 def check_id(field: bytes, name: str) -> bytes:

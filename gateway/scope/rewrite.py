@@ -38,6 +38,7 @@ from gateway.scope.fields import (
     address_text,
     assemble,
     check_id,
+    is_me,
     leading_fields,
 )
 from gateway.scope.keys import BadToken, KeyRing
@@ -82,11 +83,12 @@ class Rewriter:
         self._recent_addresses: Steps[bytes | tuple[bytes, Previous], bytes] = Steps(ttl_ms)
         self._recent_tokens: Recent[str, tuple[Cookie, bytes]] = Recent()
 
-    def rewrite(self, data: bytes, now_ms: int) -> bytes:
+    def rewrite(self, data: bytes, now_ms: int, own: Callable[[], bytes] | None = None) -> bytes:
         """The request as a new message; without a reply-to as it is, less the RA annotations.
 
-        An id that stands for one of the destination scope is translated back where it is quoted: that
-        alone makes a new message too.
+        `own` gives the encoded address of the paired link, for a request that asks for its response there. An id
+        that stands for one of the destination scope is translated back where it is quoted: that alone makes a new
+        message too.
         """
         layout = walk(data)
         annotations, previous = b"", NO_PREVIOUS
@@ -98,7 +100,8 @@ class Rewriter:
         leading = fields[0]
         quoted = self._quoted(leading[CORRELATION_ID], now_ms) if leading[CORRELATION_ID] != NULL else None
         if leading[REPLY_TO] != NULL:
-            leading[REPLY_TO] = self._reply_to(leading[REPLY_TO], previous, now_ms)
+            asked = own() if own is not None and is_me(leading[REPLY_TO]) else leading[REPLY_TO]
+            leading[REPLY_TO] = self._reply_to(asked, previous, now_ms)
         elif quoted is None:
             return data if previous is NO_PREVIOUS else splice(data, layout, da=annotations or None)
         if quoted is not None:
