@@ -123,6 +123,8 @@ class Engine:
     def _dispatch_safely(self) -> None:
         """What cannot be decoded in a control frame is the peer's fault: the connection ends with that error."""
         try:
+            if self._intake.watching:
+                self._intake.look()
             self.dispatch()
         except AmqpError as error:
             lib.pn_collector_pop(self._collector)
@@ -240,6 +242,14 @@ class Engine:
         return list(self._links.values())
 
     # -- links of ours
+
+    def watch_formats(self) -> None:
+        """From now on `odd` can tell; costs a little for each transfer that comes."""
+        self._intake.watching = True
+
+    def odd(self, name: str, tag: bytes) -> bool:
+        """Whether a delivery is not of the default message format (FX-1-4)."""
+        return self._intake.odd(name, tag)
 
     def stop_granting(self) -> None:
         """Give peers no more credit: what comes now is what they may still send (drain)."""

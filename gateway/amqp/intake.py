@@ -12,20 +12,35 @@ import struct
 from collections import deque
 from typing import Any, Final
 
-from gateway.amqp.performatives import ATTACH, BEGIN, DETACH, END, OPEN, Performative, read_control
+from gateway.amqp.performatives import (
+    ATTACH,
+    BEGIN,
+    DETACH,
+    END,
+    OPEN,
+    Performative,
+    read_control,
+    transfer_head,
+)
 from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, AmqpError
 
 _HEAD: Final = struct.Struct(">IBBH")
 _HEADER: Final = b"AMQP"
 _HEADER_SIZE: Final = 8
 _PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
+_TRANSFER: Final = _PER_MESSAGE[1]
+_ODD: Final = 4096
+"""Deliveries of other formats that are remembered for one connection."""
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 
 
 class Intake:
     """The incoming side of one connection: its position in the stream, and the channels and handles in use."""
 
-    __slots__ = ("_asked", "_channels", "_data", "_end", "_held", "_opened", "_room", "_seen", "_size", "_start")
+    __slots__ = (
+        "_asked", "_channels", "_data", "_end", "_held", "_odd", "_opened", "_room", "_seen", "_size", "_start",
+        "watching",
+    )  # fmt: skip
 
     def __init__(self, room: int) -> None:
         self._size = self._room = room
@@ -36,8 +51,12 @@ class Intake:
         """The beginning of an unfinished frame that came with earlier data."""
         self._seen = True
         self._opened = False
-        self._channels: dict[int, set[int]] = {}
+        self._channels: dict[int, dict[int, Any]] = {}
+        """The names of the links by channel and handle."""
         self._asked: deque[str | None] = deque()
+        self.watching = False
+        """Somebody wants to know of message formats: then `look` is called for every push."""
+        self._odd: dict[tuple[Any, Any], None] = {}
 
     # -- once per push
 
@@ -79,8 +98,12 @@ class Intake:
                 return  # malformed, which proton says itself, or unfinished
             if kind != 0:
                 raise AmqpError(FRAMING_ERROR, f"a frame of type {kind} cannot stand here")
-            if 4 * offset < size and data[body : body + 3] not in _PER_MESSAGE:
-                self._frame(channel, data[body : position + size])
+            if 4 * offset < size:
+                head = data[body : body + 3]
+                if head not in _PER_MESSAGE:
+                    self._frame(channel, data[body : position + size])
+                elif self.watching and head == _TRANSFER:
+                    self._transfer(self._channels.get(channel, {}), data[body : position + size])
             position += size
 
     def _frame(self, channel: int, body: bytes) -> None:
@@ -98,22 +121,39 @@ class Intake:
         elif code == BEGIN:
             if channel in self._channels:
                 raise AmqpError(ILLEGAL_STATE, f"channel {channel} has a session already")
-            self._channels[channel] = set()
+            self._channels[channel] = {}
         elif code == END:
             self._channels.pop(channel, None)
         elif code == ATTACH:
-            self._attach(self._channels.get(channel, set()), fields)
+            self._attach(self._channels.get(channel, {}), fields)
         elif code == DETACH:
-            self._channels.get(channel, set()).discard(fields[0])
+            self._channels.get(channel, {}).pop(fields[0], None)
 
-    def _attach(self, handles: set[int], fields: list[Any]) -> None:
+    def _attach(self, handles: dict[int, Any], fields: list[Any]) -> None:
         handle, sends = fields[1], not fields[2]
         if handle in handles:
             raise AmqpError(HANDLE_IN_USE, f"handle {handle} has a link already")
-        handles.add(handle)
+        handles[handle] = fields[0]
         index = 6 if sends else 5
         terminus = fields[index] if index < len(fields) else None
         self._asked.append(terminus.value[0] if terminus is not None and terminus.value else None)
+
+    def _transfer(self, handles: dict[int, Any], data: bytes) -> None:
+        """Note a delivery whose message format is not zero; proton does not show it."""
+        handle, tag, message_format = transfer_head(data)
+        if tag is None:  # it goes on with a delivery
+            return
+        key = handles.get(handle), tag
+        if message_format:
+            self._odd[key] = None
+            if len(self._odd) > _ODD:
+                del self._odd[next(iter(self._odd))]
+        elif self._odd:
+            self._odd.pop(key, None)
+
+    def odd(self, name: str, tag: bytes) -> bool:
+        """Whether the last delivery of a link with this tag has a message format other than zero."""
+        return (name, tag) in self._odd
 
     def asked(self) -> str | None:
         """The address of the next attach, in the order they came: proton knows it only up to a NUL."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from gateway.amqp.decoder import decode, malformed
+from gateway.amqp.layout import opened
 from gateway.amqp.types import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort
 from gateway.errors import INVALID_FIELD, AmqpError
 
@@ -150,6 +151,18 @@ def read_control(channel: int, body: bytes) -> Performative | None:
         raise malformed("bytes follow a performative that has no payload")
     check_fields(_CONTROL[code], value.value)
     return Performative(code, channel, value.value)
+
+
+def transfer_head(body: bytes) -> tuple[Any, Any, Any]:
+    """Handle, delivery-tag and message-format of a transfer; None for what is absent, or wrong, which proton says."""
+    values: list[Any] = [None, None, None, None]
+    try:
+        position, _, count = opened(body, 0)
+        for index in range(min(count, 4)):
+            values[index], position = decode(body, position)
+    except AmqpError:
+        return None, None, None
+    return values[0], values[2], values[3]
 
 
 def check_fields(fields: tuple[Field, ...], values: Any) -> None:

@@ -134,6 +134,10 @@ class Receiving(LinkBase):
         raw = lib.pn_delivery_tag(delivery)
         return bytes(ffi.buffer(raw.start, raw.size)) if raw.size else b""
 
+    def odd(self, delivery: Any) -> bool:
+        """Whether the message is not of the default format, where `Engine.watch_formats` was called in time."""
+        return self.engine.odd(self.name, self.tag(delivery))
+
     def settle(self, delivery: Any, outcome: Outcome) -> None:
         """Give the peer's delivery its outcome; nothing happens when the link is gone."""
         if not self.open:

@@ -45,10 +45,12 @@ def message_test(predicate: Predicate) -> Test | None:
     return None if predicate == TRUE else compile_filter(predicate, _ACCESS)
 
 
-def takers(outlets: list[T], data: bytes) -> list[T]:
-    """The receivers that want a message."""
+def takers(outlets: list[T], link: Any, delivery: Any, data: bytes) -> list[T]:
+    """The receivers that want a message that came on `link`."""
     try:
-        source: Any = data, walk(data)
+        source: Any = None if link.odd(delivery) else (data, walk(data))
     except AmqpError:
+        source = None
+    if source is None:
         return [outlet for outlet in outlets if outlet.test is None]
     return [outlet for outlet in outlets if outlet.test is None or outlet.test(source)]

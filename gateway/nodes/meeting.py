@@ -153,6 +153,8 @@ class Meeting:
         """Count a sender or receiver in, whoever answers its attach."""
         if isinstance(end, Inlet):
             self.inlets.append(end)
+            if self.filtered:
+                end.link.engine.watch_formats()
         else:
             self.outlets.append(end)
             self._count()
@@ -160,6 +162,8 @@ class Meeting:
 
     def _count(self) -> None:
         self.filtered = any(outlet.test is not None for outlet in self.outlets)
+        for inlet in self.inlets if self.filtered else ():
+            inlet.link.engine.watch_formats()
         self._choose()
 
     def _choose(self) -> None:
@@ -218,7 +222,7 @@ class Meeting:
     def _sift(self, item: Item) -> bool:
         """Send a message to a receiver whose filter it matches; False: all of these lack credit."""
         link, delivery, data, settled = item
-        outlets = takers(self.outlets, data)
+        outlets = takers(self.outlets, link, delivery, data)
         if not outlets:
             self.unwanted(link, delivery, settled)
         elif (outlet := self._next(outlets)) is not None:

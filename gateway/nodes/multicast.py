@@ -37,7 +37,7 @@ class Multicast(Meeting):
         return min((outlet.link.credit for outlet in self.outlets), default=0)
 
     def forward(self, outlet: Outlet, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
-        outlets = takers(self.outlets, data) if self.filtered else list(self.outlets)
+        outlets = takers(self.outlets, link, delivery, data) if self.filtered else list(self.outlets)
         if not outlets:  # everybody who is here has been asked
             link.settle(delivery, SETTLED if settled else ACCEPTED)
             self.share_credit()
