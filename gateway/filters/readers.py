@@ -112,12 +112,7 @@ def _finder(names: tuple[str, ...]) -> Callable[[bytes, int, int, list[Any]], li
             code = data[after]
             if slot is None or values[slot] is not ABSENT:
                 step = STEPS[code]
-                if not step:
-                    position = after + 2 + data[after + 1]
-                elif step != ASK_SKIP:
-                    position = after + step
-                else:
-                    position = skip(data, after)
+                position = after + (step or 2 + data[after + 1]) if step != ASK_SKIP else skip(data, after)
                 continue
             if code == _STRING8:
                 position = after + 2 + data[after + 1]
