@@ -116,6 +116,8 @@ def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> It
     elif isinstance(value, KafkaRule):
         if rule.ok("match", "topic"):
             yield from _captures((*rule.loc, "topic"), value.topic, value.match)
+        if value.dead_letter is not None and rule.ok("match", "dead_letter"):
+            yield from _captures((*rule.loc, "dead_letter"), value.dead_letter, value.match)
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
         yield from _partitions(Piece(rule.loc, value, rule.broken), scope, parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Final
 
 from policies.assignment import Assignment
@@ -13,6 +13,7 @@ from policies.model_rules import AccessRule, DirectRule, KafkaRule, RedirectRule
 from policies.model_scope import Scope
 from policies.patterns import routable
 from policies.problems import Where
+from policies.reading import Reading
 from policies.rules import (
     CompiledAccess,
     CompiledAddress,
@@ -103,14 +104,20 @@ def _assignment(rule: KafkaRule) -> Assignment:
     return Assignment(**{each.name: getattr(rule, each.name) for each in fields(Assignment)})
 
 
+def _reading(rule: KafkaRule) -> Reading:
+    values = {each.name: getattr(rule, each.name) for each in fields(Reading)}
+    return Reading(**{**values, "dead_letter": None})
+
+
 def _kafka(rule: KafkaRule, where: Where) -> Build:
-    assignment = _assignment(rule)
+    assignment, plain = _assignment(rule), _reading(rule)
 
     def build(_address: str, captures: dict[str, str]) -> KafkaRoute | None:
         topic = rule.topic.fill(captures)
         if not legal_topic(topic):
             return None
-        return KafkaRoute(rule.kafka, topic, assignment, rule.mode, rule.credit, rule.tombstones, where)
+        reading = plain if rule.dead_letter is None else replace(plain, dead_letter=rule.dead_letter.fill(captures))
+        return KafkaRoute(rule.kafka, topic, assignment, rule.mode, rule.credit, rule.tombstones, reading, where)
 
     return build
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, Stri
 from policies.assignment import Binding, GroupNames, Ownership, PartitionNumbers, Surplus
 from policies.base import Also, Count, Flag, Name, OneOrMany, Section, Strict, parsed
 from policies.patterns import Pattern, Template, parse_pattern, parse_template
+from policies.reading import Beginning, Truncation
 from policies.units import Duration, Target, parse_duration
 
 Action = Literal["send", "receive", "info"]
@@ -138,6 +139,29 @@ class KafkaRule(Strict):
         "amqp (the whole message), data (bytes only, the rest is dropped)",
     )
     credit: Count = Field(default=1000, le=100_000, description="messages in flight per producing link")
+    max_redeliveries: Annotated[StrictInt, Field(ge=0, le=1000)] = Field(
+        default=5,
+        description="how often an event that a receiver released or modified is sent to it again before it is given up",
+    )
+    dead_letter: Text | None = Field(
+        default=None,
+        description="topic of the same cluster, with {captures} of match, that gets a copy of each event a receiver "
+        "rejected or that was given up; without one the position just moves past it",
+    )
+    strict_order: Flag | None = Field(
+        default=None,
+        description="true: newer events of a partition wait while one of them is sent again; default: for durable "
+        "links and consumer groups",
+    )
+    on_truncation: Truncation = Field(
+        default="continue",
+        description="retention has deleted what a receiver was to read next: continue (at the oldest event, marked "
+        "with x-opt-gateway-gap), or detach (amqp:resource-deleted)",
+    )
+    filter_without_position: Beginning = Field(
+        default="latest",
+        description="where a link begins whose filter names no offset or time: latest, or earliest (all that is kept)",
+    )
     tombstones: Flag = Field(
         default=False, description="true: an amqp-value null with a key deletes that key (a Kafka null value)"
     )

@@ -18,6 +18,7 @@ from policies.model import KafkaCluster, Policy
 from policies.model_rules import Action, DirectMode, RecordMode, Replies, ServiceName
 from policies.patterns import Pattern, routable
 from policies.problems import Problem, Where
+from policies.reading import Reading
 from policies.units import Millis
 
 INFO_SUFFIX: Final = "/$info"
@@ -58,6 +59,7 @@ class KafkaRoute:
     mode: RecordMode
     credit: int
     tombstones: bool
+    reading: Reading
     where: Where = field(compare=False)
 
 

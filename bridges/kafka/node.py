@@ -12,6 +12,7 @@ from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
+from bridges.kafka.deadletters import DeadLetters
 from bridges.kafka.durable import Held, Keeper, durable_wish, group_wish
 from bridges.kafka.groups import Gate, GroupHandler, Growth, Membership, answer, group_key, membership
 from bridges.kafka.groups_placing import Placing
@@ -27,6 +28,7 @@ from gateway.filters import event_stream
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, unavailable
 from policies.assignment import Assignment
+from policies.reading import Reading
 
 _OVERHEAD: Final = 512
 """Room in a Kafka record batch for what is not the message (KM-19)."""
@@ -45,6 +47,8 @@ class Route(Protocol):
     def tombstones(self) -> bool: ...
     @property
     def assignment(self) -> Assignment: ...
+    @property
+    def reading(self) -> Reading: ...
 
 
 class KafkaNode:
@@ -142,7 +146,7 @@ class KafkaNode:
             self._counters,
             bound=bound is not None,
             selection=event_selection(parsed.position, starts, bound=bound is not None),
-            terms=Terms(strict_order=held is not None),
+            terms=self._terms(topic.name, ordered=held is not None),
             held=held,
         )
         if held is not None:
@@ -162,6 +166,14 @@ class KafkaNode:
         """The durable terminus a link asks for, taken from whoever had it (ES-3.2-7)."""
         wish = durable_wish(link, f"{self._cluster.name}/{topic.name}", [topic.identity, bound])
         return None if wish is None else await self._keeper.take(wish)
+
+    def _terms(self, topic: str, *, ordered: bool) -> Terms:
+        reading, letters = self._route.reading, None
+        if reading.dead_letter is not None:
+            loop = self._cluster.loop
+            letters = DeadLetters(self._producer, loop, self._counters, topic, reading.dead_letter)
+        strict = ordered if reading.strict_order is None else reading.strict_order
+        return Terms(reading.max_redeliveries, strict, letters, reading.on_truncation == "detach")
 
     async def _attach_member(self, link: Any, parsed: event_stream.Parsed, member: Membership) -> None:
         """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
@@ -198,7 +210,7 @@ class KafkaNode:
             self._counters,
             bound=True,
             selection=selection,
-            terms=Terms(strict_order=True),
+            terms=self._terms(topic.name, ordered=True),
             held=held,
         )
         await self._keeper.begin(held, topic.name, receiver.positions)

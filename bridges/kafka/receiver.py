@@ -38,6 +38,7 @@ class Terms(NamedTuple):
     max_redeliveries: int = 5
     strict_order: bool = False
     dead_letters: DeadLetters | None = None
+    detach_at_gap: bool = False
 
 
 PLAIN: Final = Terms()
@@ -113,6 +114,9 @@ class Receiver:
     def lost(self, partition: int, low: int) -> None:
         """KM-8: retention overtook this link; it goes on at the oldest event and says so."""
         self._counters.gaps += 1
+        if self._terms.detach_at_gap:
+            self._link.detach(AmqpError(RESOURCE_DELETED, "retention has deleted what this link was to read next"))
+            return
         self._positions[partition] = low
         self._gaps.add(partition)
         self.arrived(partition)

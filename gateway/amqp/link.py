@@ -52,6 +52,13 @@ class Link(Receiving, Sending):
             durable=durable,
         )  # fmt: skip
         self.durable = durable
+        self._answer(granted)
+        self.handler, self.open = handler, True
+        lib.pn_link_open(self.ptr)
+        self.engine.touch()
+        self.flowed()
+
+    def _answer(self, granted: pndata.Granted) -> None:
         pointer = self.ptr
         lib.pn_terminus_copy(lib.pn_link_source(pointer), lib.pn_link_remote_source(pointer))
         lib.pn_terminus_copy(lib.pn_link_target(pointer), lib.pn_link_remote_target(pointer))
@@ -63,10 +70,6 @@ class Link(Receiving, Sending):
         lib.pn_link_set_snd_settle_mode(pointer, lib.pn_link_remote_snd_settle_mode(pointer))
         lib.pn_link_set_rcv_settle_mode(pointer, lib.pn_link_remote_rcv_settle_mode(pointer))
         self._limit(granted.max_message_size)
-        self.handler, self.open = handler, True
-        lib.pn_link_open(pointer)
-        self.engine.touch()
-        self.flowed()
 
     def request(self, handler: Any, granted: pndata.Granted) -> None:
         """Attach to a node of the peer (connectors): our wish; `handler.on_attached` gets the answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
 from gateway.amqp.types import Described, Symbol, Uint
 from tests.support import frames
@@ -19,17 +19,19 @@ from tests.support.process import ports, wait_until
 from tests.support.servers import Redis
 
 NEVER = {"durable": Uint(2), "expiry_policy": Symbol("never")}
+FILTER = "amqp:event-streams-delivery-annotations-filter"
 OFFSET = "event-streams-offset"
 
 
 class Place:
     """Gateway processes with one policy, and a topic of their own."""
 
-    def __init__(self, gateways: Gateways, broker: KafkaBroker, state: str = "memory", partitions: int = 1) -> None:
+    def __init__(self, gateways: Gateways, broker: KafkaBroker, state: str = "memory", **rule: Any) -> None:
         self.gateways, self.broker = gateways, broker
-        self.topic = broker.create_topic(partitions=partitions)
+        self.topic = broker.create_topic()
         self.document = Document(state=state)
         self.document.kafka(broker.bootstrap)
+        self.document.scope()["addresses"][-1] |= rule
         self.gateway: Gateway = gateways(self.document.text)
         self.producer = Producer({"bootstrap.servers": broker.bootstrap})
 
@@ -142,9 +144,7 @@ def test_a_kill_without_a_detach_repeats_events_and_loses_none(shared: Place) ->
 @pytest.mark.row("ES-3.2-7")
 def test_the_kept_position_counts_more_than_that_of_a_filter(place: Place) -> None:
     place.produce(*range(4))
-    earliest = Described(
-        Symbol("amqp:event-streams-delivery-annotations-filter"), {Symbol(OFFSET): Symbol("@earliest")}
-    )
+    earliest = Described(Symbol(FILTER), {Symbol(OFFSET): Symbol("@earliest")})
     with place.attach(filter={Symbol("from"): earliest}) as peer:
         assert numbers(peer, 4) == [0, 1, 2, 3]
         settled(place, peer)
@@ -168,7 +168,7 @@ def test_closing_the_link_ends_the_terminus(place: Place) -> None:
 
 @pytest.mark.row("ES-3.2-9")
 def test_the_timeout_begins_when_its_connection_ends(shared: Place, redis_server: Redis) -> None:
-    lasting = {"expiry_policy": Symbol("connection-close"), "timeout": Uint(1)}
+    lasting: Any = {"expiry_policy": Symbol("connection-close"), "timeout": Uint(1)}
 
     def kept() -> bool:
         return "terminus" in redis_server.command("KEYS", "scopegate:terminus:*")
@@ -256,3 +256,55 @@ def test_in_order_after_a_release(place: Place) -> None:
         assert [number for _, number in again] == [0]
         peer.disposition(again[0][0], "accepted")
         assert numbers(peer, 2) == [2, 3]
+
+
+@pytest.mark.row("ES-3.2-6")
+def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it(
+    start_gateway: Gateways, kafka_broker: KafkaBroker
+) -> None:
+    """KM-12: rejected, and given up after too many redeliveries."""
+    place = Place(start_gateway, kafka_broker, dead_letter="{topic}.dead", max_redeliveries=1)
+    letters = kafka_broker.create_topic(f"{place.topic}.dead")
+    with place.attach() as peer:
+        place.produce(0, 1, 2)
+        rejected, released, accepted = (delivery for delivery, _ in bodies(peer, 3))
+        why = frames.error("app:bad-order", "no such customer")
+        peer.disposition(rejected, frames.composite("rejected", error=why))
+        peer.disposition(accepted, "accepted")
+        peer.disposition(released, "released")
+        ((again, number),) = bodies(peer, 1)
+        assert number == 1
+        peer.disposition(again, "released")
+        found = consume(kafka_broker.bootstrap, letters, 2)
+        assert {record.value() for record in found} == {b"0", b"1"}
+        told = {record.value(): dict(record.headers()) for record in found}
+        assert told[b"0"]["amqp.dead-letter.condition"] == b"app:bad-order"
+        assert told[b"0"]["amqp.dead-letter.description"] == b"no such customer"
+        assert told[b"0"]["amqp.dead-letter.topic"] == place.topic.encode()
+        assert told[b"1"]["amqp.dead-letter.offset"] == b"1"
+        settled(place, peer)
+    place.produce(3)
+    with place.attach() as peer:
+        assert numbers(peer, 1) == [3]
+    with connected(place.document.edge) as peer:
+        earliest = Described(Symbol(FILTER), {Symbol(OFFSET): Symbol("@earliest")})
+        peer.attach_receiver(None, source=frames.source(f"events/{letters}", filter={Symbol("from"): earliest}))
+        peer.flow(0, link_credit=2)
+        assert sorted(numbers(peer, 2)) == [0, 1]
+
+
+def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
+    """The first records of a topic, read with Kafka's own client."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "any", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[Any] = []
+
+        def enough() -> bool:
+            found.extend(consumer.consume(count, 0.5))
+            return len(found) >= count
+
+        wait_until(enough, "dead letters", 20)
+        return found
+    finally:
+        consumer.close()

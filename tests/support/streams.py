@@ -23,6 +23,7 @@ from gateway.errors import AmqpError
 from gateway.filters.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
 from policies.assignment import Assignment
+from policies.reading import Reading
 from tests.support.messages import message
 
 SECONDS = 15.0
@@ -37,6 +38,7 @@ class Route:
     credit: int = 1000
     tombstones: bool = False
     assignment: Assignment = field(default_factory=Assignment)
+    reading: Reading = field(default_factory=Reading)
 
 
 class Side:

@@ -85,7 +85,7 @@ WRONG_SAID = """\
 9:48: scopes.edge.listen[0].sasl[1]: not one of the values allowed here (allowed: anonymous, plain, external, scram-sha-256, scram-sha-512)
 9:62: scopes.edge.listen[0].users: file users.yaml cannot be read: No such file or directory
 9:79: scopes.edge.listen[0].tls.key: required, and missing: private key of the certificate, PEM, path from the policy file
-10:10: scopes.edge.listen[1].bnd: unknown key; did you mean bind? (allowed: bind, sasl, users, tls, allow_plain_without_tls, limits)
+10:10: scopes.edge.listen[1].bnd: unknown key; did you mean bind? (allowed: bind, advertise, sasl, users, tls, allow_plain_without_tls, limits)
 11:16: scopes.edge.listen[2].bind: 0.0.0.0:5672 is in use already, by scopes.edge.listen[0].bind
 11:38: scopes.edge.listen[2].sasl: plain is offered only on TLS: add tls, or allow_plain_without_tls: true
 11:38: scopes.edge.listen[2].sasl: plain needs users: the file of users and their passwords
@@ -153,7 +153,7 @@ def test_a_wrong_file_is_never_a_policy_and_says_no_secret() -> None:
     ("raw", "said"),
     [
         (b"", "1:1: scopes: required, and missing: name: scope"),
-        (b"- a", "1:1: must be a section (key: value) (allowed: gateway, keys, kafka, scopes)"),
+        (b"- a", "1:1: must be a section (key: value) (allowed: gateway, keys, kafka, filters, scopes)"),
         (b"a: b: c", "1:5: not YAML: mapping values are not allowed here"),
         (b"scopes:\n\t- a", "2:1: not YAML: found character '\\t' that cannot start any token"),
         (b"scopes: *x", "1:9: not YAML: found undefined alias 'x'"),

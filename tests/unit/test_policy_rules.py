@@ -6,6 +6,7 @@ import pytest
 
 from policies.assignment import Assignment
 from policies.explain import explain
+from policies.reading import Reading
 from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Where
 from tests.support.policy import KEY, load_text
 
@@ -45,7 +46,7 @@ def policy() -> CompiledPolicy:
 @pytest.mark.parametrize(
     ("address", "route"),
     [
-        ("events/orders", KafkaRoute("main", "orders", Assignment(), "auto", 1000, True, NOWHERE)),
+        ("events/orders", KafkaRoute("main", "orders", Assignment(), "auto", 1000, True, Reading(), NOWHERE)),
         ("svc/echo", RelayRoute("core", None, "services/echo", "auto", NOWHERE)),
         ("svc/..", RelayRoute("core", None, "services/..", "auto", NOWHERE)),
         ("svc/{name}", RelayRoute("core", None, "services/{name}", "auto", NOWHERE)),

@@ -1,0 +1,23 @@
+"""What becomes of events that a consumer does not accept, and of positions that a log no longer has (KM-8, KM-12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Truncation = Literal["continue", "detach"]
+Beginning = Literal["latest", "earliest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a Kafka rule serves its receivers; `dead_letter` is a topic.
+
+    `strict_order` None: where a position is kept, for durable termini and consumer groups.
+    """
+
+    max_redeliveries: int = 5
+    strict_order: bool | None = None
+    dead_letter: str | None = None
+    on_truncation: Truncation = "continue"
+    filter_without_position: Beginning = "latest"
