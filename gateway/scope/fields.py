@@ -22,6 +22,7 @@ TO: Final = 2
 REPLY_TO: Final = 4
 CORRELATION_ID: Final = 5
 NULL: Final = b"\x40"
+_NULL: Final = NULL[0]
 LEADING: Final = 6
 # null, ulong (three forms), uuid, binary and string (two each): part 3, 3.2.11 to 3.2.14
 _ID_CONSTRUCTORS: Final = frozenset(b"\x40\x80\x53\x44\x98\xa0\xb0\xa1\xb1")
@@ -46,8 +47,11 @@ def leading_fields(data: bytes, layout: Layout) -> Fields:
             position, end, count = opened(data, start)
         for _ in range(min(count, LEADING)):
             start = position
-            step = STEPS[data[start]]
-            if not step:
+            if (code := data[start]) == _NULL:
+                leading.append(NULL)
+                position += 1
+                continue
+            if not (step := STEPS[code]):
                 position += 2 + data[start + 1]
             else:
                 position = start + step if step != ASK_SKIP else skip(data, start)

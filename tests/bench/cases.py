@@ -97,7 +97,7 @@ def _stock(stock: StockRelay, size: int, effort: Effort) -> Sample:
 def replies(effort: Effort) -> Iterator[Figure]:
     """Requests and responses across scopes, cookie and rewriting against the same traffic untouched."""
     with closing(BenchGateway()) as gateway:
-        for kind, target in (("cookie", 0.6), ("rewrite", 0.45)):
+        for kind, target in (("cookie", 0.7), ("rewrite", 0.5)):
             ours, theirs = interleaved(
                 partial(_exchange, gateway, kind, effort),
                 partial(_exchange, gateway, "plain", effort),
