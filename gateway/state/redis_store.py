@@ -22,6 +22,8 @@ from gateway.state.store import PATIENCE, Counted, Got, Put
 MOST: Final = 10_000
 """Questions, and claims to give back, that may wait; a question beyond is answered unknown, a claim stays taken."""
 _BATCH: Final = 500
+_PAUSE: Final = 0.2
+"""Seconds between two attempts at a Redis that is not there."""
 PREFIX: Final = "scopegate:"
 """What all keys of this project begin with."""
 
@@ -103,23 +105,32 @@ class RedisStore:
         return self._events
 
     async def run(self) -> None:
-        """Ask in batches; each is answered within half of `PATIENCE`."""
-        turn = asyncio.get_running_loop().call_soon
+        """Ask in batches; what a silent Redis left unanswered takes all that waits behind it along."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._away() and not self._asks:  # what is owed waits for Redis
-                await asyncio.sleep(PATIENCE / 10)
-                self._wake.set()
-                continue
-            batch = [*self._take(self._owed), *self._take(self._asks)]
-            results = await self._execute(batch)
-            for ask, result in zip(batch, results, strict=True):
-                if isinstance(result, Exception):
-                    self._events["unknown"] += 1
-                turn(ask.then, result)  # an error in there must not end this task
+            if self._asks or not self._away():  # what is owed waits for Redis
+                batch = [*self._take(self._owed), *self._take(self._asks)]
+                failed = self._answer(batch, await self._execute(batch))
+                if failed is not None:
+                    self._answer([*self._asks], failed)
+                    self._asks.clear()
+                    await asyncio.sleep(_PAUSE)
+            else:
+                await asyncio.sleep(_PAUSE)
             if self._asks or self._owed:
                 self._wake.set()
+
+    def _answer(self, batch: list[_Ask], results: list[Any] | Exception) -> Exception | None:
+        """Tell everybody; the exception that all of them got, if they did."""
+        turn = asyncio.get_running_loop().call_soon
+        failed = results if isinstance(results, Exception) else None
+        each = results if isinstance(results, list) else [results] * len(batch)
+        for ask, result in zip(batch, each, strict=True):
+            if isinstance(result, Exception):
+                self._events["unknown"] += 1
+            turn(ask.then, result)  # an error in there must not end this task
+        return failed
 
     def _ask(self, ask: _Ask) -> bool:
         if self._away() or len(self._asks) >= MOST:
@@ -136,7 +147,7 @@ class RedisStore:
             queue.popleft()
         return taken
 
-    async def _execute(self, batch: list[_Ask]) -> list[Any]:
+    async def _execute(self, batch: list[_Ask]) -> list[Any] | Exception:
         try:
             async with asyncio.timeout(PATIENCE / 2):
                 try:
@@ -144,7 +155,7 @@ class RedisStore:
                 except NotConnected:  # the pool's connection is from before Redis was restarted
                     return await self._sent(batch)
         except (RedisError, OSError, TimeoutError) as error:
-            return [error] * len(batch)
+            return error
 
     async def _sent(self, batch: list[_Ask]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)

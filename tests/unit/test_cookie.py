@@ -17,6 +17,7 @@ from gateway.scope.cookie import (
     MAX_TOKEN,
     NONCE_BYTES,
     Cookie,
+    Maker,
     Uses,
     describe,
     from_url,
@@ -29,6 +30,7 @@ from gateway.scope.cookie import (
 from gateway.scope.keys import COOKIE, REPLY_TO, BadToken, Key, KeyRing, new_secret, parse_secret
 from gateway.scope.message_id import MARK, ScopeIds, open_id, seal_id
 from gateway.scope.restore import LinkTarget
+from gateway.scope.shelf import Shelf
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cookies.md"
 NOW = 1_700_000_000_000
@@ -268,6 +270,8 @@ def vectors() -> dict[str, str]:
 
 def test_the_documented_vectors_are_what_the_code_makes() -> None:
     plain = Cookie("edge", "$responses", "replies/1", NOW)
+    limited = plain._replace(uses=Uses(1, b"\xbb" * NONCE_BYTES))
+    shelf = Shelf(RING, 384, token_bytes=lambda count: b"\xaa" * count)
     made = {
         "vector-1": seal(RING, plain),
         "vector-2": seal(RING, Cookie("core", "T2", None, NOW, bytes.fromhex("c0ffee"), "T1")),
@@ -275,6 +279,8 @@ def test_the_documented_vectors_are_what_the_code_makes() -> None:
         "vector-4": seal_id(RING, "edge", b"\x53\x2a", bytes(8)),
         "vector-5": seal(fixed(), plain),
         "vector-6": from_url(ScopeIds(fixed(), "edge", bytes).mint(b"\x53\x2a")[2 + len(MARK) :]),
+        "vector-7": seal(RING, limited),
+        "vector-8": Maker(RING, "edge", "$responses", shelf=shelf).make(limited._replace(address="r" * 400)),
     }
     assert vectors() == {name: value.hex() for name, value in made.items()}
     for name, mark in (("vector-3", "r/"), ("vector-4", "ID:sg-"), ("vector-6", "ID:sg-")):
