@@ -9,7 +9,7 @@ values need no arithmetic, and both stop at the first operand that decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gateway.filters.access import MALFORMED, Access, Reader
@@ -25,7 +25,7 @@ def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], boo
 
     A source of whose named fields one cannot be decoded does not match, whatever the filter says about it.
     """
-    terms = list(_conjuncts(predicate))
+    terms = conjuncts(predicate)
     screen = _screen(terms, access)
     matches = _stepwise([_stage(part, access) for part in _stages(terms)])
     if screen is None:
@@ -86,14 +86,13 @@ def _stages(terms: list[Predicate]) -> list[Predicate]:
     return [And(tuple(items)) for items in (*parts.values(), shared) if items] or [And(())]
 
 
-def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+def conjuncts(predicate: Predicate) -> list[Predicate]:
+    """What has to be true, every one, for `predicate` to be true."""
     if isinstance(predicate, IsTrue):
-        yield from _conjuncts(predicate.item)
-    elif isinstance(predicate, And):
-        for item in predicate.items:
-            yield from _conjuncts(item)
-    else:
-        yield predicate
+        return conjuncts(predicate.item)
+    if isinstance(predicate, And):
+        return [term for item in predicate.items for term in conjuncts(item)]
+    return [predicate]
 
 
 # -- fields

@@ -40,6 +40,8 @@ Get = Callable[[Values], Any]
 Slots = Mapping[tuple[Section, str], int]
 """Where the value of each entry of a section is among the values."""
 
+LONGEST_PATTERN: Final = 4096
+"""Characters of a pattern that comes with a message: it is made ready for this message alone, which takes time."""
 _MIRRORED: Final = {
     Comparison.EQ: Comparison.EQ,
     Comparison.NE: Comparison.NE,
@@ -264,8 +266,10 @@ def _like(node: Like, slots: Slots) -> Test:
     get_pattern, get_escape, escaped = value(pattern, slots), value(escape, slots), node.escape is not None
 
     def test(values: Values) -> bool | None:
-        matches = _pattern(get_pattern(values), get_escape(values), escaped)
-        text = get(values)
+        asked = get_pattern(values)
+        if type(asked) in TEXTS and len(asked) > LONGEST_PATTERN:
+            return None
+        matches, text = _pattern(asked, get_escape(values), escaped), get(values)
         return matches(text) if matches is not None and type(text) in TEXTS else None
 
     return test

@@ -16,6 +16,8 @@ Chunk = tuple[int, str]
 
 _ANY: Final = "%"
 _ONE: Final = "_"
+_WINDOW: Final = 4096
+"""Characters looked at in one go: the rest of a long text is not copied for each part."""
 
 
 class Part(NamedTuple):
@@ -117,11 +119,12 @@ def _masked_finder(part: Part) -> Finder:
         hint = text.find(longest, start + offset, end)
         if hint < 0:
             return -1
-        start, state = hint - offset, 0
-        for position, character in enumerate(text[start:end], start + 1):
-            state = (state << 1 | 1) & masks.get(character, anything)
-            if state & complete:
-                return position
+        state = 0
+        for base in range(hint - offset, end, _WINDOW):
+            for position, character in enumerate(text[base : min(base + _WINDOW, end)], base + 1):
+                state = (state << 1 | 1) & masks.get(character, anything)
+                if state & complete:
+                    return position
         return -1
 
     return find

@@ -15,6 +15,7 @@ from gateway.filters import like
 from gateway.filters.access import MessageAccess
 from gateway.filters.closure import compile_filter, extraction, verdict
 from gateway.filters.decimals import decimal_value, decoded
+from gateway.filters.group import compile_group
 from gateway.filters.predicate import bind, fields_of
 from gateway.filters.values import family, folded, matcher
 from tests.support import filter_strategies as random
@@ -59,6 +60,21 @@ def test_a_filter_says_yes_or_no_to_malformed_messages_too(predicate: Any, data:
     matches = compile_filter(predicate, ACCESS)
     assert matches((bytes(bad), layout)) in (True, False)
     assert matches((bytes(bad[:cut]), layout)) in (True, False)
+
+
+GROUPED = random.PREDICATES | random.KEYED
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(GROUPED, max_size=6), st.lists(random.messages(), min_size=1, max_size=3), st.integers(0, 255))
+def test_a_group_finds_the_filters_that_match_alone(filters: list[Any], messages: list[bytes], octet: int) -> None:
+    matching = compile_group(filters, ACCESS)
+    alone = [compile_filter(predicate, ACCESS) for predicate in filters]
+    for data in messages:
+        layout = sections.walk(data)
+        broken = data[: len(data) // 2] + bytes((octet,)) + data[len(data) // 2 + 1 :]
+        for source in ((data, layout), (broken, layout)):
+            assert matching(source) == [number for number, matches in enumerate(alone) if matches(source)]
 
 
 @settings(max_examples=300)

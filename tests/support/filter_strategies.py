@@ -199,3 +199,18 @@ def _combined(items: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 PREDICATES = st.recursive(LEAVES, _combined, max_leaves=6)
+
+_KEYS = st.builds(
+    p.Field, st.sampled_from((p.Section.APPLICATION_PROPERTIES, p.Section.MESSAGE_ANNOTATIONS)), st.sampled_from(NAMES)
+)
+_TEXT = st.sampled_from(TEXTS).map(p.Literal)
+_KEY_TERMS = st.one_of(
+    st.builds(p.Compare, st.just(p.Comparison.EQ), _KEYS, _TEXT),
+    st.builds(p.Compare, st.just(p.Comparison.EQ), _TEXT, _KEYS),
+    st.builds(p.In, _KEYS, st.lists(_TEXT, min_size=1, max_size=3).map(tuple)),
+    st.builds(p.Matches, _KEYS, st.sampled_from(TEXTS)),
+)
+KEYED = st.builds(
+    lambda terms: p.And(tuple(terms)), st.tuples(_KEY_TERMS, PREDICATES).map(list) | st.tuples(_KEY_TERMS)
+)
+"""Conjunctions in which some field is compared with a text."""
