@@ -25,7 +25,7 @@ from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import EventStreams, Scope, World
 from gateway.policy_file import make_filter_rules, make_ring, offered
 from gateway.report import Report
-from gateway.sharing import announced, shared_leases
+from gateway.sharing import GroupDesk, announced, shared_leases
 from gateway.state import open_state
 from gateway.state.leases import Leases
 from gateway.state.termini import Termini
@@ -124,7 +124,8 @@ class Service:
         if bind is not None:
             from gateway.http.server import make_app, serve_http
 
-            started, app = asyncio.Event(), make_app(self.report.metrics, self.readiness)
+            started = asyncio.Event()
+            app = make_app(self.report.metrics, self.readiness, GroupDesk(self.leases, self.world))
             self.supervisor.start(serve_http(bind.host, bind.port, app, started), "http")
             await started.wait()
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))

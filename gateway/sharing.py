@@ -6,13 +6,17 @@ Part of the composition root, kept apart from `service`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from gateway.errors import NOT_FOUND, AmqpError, quoted
 from gateway.state.leases import Leases, open_leases
+from gateway.state.leases_rules import Group
 from gateway.tasks import Supervisor
+from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
     from gateway.http.readiness import Readiness
+    from gateway.nodes.scopes import World
     from policies.rules import CompiledPolicy
 
 
@@ -33,3 +37,42 @@ def announced(policy: CompiledPolicy) -> str:
     }
     known = {name: place for name, place in places.items() if place is not None}
     return json.dumps({"gateway": policy.model.gateway.id, "places": known}, sort_keys=True)
+
+
+class GroupDesk:
+    """Answers operators about consumer groups, at any process for all of them."""
+
+    def __init__(self, leases: Leases, world: World) -> None:
+        self._leases: Final = leases
+        self._world: Final = world
+
+    async def show(self, scope: str, address: str, group: str) -> dict[str, Any]:
+        """Who owns which partition, and how many links wait."""
+        return self._shown(await self._leases.view(self._key(scope, address, group)))
+
+    async def rebalance(self, scope: str, address: str, group: str) -> dict[str, Any]:
+        """Ask every link whose partition was assigned to end in good order and to attach again (ES-4.5.1-5)."""
+        return self._shown(await self._leases.deal_anew(self._key(scope, address, group)))
+
+    def _key(self, scope: str, address: str, group: str) -> str:
+        found = self._world.scopes.get(scope)
+        route = found.rules.route(address) if found is not None else None
+        if not isinstance(route, KafkaRoute):
+            raise AmqpError(NOT_FOUND, f"{quoted(address)} is no event log in scope {quoted(scope)}")
+        cluster: Any = self._world.kafka[route.cluster]
+        key: str = cluster.group_key(route.topic, group)
+        return key
+
+    def _shown(self, group: Group) -> dict[str, Any]:
+        owners = [
+            {
+                "partition": number,
+                "epoch": held.epoch,
+                "fence": held.fence,
+                "process": held.who.member,
+                "here": held.who.member == self._leases.member,
+                "chosen_by": "client" if held.chosen else "gateway",
+            }
+            for number, held in sorted(group.held.items())
+        ]
+        return {"owners": owners, "free": group.free(), "waiting": len(group.waiting)}

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
+from gateway.http.groups import Desk, group_routes
 from gateway.http.metrics import CONTENT_TYPE, Metrics
 from gateway.http.readiness import Readiness
 
@@ -22,8 +23,8 @@ GRACE: Final = 1
 """Seconds that requests in progress get at the end."""
 
 
-def make_app(metrics: Metrics, readiness: Readiness) -> Starlette:
-    """The application; requests are answered on the loop and never wait for anything."""
+def make_app(metrics: Metrics, readiness: Readiness, groups: Desk | None = None) -> Starlette:
+    """The application; requests are answered on the loop and wait at most for the shared state."""
 
     async def show_metrics(_: Request) -> Response:
         return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE})
@@ -37,7 +38,7 @@ def make_app(metrics: Metrics, readiness: Readiness) -> Starlette:
         return JSONResponse(report, status_code=200 if ready else 503)
 
     routes = [Route("/metrics", show_metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes + (group_routes(groups) if groups is not None else []))
 
 
 def serve_http(host: str, port: int, app: ASGIApp, started: asyncio.Event) -> Coroutine[Any, Any, None]:

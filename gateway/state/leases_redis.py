@@ -84,10 +84,16 @@ return found
 
 
 class RedisBoard:
-    """The board of several processes at a Redis server by URL; `now_ms` replaces the server's clock in tests."""
+    """The board of several processes at a Redis server by URL.
 
-    def __init__(self, url: str, ttl: float, now_ms: Callable[[], int] = lambda: -1) -> None:
-        limit = min(2.0, ttl / 4)
+    `patience`: seconds that a question may take; short beside the time to live, or a renewal comes too late. `now_ms`
+    replaces the server's clock in tests.
+    """
+
+    def __init__(
+        self, url: str, ttl: float, now_ms: Callable[[], int] = lambda: -1, patience: float | None = None
+    ) -> None:
+        limit = patience or min(2.0, ttl / 4)
         self._client: Redis = Redis.from_url(
             url, socket_timeout=limit, socket_connect_timeout=limit, retry=None, decode_responses=True
         )

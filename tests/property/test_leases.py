@@ -1,0 +1,315 @@
+"""Ownership of partitions (KM-10): whatever processes do, forget or sleep through, one link owns a partition at a time.
+
+One suite for the board in memory and the one in Redis. Time is an argument; nobody hears of changes unless a rule lets
+him look, so every order and every loss of notices is tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings, strategies
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from redis import Redis as Client
+
+from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
+from gateway.state import leases as module
+from gateway.state.leases import Leases
+from gateway.state.leases_board import EVERYTHING, Board, MemoryBoard, Poke, Seen, Swapped, Table
+from gateway.state.leases_lease import Lease, Why, Wish
+from gateway.state.leases_redis import RedisBoard
+from gateway.state.leases_rules import parse
+from gateway.tasks import Supervisor
+from tests.support.servers import Redis
+
+KEY, TTL, RETAIN_MS, PARTITIONS, MEMBERS = "main/orders/g1", 1.0, 2000, 2, 3
+REFUSALS = {RESOURCE_LOCKED, DETACH_FORCED, RESOURCE_LIMIT_EXCEEDED, INTERNAL_ERROR}
+MakeBoard = Callable[[Callable[[], int]], Callable[[], Board]]
+members = strategies.integers(0, MEMBERS - 1)
+epochs = strategies.none() | strategies.integers(0, 4)
+
+
+class Counting:
+    """A board that knows how many questions are on their way, and tells nobody of changes."""
+
+    def __init__(self, board: Board) -> None:
+        self.board, self.asked = board, 0
+
+    @property
+    def ttl(self) -> float | None:
+        return self.board.ttl
+
+    def listen(self, poke: Poke) -> None:
+        """Notices are the test's to give."""
+
+    async def _ask(self, question: Any) -> Any:
+        self.asked += 1
+        try:
+            return await question
+        finally:
+            self.asked -= 1
+
+    async def join(self, member: str, about: str) -> None:
+        await self._ask(self.board.join(member, about))
+
+    async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
+        return bool(await self._ask(self.board.beat(member, about, keys)))
+
+    async def leave(self, member: str) -> None:
+        await self._ask(self.board.leave(member))
+
+    async def members(self) -> Mapping[str, str]:
+        return await self.board.members()
+
+    async def load(self, key: str) -> Seen:
+        seen: Seen = await self._ask(self.board.load(key))
+        return seen
+
+    async def swap(self, member: str, key: str, seen: Seen, text: str) -> Swapped:
+        swapped: Swapped = await self._ask(self.board.swap(member, key, seen, text))
+        return swapped
+
+    async def run(self) -> None:
+        """Not used."""
+
+    async def close(self) -> None:
+        await self.board.close()
+
+
+class Link:
+    """A consumer: it asks, waits, owns, and ends when it is told to."""
+
+    def __init__(self, number: int, leases: Leases, wish: Wish) -> None:
+        self.number, self.leases, self.wish = number, leases, wish
+        self.left = self.orderly = False
+        self.lease: Lease | None = None
+        self.refused: AmqpError | None = None
+        self.told: list[Why] = []
+
+    async def attach(self) -> None:
+        try:
+            self.lease = await self.leases.claim(KEY, self.wish, gone=lambda: self.left)
+            self.leases.hold(self.lease, self)
+        except AmqpError as error:
+            self.refused = error
+
+    def stop(self, lease: Lease, why: Why) -> None:
+        self.told.append(why)
+        if why is not Why.LOST:
+            self.leave(orderly=False)
+
+    def leave(self, *, orderly: bool) -> None:
+        self.left, self.orderly = True, orderly
+        if self.lease is not None:
+            self.leases.release(self.lease, orderly=orderly)
+
+    @property
+    def active(self) -> bool:
+        return self.lease is not None and self.lease.valid and not self.left
+
+    @property
+    def waits(self) -> bool:
+        return self.lease is None and self.refused is None and not self.left
+
+
+class Machine(RuleBasedStateMachine):
+    """Three processes, two partitions, one group."""
+
+    def __init__(self, make: MakeBoard) -> None:
+        super().__init__()
+        self.now = 1_000_000
+        self.loop = asyncio.new_event_loop()
+        self.errors: list[object] = []
+        self.board = make(lambda: self.now)
+        self.numbers = itertools.count()
+        self.links: list[Link] = []
+        self.processes: list[Leases] = []
+        self.boards: list[Counting] = []
+        self.granted: dict[int, list[Link]] = {partition: [] for partition in range(PARTITIONS)}
+        self.ended: dict[int, int] = {}
+
+    @initialize()
+    def start(self) -> None:
+        self.supervisor = Supervisor(lambda name, error: self.errors.append((name, error)))
+        for _ in range(MEMBERS):
+            self.boards.append(Counting(self.board()))
+            self.processes.append(self.process(self.boards[-1]))
+        for number in range(MEMBERS):
+            self.do(self.beats(number))
+
+    def process(self, board: Counting) -> Leases:
+        return Leases(board, self.supervisor, clock=lambda: self.now / 1000)
+
+    async def beats(self, number: int) -> None:
+        await self.processes[number].beat()
+
+    def do(self, what: Any = None) -> None:
+        """Run until nothing moves any more; then look who has become an owner."""
+        self.loop.run_until_complete(self._do(what))
+        for link in self.links:
+            if link.lease is not None and link not in self.granted[link.lease.partition]:
+                self.check_grant(link, link.lease)
+            if link.left and link.number not in self.ended:
+                self.ended[link.number] = self.now
+
+    async def _do(self, what: Any) -> None:
+        if what is not None:
+            await what
+        still = 0
+        while still < 4:
+            await asyncio.sleep(0)
+            busy = any(board.asked for board in self.boards)
+            moving = [task for task in self.supervisor._tasks if task.get_name().startswith("lease-")]
+            still = 0 if busy or moving else still + 1
+            if busy or moving:
+                await asyncio.sleep(0.0005)
+
+    # -- what happens
+
+    @rule(
+        number=members,
+        partition=strategies.sampled_from([None, None, *range(PARTITIONS)]),
+        epoch=epochs,
+        pend=strategies.sampled_from([0, 3, 3]),
+    )
+    def attach(self, number: int, partition: int | None, epoch: int | None, pend: int) -> None:
+        wish = Wish(partition, epoch, tuple(range(PARTITIONS)), pend, 10_000, RETAIN_MS)
+        link = Link(next(self.numbers), self.processes[number], wish)
+        self.links.append(link)
+        self.processes[number]._names = iter([link.number])  # its name in the record
+
+        async def begin() -> None:
+            self.supervisor.start(link.attach(), f"link-{link.number}")
+
+        self.do(begin())
+
+    @precondition(lambda self: any(link.active or link.waits for link in self.links))
+    @rule(data=strategies.data(), orderly=strategies.booleans())
+    def leave(self, data: Any, orderly: bool) -> None:
+        link = data.draw(strategies.sampled_from([link for link in self.links if link.active or link.waits]))
+
+        async def leaving() -> None:
+            link.leave(orderly=orderly)
+            while link.lease is None and link.refused is None:  # noqa: ASYNC110 (it polls whether we are there)
+                await asyncio.sleep(0.001)
+
+        self.do(leaving())
+
+    @rule(number=members)
+    def beat(self, number: int) -> None:
+        self.do(self.beats(number))
+
+    @rule(number=members)
+    def look(self, number: int) -> None:
+        async def looking() -> None:
+            self.processes[number]._poke(EVERYTHING)
+
+        self.do(looking())
+
+    @rule(ms=strategies.integers(50, 700))
+    def sleep(self, ms: int) -> None:
+        self.now += ms
+
+    @rule(stopped=strategies.none() | members, rounds=strategies.integers(1, 4))
+    def live(self, stopped: int | None, rounds: int) -> None:
+        """Time in which everybody renews and looks, but the one whose process is stopped."""
+        for _ in range(rounds):
+            self.now += 300
+            for number in range(MEMBERS):
+                if number != stopped:
+                    self.beat(number)
+                    self.look(number)
+                self.one_owner()
+
+    @rule(number=members)
+    def crash(self, number: int) -> None:
+        dead = self.processes[number]
+        for link in self.links:
+            if link.leases is dead:
+                link.left = True
+        self.processes[number] = self.process(self.boards[number])
+        self.do()
+
+    # -- what must hold
+
+    @invariant()
+    def one_owner(self) -> None:
+        owners = [link.lease.partition for link in self.links if link.active and link.lease is not None]
+        assert len(owners) == len(set(owners)), "two active owners"
+        assert not self.errors
+
+    def check_grant(self, link: Link, lease: Lease) -> None:
+        """The owner before: a smaller fence; a smaller epoch if it was displaced; none forgotten too early."""
+        assert link.wish.partition in (None, lease.partition)
+        assert link.wish.epoch in (None, lease.epoch)
+        before = self.granted[lease.partition][-1] if self.granted[lease.partition] else None
+        self.granted[lease.partition].append(link)
+        if before is None or before.lease is None:
+            return
+        assert lease.fence > before.lease.fence
+        if Why.DISPLACED in before.told:
+            assert lease.epoch > before.lease.epoch
+        elif not before.orderly and self.now < self.ended.get(before.number, self.now) + RETAIN_MS // 2:
+            assert lease.epoch >= before.lease.epoch, "an epoch was forgotten"
+
+    @invariant()
+    def who_waited_longer_comes_first(self) -> None:
+        """Among links alike, nobody who came later is served while an earlier one is in the queue."""
+        if not self.boards:
+            return
+        seen = self.loop.run_until_complete(self.boards[0].board.load(KEY))
+        queued = {claim.who.link for claim in parse(seen.text).waiting}
+        plain = [each for each in self.links if each.wish.partition is each.wish.epoch is None and each.wish.pend]
+        waiting = [each.number for each in plain if each.waits and str(each.number) in queued]
+        late = [each.number for each in plain if each.active and waiting and each.number > min(waiting)]
+        assert not late, f"{late} came before {waiting}"
+
+    def teardown(self) -> None:
+        async def end() -> None:
+            await self.supervisor.close()
+            for board in self.boards:
+                await board.close()
+
+        if hasattr(self, "supervisor"):
+            self.loop.run_until_complete(end())
+        self.loop.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLL", 0.002)
+
+
+def in_memory(now_ms: Callable[[], int]) -> Callable[[], Board]:
+    table = Table(now_ms)
+    return lambda: MemoryBoard(table, TTL)
+
+
+@pytest.mark.row("ES-4.5-8", "ES-4.5.1-7")
+def test_one_owner_at_a_time_in_memory() -> None:
+    run_state_machine_as_test(lambda: Machine(in_memory), settings=settings(max_examples=100, stateful_step_count=40))
+
+
+@pytest.mark.row("ES-4.5-8")
+def test_one_owner_at_a_time_in_redis(redis_server: Redis) -> None:
+    client = Client.from_url(redis_server.url.replace("/0", "/5"))
+
+    def in_redis(now_ms: Callable[[], int]) -> Callable[[], Board]:
+        client.flushdb()
+        return lambda: RedisBoard(redis_server.url.replace("/0", "/5"), TTL, now_ms, patience=10)
+
+    limits = settings(
+        max_examples=25, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow], deadline=None
+    )
+    run_state_machine_as_test(lambda: Machine(in_redis), settings=limits)
