@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified
 from gateway.amqp.pndata import Granted
-from gateway.errors import DETACH_FORCED, AmqpError, Fault
+from gateway.errors import DETACH_FORCED, LINK_REDIRECT, NOT_FOUND, AmqpError, Fault
 from gateway.filters.filter_set import RULES, read
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
 from gateway.nodes.filtering import CAPABILITIES, Test, message_test
@@ -178,6 +178,7 @@ class Relay(Meeting):
     def refused(self, error: AmqpError) -> None:
         """The far container refuses the link: so does the near node, in the same words."""
         self._dialer.leave(self)
+        error = self._for_near(error)
         if self._accepted:
             self.near.detach(error)
         else:
@@ -215,7 +216,13 @@ class Relay(Meeting):
     def far_ended(self, error: AmqpError | None) -> None:
         """The far container detached the link (not: the socket was lost)."""
         self._dialer.leave(self)
-        self.near.detach(error)
+        self.near.detach(None if error is None else self._for_near(error))
+
+    def _for_near(self, error: AmqpError) -> AmqpError:
+        """A place in another scope means nothing to the near peer, and is not for it to know (RA 1)."""
+        if error.condition != LINK_REDIRECT or self.near.way.scope == self._dialer.far_way(home=False).scope:
+            return error
+        return AmqpError(NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY)
 
     def drain(self, outlet: Outlet) -> None:
         """A near receiver's drain is the far sender's to answer: it may have messages."""

@@ -9,10 +9,11 @@ import pytest
 from gateway.amqp.codec import Symbol, Uint
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected
+from tests.support.far import Far
 from tests.support.foreign import Foreign
 from tests.support.gateway import Gateway, Gateways
 from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, SENDER, Peer
+from tests.support.peer import RECEIVER, SENDER, Listener, Peer
 from tests.support.process import ports
 
 POLICY = """
@@ -150,6 +151,34 @@ def test_whoever_cannot_hear_a_rejection_is_detached_with_them(place: Place, set
     info = dict(error.pop("info"))
     assert error["condition"] == REDIRECT
     assert info == {**place.info("q/orders", "vhost"), Symbol("delivery-tag"): b"\x00\xff"}
+
+
+@pytest.mark.row("CORE-8")
+@pytest.mark.parametrize("scope", ["core", "edge"])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_container_that_redirects_is_followed_in_its_own_scope_only(
+    start_gateway: Gateways, scope: str, later: bool
+) -> None:
+    """Clients of the connector's scope hear it whole, those of another that there is nothing for them."""
+    info = {
+        Symbol("hostname"): "h",
+        Symbol("network-host"): "10.9.8.7",
+        Symbol("port"): Uint(1),
+        Symbol("address"): "a",
+    }
+    with Listener() as listener:
+        far = Far(start_gateway, listener, ", replies: {address: gateway}").accept()
+        peer = connected(far.core if scope == "core" else far.edge)
+        peer.attach("sender-0", SENDER, target=frames.target("far/x"))
+        attach = far.attach()
+        handle = far.agree(attach, **({} if later else {"target": None}))
+        far.peer.detach(handle, error=frames.error(REDIRECT, "go there", info))
+        error = peer.until("detach", closed=True).error
+        if scope == "core":
+            assert (error["condition"], error["info"]) == (REDIRECT, info)
+        else:
+            assert (error["condition"], error["info"]) == ("amqp:not-found", None)
+            assert "10.9.8.7" not in str(error)
 
 
 @pytest.mark.parametrize("library", ["jms", "rhea"])
