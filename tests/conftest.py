@@ -6,7 +6,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["pytester", "tests.support.conformance", "tests.support.fixtures"]
+pytest_plugins = ["pytester", "tests.support.conformance", "tests.support.fixtures", "tests.support.spark"]
 
 # `fast` draws the same examples in every run; `deep` (SCOPEGATE_HYPOTHESIS=deep) goes looking for new ones.
 settings.register_profile("fast", max_examples=100, deadline=None, derandomize=True)

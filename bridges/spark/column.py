@@ -1,0 +1,276 @@
+"""Predicates as Spark Columns over the layout of `gateway.filters.columns` (docs/columns.md): no Python in the query.
+
+`column(predicate)` refuses what columns cannot answer and gives a boolean Column that is never null; `verdict` the same
+with null for unknown. Sums that overflow, divisions by zero and entries that are not there are null whatever
+`spark.sql.ansi.enabled` says: every operation here is one that cannot fail. No operand is written twice where terms
+nest, or a query's plan would double with every level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
+from typing import Any, Final
+from uuid import UUID
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from bridges.spark import like
+from gateway.amqp.codec import Char, encode
+from gateway.filters import columns, supported
+from gateway.filters.parts import MEMBERS, OF_TYPE, Part, Pattern
+from gateway.filters.predicate import Affix, Comparison, Field, Operator, Predicate, Section
+from gateway.filters.values import folded
+from gateway.filters.vectors import Vectors
+
+
+def column(predicate: Predicate, *, strict: bool = True) -> Column:
+    """Whether a row matches, for `where`: true or false.
+
+    Raises `AmqpError` (amqp:not-implemented) for what columns cannot answer. With `strict` a row that does not show
+    what the predicate asks for fails the query with that sentence; without, it does not match.
+    """
+    needs = supported.check(predicate)
+    answer = F.coalesce(verdict(predicate), F.lit(False))
+    if not needs.sections:
+        return answer
+    hidden, unreadable = _marked(needs.entries), _marked(needs.sections)
+    refused = F.raise_error(supported.unanswerable("see not_shown").description).cast("boolean")
+    return F.when(hidden, refused if strict else F.lit(False)).when(unreadable, F.lit(False)).otherwise(answer)
+
+
+def verdict(predicate: Predicate) -> Column:
+    """The predicate's three values, null for unknown; marks of rows are not looked at."""
+    supported.check(predicate)
+    return Vectors(_Engine()).truth(predicate)
+
+
+def _marked(marks: Sequence[str]) -> Column:
+    wanted = F.array(*map(F.lit, marks)).cast("array<string>")
+    return F.coalesce(F.arrays_overlap(F.col("not_shown"), wanted), F.lit(False))
+
+
+_PLAIN_PARTS: Final = {
+    "boolean": (Part.BOOLEAN,),
+    "int": (Part.INTEGER, Part.LONG),
+    "bigint": (Part.INTEGER, Part.LONG),
+    "string": (Part.TEXT,),
+    "binary": (Part.BINARY,),
+}
+
+
+class _Absent:
+    def part(self, part: Part) -> Column | None:
+        return None
+
+    def present(self) -> Column:
+        return F.lit(False)
+
+    exists = present
+
+    def is_a(self, kind: str) -> Column:
+        return F.lit(False)
+
+
+class _Found:
+    """A value struct, null where the field is absent."""
+
+    def __init__(self, value: Column) -> None:
+        self._value = value
+
+    def part(self, part: Part) -> Column | None:
+        member = self._value.getField(MEMBERS[part])
+        if part not in OF_TYPE:
+            return member
+        kind, wanted = OF_TYPE[part]
+        type_is = self._value.getField("type")
+        return F.when(type_is == kind if wanted else type_is != kind, member)
+
+    def exists(self) -> Column:
+        return self._value.isNotNull()
+
+    def present(self) -> Column:
+        return F.coalesce(self._value.getField("type") != "null", F.lit(False))
+
+    def is_a(self, kind: str) -> Column:
+        return F.coalesce(self._value.getField("type") == kind, F.lit(False))
+
+
+class _Plain:
+    """A field of the header or the properties that is of one kind."""
+
+    def __init__(self, value: Column, parts: tuple[Part, ...]) -> None:
+        self._value, self._parts = value, parts
+
+    def part(self, part: Part) -> Column | None:
+        return self._value if part in self._parts else None
+
+    def present(self) -> Column:
+        return self._value.isNotNull()
+
+    exists = present
+
+    def is_a(self, kind: str) -> Column:
+        return F.lit(False)
+
+
+def _field(field: Field) -> _Absent | _Found | _Plain:
+    path = columns.steps(field)
+    if path is None or field.section not in columns.SECTIONS:
+        return _Absent()
+    section = F.col(columns.SECTIONS[field.section])
+    if field.section is Section.HEADER:
+        return _Absent() if path else _fixed(section, field.name, columns.HEADER)
+    if field.section is Section.PROPERTIES:
+        return _Absent() if path else _fixed(section, field.name, columns.PROPERTIES)
+    key = columns.entry(field.section, field.name, path)
+    return _Found(F.try_element_at(section, F.lit(key)))
+
+
+def _fixed(section: Column, name: str, fields: dict[str, str]) -> _Absent | _Found | _Plain:
+    member = columns.member(name, fields)
+    if not member:
+        return _Absent()
+    value, kind = section.getField(member), fields[member]
+    if kind == columns.VALUE:
+        return _Found(value)
+    if fields is columns.HEADER and member in columns.DEFAULTS:
+        value = F.coalesce(value, F.lit(columns.DEFAULTS[member]))
+    if member in columns.TIMES:
+        return _Plain(value, (Part.TIME, Part.LONG))
+    return _Plain(value.cast("bigint") if kind == "int" else value, _PLAIN_PARTS[kind])
+
+
+_EXACT: Final = "decimal(38,18)"
+_LITERALS: Final[dict[Part, tuple[str, Callable[[Any], Any]]]] = {
+    Part.LONG: ("bigint", int),
+    Part.INTEGER: ("bigint", int),
+    Part.TIME: ("bigint", int),
+    Part.DEC: (_EXACT, str),
+    Part.DECIMAL: (_EXACT, str),
+    Part.WIDE: (_EXACT, str),
+    Part.WHOLE: ("decimal(38,0)", str),
+    Part.DOUBLE: ("double", float),
+    Part.BOOLEAN: ("boolean", bool),
+    Part.TEXT: ("string", str),
+    Part.UUID: ("string", lambda value: str(UUID(int=value.int))),
+    Part.BINARY: ("binary", bytes),
+    Part.CHAR: ("binary", lambda value: encode(Char(value))),
+}
+_COMPARE: Final[dict[Comparison, Callable[[Column, Column], Column]]] = {
+    Comparison.EQ: lambda left, right: left == right,
+    Comparison.NE: lambda left, right: left != right,
+    Comparison.LT: lambda left, right: left < right,
+    Comparison.LE: lambda left, right: left <= right,
+    Comparison.GT: lambda left, right: left > right,
+    Comparison.GE: lambda left, right: left >= right,
+}
+_TRY: Final[dict[Operator, Callable[[Column, Column], Column]]] = {
+    Operator.ADD: F.try_add,
+    Operator.SUB: F.try_subtract,
+    Operator.MUL: F.try_multiply,
+    Operator.MOD: F.try_mod,
+}
+_DOUBLES: Final[dict[Operator, Callable[[Column, Column], Column]]] = {
+    Operator.ADD: lambda left, right: left + right,
+    Operator.SUB: lambda left, right: left - right,
+    Operator.MUL: lambda left, right: left * right,
+    Operator.DIV: F.try_divide,
+    Operator.MOD: F.try_mod,
+}
+
+
+def _quotient(one: Column, other: Column) -> Column:
+    """Whole decimals divided towards zero, exactly: what is left after the remainder is taken off divides evenly.
+
+    An array of one struct names both sides, so that nested divisions do not double with every level.
+    """
+    sides = F.array(F.struct(one.alias("one"), other.alias("other")))
+
+    def divided(pair: Column) -> Column:
+        left, right = pair.getField("one"), pair.getField("other")
+        return F.try_divide(F.try_subtract(left, F.try_mod(left, right)), right)
+
+    return F.element_at(F.transform(sides, divided), 1)
+
+
+class _Engine:
+    """`parts.Engine` with Columns."""
+
+    def field(self, field: Field) -> _Absent | _Found | _Plain:
+        return _field(field)
+
+    def literal(self, part: Part, value: Any) -> Column:
+        kind, convert = _LITERALS[part]
+        return F.lit(None if value is None else convert(value)).cast(kind)
+
+    def constant(self, value: bool | None) -> Column:
+        return F.lit(value).cast("boolean")
+
+    def compare(self, comparison: Comparison, left: Column, right: Column) -> Column:
+        return _COMPARE[comparison](left, right)
+
+    def every(self, items: Sequence[Column]) -> Column:
+        return reduce(lambda left, right: left & right, items)
+
+    def some(self, items: Sequence[Column]) -> Column:
+        return reduce(lambda left, right: left | right, items)
+
+    def negation(self, item: Column) -> Column:
+        return ~item
+
+    def first(self, items: Sequence[Column]) -> Column:
+        return F.coalesce(*items)
+
+    def where(self, condition: Column, item: Column) -> Column:
+        return F.when(condition, item)
+
+    def valid(self, item: Column) -> Column:
+        return item.isNotNull()
+
+    def to_double(self, part: Part, item: Column) -> Column:
+        return item.cast("double")
+
+    def to_decimal(self, item: Column) -> Column:
+        return item.cast(_EXACT)
+
+    def without_nan(self, item: Column) -> Column:
+        return F.nanvl(item, F.lit(None).cast("double"))
+
+    def whole(self, operator: Operator, left: Column, right: Column) -> Column:
+        return self.wide(operator, left, right) if operator is Operator.DIV else _TRY[operator](left, right)
+
+    def wide(self, operator: Operator, left: Column, right: Column) -> Column:
+        one, other = left.cast("decimal(38,0)"), right.cast("decimal(38,0)")
+        result = _quotient(one, other) if operator is Operator.DIV else _TRY[operator](one, other)
+        return result.try_cast("bigint")
+
+    def approximate(self, operator: Operator, left: Column, right: Column) -> Column:
+        return self.without_nan(_DOUBLES[operator](left, right))
+
+    def minus(self, item: Column) -> Column:
+        return -item
+
+    def like(self, text: Column, pattern: Pattern) -> Column:
+        return like.like(text, pattern.parts)
+
+    def affix(self, text: Column, affix: Affix, operand: str, fold: bool) -> Column:
+        if fold:
+            text = F.translate(text, *_folding())
+        return _AFFIXES[affix](text, F.lit(operand))
+
+
+_AFFIXES: Final[dict[Affix, Callable[[Column, Column], Column]]] = {
+    Affix.PREFIX: F.startswith,
+    Affix.SUFFIX: F.endswith,
+    Affix.WHOLE: lambda text, operand: text == operand,
+}
+
+
+@cache
+def _folding() -> tuple[str, str]:
+    """Every character that folding changes, and what into: Spark's own lower-casing looks around a sigma."""
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    changed = [character for character in characters if folded(character) != character]
+    return "".join(changed), "".join(map(folded, changed))

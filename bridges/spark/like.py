@@ -1,0 +1,58 @@
+"""LIKE as a Column (FX-5-7): string functions where they suffice, else a regular expression that never goes back.
+
+Each part of a pattern is an atomic group that takes the part's first occurrence and is never tried again, which for
+parts in turn is enough: where any match exists the leftmost one of each part leads to it. So time grows with the text
+for each part, and not with powers of it as in Spark's own LIKE.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from gateway.errors import NOT_IMPLEMENTED, AmqpError
+from gateway.filters.like import Part
+
+PARTS: int = 512
+"""Parts of a pattern that Java's matcher takes: it goes one level deeper for each."""
+
+
+def like(text: Column, pattern: list[Part]) -> Column:
+    """Whether texts are like a pattern, cut at its `%`; raises `AmqpError` for more than `PARTS` of them."""
+    if len(pattern) > PARTS:
+        raise AmqpError(NOT_IMPLEMENTED, f"filter over columns: LIKE with more than {PARTS - 1} % is for the gateway")
+    if any(part.length > sum(len(chunk) for _, chunk in part.chunks) for part in pattern):
+        return text.rlike(expression(pattern))
+    texts = ["".join(chunk for _, chunk in part.chunks) for part in pattern]
+    if len(texts) == 1:
+        return text == F.lit(texts[0])
+    first, *middle, last = texts
+    if not any(middle):
+        both = F.startswith(text, F.lit(first)) & F.endswith(text, F.lit(last))
+        return both & (F.octet_length(text) >= len(first.encode()) + len(last.encode()))
+    if len(middle) == 1 and not first and not last:
+        return F.contains(text, F.lit(middle[0]))
+    return text.rlike(expression(pattern))
+
+
+def expression(pattern: list[Part]) -> str:
+    """The regular expression of a pattern, in Java's language."""
+    if len(pattern) == 1:
+        return f"(?s)\\A{_part(pattern[0])}\\z"
+    first, *middle, last = pattern
+    groups = "".join(f"(?>.*?{_part(part)})" for part in middle if part.length)
+    return f"(?s)\\A{_part(first)}{groups}.*{_part(last)}\\z"
+
+
+def _part(part: Part) -> str:
+    found, position = [], 0
+    for offset, chunk in part.chunks:
+        found += [_blanks(offset - position), re.escape(chunk)]
+        position = offset + len(chunk)
+    return "".join([*found, _blanks(part.length - position)])
+
+
+def _blanks(count: int) -> str:
+    return f".{{{count}}}" if count else ""

@@ -1,0 +1,214 @@
+"""The fields of a record batch in parts: maps, structs and promoted columns (docs/columns.md).
+
+Arrow's own `map_lookup` reads 1.5 million rows a second. Here the entries of a name are found by comparing all keys of
+the batch at once and placed by the offsets of the maps; a member is taken only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gateway.amqp.codec import Char, encode
+from gateway.filters import columns
+from gateway.filters.parts import MEMBERS, OF_TYPE, Part
+from gateway.filters.predicate import Field, Section
+
+
+class Absent:
+    """A field that no row has."""
+
+    def part(self, part: Part) -> Any:
+        return None
+
+    def present(self) -> Any:
+        return pa.scalar(False)
+
+    exists = present
+
+    def is_a(self, kind: str) -> Any:
+        return pa.scalar(False)
+
+
+class Found:
+    """Values of any type: an array of `VALUE` structs, or entries of one, at places that may be -1 (absent)."""
+
+    def __init__(self, members: dict[str, Any], places: Any = None) -> None:
+        self._members, self._places = members, places
+        self._taken: dict[str, Any] = {}
+        self._parts: dict[Part, Any] = {}
+
+    def member(self, name: str) -> Any:
+        """A member of every row, `None` where all are null."""
+        if name not in self._taken:
+            array = self._members[name]
+            empty = array.null_count == len(array)
+            self._taken[name] = None if empty else array if self._places is None else array.take(self._places)
+        return self._taken[name]
+
+    def part(self, part: Part) -> Any:
+        if part not in self._parts:
+            self._parts[part] = self._restricted(part)
+        return self._parts[part]
+
+    def _restricted(self, part: Part) -> Any:
+        array = self.member(MEMBERS[part])
+        if array is None or part not in OF_TYPE:
+            return array
+        kind, wanted = OF_TYPE[part]
+        theirs = self.is_a(kind)
+        if not wanted:
+            if not pc.any(theirs).as_py():
+                return array
+            theirs = pc.invert(theirs)
+        return pc.if_else(theirs, array, pa.scalar(None, array.type))
+
+    def exists(self) -> Any:
+        types = self.member("type")
+        return pa.scalar(False) if types is None else pc.is_valid(types)
+
+    def present(self) -> Any:
+        types = self.member("type")
+        return pa.scalar(False) if types is None else pc.fill_null(pc.not_equal(types, "null"), False)
+
+    def is_a(self, kind: str) -> Any:
+        types = self.member("type")
+        return pa.scalar(False) if types is None else pc.fill_null(pc.equal(types, kind), False)
+
+
+class Plain:
+    """Values of one kind: a promoted column, or a field of the header or the properties."""
+
+    def __init__(self, array: Any, *parts: Part) -> None:
+        self._array, self._parts = array, parts
+
+    def part(self, part: Part) -> Any:
+        return self._array if part in self._parts else None
+
+    def present(self) -> Any:
+        return pc.is_valid(self._array)
+
+    exists = present
+
+    def is_a(self, kind: str) -> Any:
+        return pa.scalar(False)
+
+
+class Maps:
+    """One column of maps."""
+
+    def __init__(self, array: Any) -> None:
+        offsets = np.asarray(array.offsets)
+        first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+        self._offsets = offsets - first
+        self._keys = array.keys.slice(first, last - first)
+        items = array.items.slice(first, last - first)
+        self._members = dict(zip(columns.MEMBERS, items.flatten(), strict=True))
+        self._rows = len(array)
+
+    @cached_property
+    def _width(self) -> int:
+        """How many entries every row has, 0 where that differs."""
+        width = len(self._keys) // self._rows if self._rows else 0
+        even = np.arange(0, self._rows * width + 1, width) if width else None
+        return width if even is not None and np.array_equal(self._offsets, even) else 0
+
+    @cached_property
+    def _row_of(self) -> Any:
+        return np.repeat(np.arange(self._rows), np.diff(self._offsets))
+
+    def found(self, name: str) -> Found | Absent:
+        """The values under a key, which a map has once at most."""
+        entries = np.asarray(pc.indices_nonzero(pc.equal(self._keys, name)))
+        if not len(entries):
+            return Absent()
+        rows = entries // self._width if self._width else self._row_of[entries]
+        if len(entries) == self._rows and np.array_equal(rows, np.arange(self._rows)):
+            return Found(self._members, pa.array(entries))
+        places = np.full(self._rows, -1, dtype=np.int64)
+        places[rows] = entries
+        return Found(self._members, pa.array(places, mask=places < 0))
+
+
+class Fields:
+    """The fields of one record batch, each looked up once."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._names: Final = frozenset(batch.schema.names)
+        self._maps: dict[str, Maps] = {}
+        self._fields: dict[Field, Any] = {}
+
+    def __getitem__(self, field: Field) -> Any:
+        if field not in self._fields:
+            self._fields[field] = self._field(field)
+        return self._fields[field]
+
+    def _field(self, field: Field) -> Any:
+        promoted, path = columns.promoted(field), columns.steps(field)
+        if not promoted or path is None:
+            return Absent()
+        if promoted in self._names:
+            return promoted_field(self._batch.column(promoted))
+        name = columns.SECTIONS[field.section]
+        if field.section is Section.HEADER:
+            return Absent() if path else self._header(field.name)
+        if field.section is Section.PROPERTIES:
+            return Absent() if path else self._property(field.name)
+        if name not in self._maps:
+            self._maps[name] = Maps(self._batch.column(name))
+        return self._maps[name].found(columns.entry(field.section, field.name, path))
+
+    def _header(self, name: str) -> Any:
+        name = columns.member(name, columns.HEADER)
+        if not name:
+            return Absent()
+        array = pc.struct_field(self._batch.column("header"), name)
+        array = pc.fill_null(array, columns.DEFAULTS[name]) if name in columns.DEFAULTS else array
+        if pa.types.is_boolean(array.type):
+            return Plain(array, Part.BOOLEAN)
+        return Plain(array.cast(pa.int64()), Part.INTEGER, Part.LONG)
+
+    def _property(self, name: str) -> Any:
+        name = columns.member(name, columns.PROPERTIES)
+        if not name:
+            return Absent()
+        array = pc.struct_field(self._batch.column("properties"), name)
+        if columns.PROPERTIES[name] == columns.VALUE:
+            return Found(dict(zip(columns.MEMBERS, array.flatten(), strict=True)))
+        return Plain(array, *_parts_of(array.type, name in columns.TIMES))
+
+
+def promoted_field(array: Any) -> Any:
+    """A promoted column: `VALUE` structs as they are, or a plain array whose type says what its values are."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return Found(dict(zip(columns.MEMBERS, array.flatten(), strict=True)))
+    if pa.types.is_timestamp(kind):
+        return Plain(array.cast(pa.timestamp("ms")).cast(pa.int64()), Part.TIME, Part.LONG)
+    if pa.types.is_integer(kind):
+        return Plain(array.cast(pa.int64()), Part.INTEGER, Part.LONG)
+    if pa.types.is_decimal(kind):
+        return Plain(array.cast(pa.decimal128(38, 18)), Part.DECIMAL, Part.DEC)
+    if pa.types.is_floating(kind):
+        return Plain(array.cast(pa.float64()), Part.DOUBLE)
+    return Plain(array, *_parts_of(kind, False))
+
+
+def _parts_of(kind: Any, time: bool) -> tuple[Part, ...]:
+    if time:
+        return Part.TIME, Part.LONG
+    if pa.types.is_integer(kind):
+        return Part.INTEGER, Part.LONG
+    if pa.types.is_boolean(kind):
+        return (Part.BOOLEAN,)
+    return (Part.BINARY,) if pa.types.is_binary(kind) else (Part.TEXT,)
+
+
+def char(text: str) -> bytes:
+    """How a char is in the member `binary`."""
+    return encode(Char(text))

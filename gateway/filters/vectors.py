@@ -1,0 +1,297 @@
+"""A predicate over whole columns: what both columnar back ends do, in terms of the few operations each engine has.
+
+Comparing two values in parts (`parts`) is comparing those parts that may be compared, each pair by one rule of
+`docs/filters.md`, and taking what is not null; unknown is what is null in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, Final, Generic
+
+from gateway.amqp.types import Char
+from gateway.filters import like
+from gateway.filters.decimals import decimal_value
+from gateway.filters.parts import BOUND, Computed, Constants, E, Engine, Operand, Part, Pattern
+from gateway.filters.predicate import (
+    FALSE,
+    And,
+    Compare,
+    Comparison,
+    Constant,
+    Exists,
+    Field,
+    In,
+    IsNull,
+    IsTrue,
+    Like,
+    Literal,
+    Matches,
+    Negative,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Section,
+    Text,
+    Truth,
+    Value,
+)
+from gateway.filters.values import (
+    LONG_MAX,
+    LONG_MIN,
+    TEXTS,
+    Family,
+    Frozen,
+    calculator,
+    comparer,
+    family,
+    folded,
+    frozen,
+)
+
+_SAME, _DOUBLE, _DECIMAL = "same", "double", "decimal"
+"""What the two parts of a pair are made before they are compared."""
+
+_PAIRS: Final[tuple[tuple[Part, Part, str], ...]] = (
+    (Part.LONG, Part.LONG, _SAME),
+    (Part.TEXT, Part.TEXT, _SAME),
+    (Part.BINARY, Part.BINARY, _SAME),
+    (Part.DOUBLE, Part.DOUBLE, _DOUBLE),
+    (Part.DOUBLE, Part.INTEGER, _DOUBLE),
+    (Part.INTEGER, Part.DOUBLE, _DOUBLE),
+    (Part.DOUBLE, Part.DEC, _DOUBLE),
+    (Part.DEC, Part.DOUBLE, _DOUBLE),
+    (Part.DEC, Part.DEC, _DECIMAL),
+    (Part.INTEGER, Part.DEC, _DECIMAL),
+    (Part.DEC, Part.INTEGER, _DECIMAL),
+    (Part.TIME, Part.WIDE, _DECIMAL),
+    (Part.WIDE, Part.TIME, _DECIMAL),
+)
+_EQUAL_PAIRS: Final = (*_PAIRS, (Part.BOOLEAN, Part.BOOLEAN, _SAME), (Part.UUID, Part.UUID, _SAME))
+_EQUALITY: Final = (Comparison.EQ, Comparison.NE)
+_MIRRORED: Final = {
+    Comparison.EQ: Comparison.EQ,
+    Comparison.NE: Comparison.NE,
+    Comparison.LT: Comparison.GT,
+    Comparison.LE: Comparison.GE,
+    Comparison.GT: Comparison.LT,
+    Comparison.GE: Comparison.LE,
+}
+_BEYOND: Final = {
+    1: {Comparison.LT: Comparison.LE, Comparison.LE: Comparison.LE, Comparison.NE: Comparison.LE},
+    -1: {Comparison.GT: Comparison.GE, Comparison.GE: Comparison.GE, Comparison.NE: Comparison.GE},
+}
+"""What to ask of the greatest (least) decimal where the constant is greater (less) than that; else the contrary."""
+_NEVER: Final = {1: Comparison.GT, -1: Comparison.LT}
+
+
+def _asked(comparison: Comparison, beyond: int) -> Comparison:
+    return _BEYOND[beyond].get(comparison, _NEVER[beyond]) if beyond else comparison
+
+
+_SCALARS: Final = {
+    Family.BOOLEAN: Part.BOOLEAN,
+    Family.TEXT: Part.TEXT,
+    Family.BINARY: Part.BINARY,
+    Family.TIME: Part.TIME,
+    Family.UUID: Part.UUID,
+    Family.CHAR: Part.CHAR,
+    Family.APPROXIMATE: Part.DOUBLE,
+    Family.DECIMAL: Part.DECIMAL,
+}
+
+
+class Vectors(Generic[E]):
+    """Evaluates predicates with one engine. They must have passed `supported.check`."""
+
+    def __init__(self, engine: Engine[E]) -> None:
+        self.engine: Final = engine
+        self._nodes: Final[dict[type, Callable[[Any], E]]] = {
+            Constant: lambda node: engine.constant(node.value),
+            And: lambda node: self._all(node.items),
+            Or: lambda node: self._any(node.items),
+            Not: lambda node: engine.negation(self.truth(node.item)),
+            IsTrue: lambda node: self._known(self.truth(node.item)),
+            Truth: lambda node: self._or_unknown(self._operand(node.value).part(Part.BOOLEAN)),
+            Compare: lambda node: self._compare(node.comparison, node.left, node.right),
+            In: lambda node: self._any(tuple(Compare(Comparison.EQ, node.value, item) for item in node.items)),
+            IsNull: lambda node: engine.negation(self._operand(node.value).present()),
+            Exists: lambda node: engine.field(node.field).exists(),
+            Like: self._like,
+            Text: self._text,
+            Matches: lambda node: self._matches(node.field, frozen(node.reference)),
+        }
+
+    def truth(self, node: Predicate) -> E:
+        """True, false, or null for unknown."""
+        answer: E = self._nodes[type(node)](node)
+        return answer
+
+    def _all(self, items: Sequence[Predicate]) -> E:
+        return self.engine.every([self.truth(item) for item in items]) if items else self.engine.constant(True)
+
+    def _any(self, items: Sequence[Predicate]) -> E:
+        return self.engine.some([self.truth(item) for item in items]) if items else self.engine.constant(False)
+
+    def _known(self, item: E) -> E:
+        return self.engine.first([item, self.engine.constant(False)])
+
+    def _or_unknown(self, item: E | None) -> E:
+        return self.engine.constant(None) if item is None else item
+
+    def _first(self, items: Sequence[E | None]) -> E | None:
+        found: list[E] = [item for item in items if item is not None]
+        return None if not found else found[0] if len(found) == 1 else self.engine.first(found)
+
+    # -- values
+
+    def _as(self, kind: str, operand: Operand[E], part: Part, item: E) -> E:
+        """A part as it is compared: both sides of a pair doubles, or both decimals."""
+        if kind is _SAME:
+            return item
+        if isinstance(operand, Constants):
+            constant: E = operand.as_double() if kind is _DOUBLE else operand.as_decimal()
+            return constant
+        if kind is _DECIMAL:
+            return self.engine.to_decimal(item) if part in (Part.INTEGER, Part.TIME) else item
+        return self.engine.without_nan(item) if part is Part.DOUBLE else self.engine.to_double(part, item)
+
+    def _integral(self, operand: Operand[E], part: Part, item: E) -> E:
+        return operand.as_whole() if isinstance(operand, Constants) else self._as(_DECIMAL, operand, part, item)
+
+    def _operand(self, node: Value) -> Operand[E]:
+        if isinstance(node, Field):
+            return self.engine.field(node)
+        if isinstance(node, Literal):
+            return Constants(self.engine, node.value)
+        if isinstance(node, Negative):
+            return self._negative(self._operand(node.value))
+        if isinstance(node.left, Literal) and isinstance(node.right, Literal):
+            return Constants(self.engine, calculator(node.operator)(node.left.value, node.right.value))
+        return self._arithmetic(node.operator, self._operand(node.left), self._operand(node.right))
+
+    def _negative(self, operand: Operand[E]) -> Operand[E]:
+        whole = self._whole(Operator.SUB, Constants(self.engine, 0), operand)
+        approximate, exact = operand.part(Part.DOUBLE), operand.part(Part.DECIMAL)
+        negated = None if exact is None else self.engine.minus(exact)
+        parts = {Part.INTEGER: whole, Part.LONG: whole, Part.DECIMAL: negated, Part.DEC: negated}
+        return Computed(
+            self.engine, {**parts, Part.DOUBLE: None if approximate is None else self.engine.minus(approximate)}
+        )
+
+    def _arithmetic(self, operator: Operator, left: Operand[E], right: Operand[E]) -> Operand[E]:
+        whole = self._whole(operator, left, right)
+        approximate = self._approximate(operator, left, right)
+        return Computed(self.engine, {Part.INTEGER: whole, Part.LONG: whole, Part.DOUBLE: approximate})
+
+    def _whole(self, operator: Operator, left: Operand[E], right: Operand[E]) -> E | None:
+        """Integers with integers: as longs, or as decimals where one is wide."""
+        found: list[E | None] = []
+        for one, other in ((Part.INTEGER, Part.INTEGER), *_WIDE_PAIRS):
+            first, second = left.part(one), right.part(other)
+            if first is None or second is None:
+                continue
+            if one is other is Part.INTEGER:
+                found.append(self.engine.whole(operator, first, second))
+            else:
+                items = self._integral(left, one, first), self._integral(right, other, second)
+                found.append(self.engine.wide(operator, *items))
+        return self._first(found)
+
+    def _approximate(self, operator: Operator, left: Operand[E], right: Operand[E]) -> E | None:
+        """Numbers of which one is no integer, as doubles."""
+        fractions = [operand.part(part) for operand in (left, right) for part in (Part.DOUBLE, Part.DECIMAL)]
+        first, second = self._number(left), self._number(right)
+        if first is None or second is None or all(item is None for item in fractions):
+            return None
+        result = self.engine.approximate(operator, first, second)
+        integers = [self._first([operand.part(Part.INTEGER), operand.part(Part.WIDE)]) for operand in (left, right)]
+        if any(item is None for item in integers):
+            return result
+        both = self.engine.every([self.engine.valid(item) for item in integers if item is not None])
+        return self.engine.where(self.engine.negation(both), result)
+
+    def _number(self, operand: Operand[E]) -> E | None:
+        """Any number, as double."""
+        parts = ((part, operand.part(part)) for part in (Part.DOUBLE, Part.INTEGER, Part.DEC))
+        return self._first([self._as(_DOUBLE, operand, part, item) for part, item in parts if item is not None])
+
+    # -- terms
+
+    def _compare(self, comparison: Comparison, left: Value, right: Value) -> E:
+        if isinstance(left, Literal):
+            if isinstance(right, Literal):
+                return self.engine.constant(comparer(comparison)(left.value, right.value))
+            left, right, comparison = right, left, _MIRRORED[comparison]
+        one, other = self._operand(left), self._operand(right)
+        beyond = other.beyond if isinstance(other, Constants) else 0
+        pairs = _EQUAL_PAIRS if comparison in _EQUALITY else _PAIRS
+        found: list[E | None] = []
+        for first, second, kind in pairs:
+            items = one.part(first), other.part(second)
+            if items[0] is not None and items[1] is not None:
+                asked = _asked(comparison, beyond) if kind is _DECIMAL else comparison
+                sides = self._as(kind, one, first, items[0]), self._as(kind, other, second, items[1])
+                found.append(self.engine.compare(asked, *sides))
+        return self._or_unknown(self._first(found))
+
+    def _like(self, node: Like) -> E:
+        assert isinstance(node.pattern, Literal)
+        pattern, escape = node.pattern.value, None
+        if isinstance(node.escape, Literal):
+            escape = node.escape.value
+            if type(escape) not in TEXTS or len(escape) != 1:
+                return self.engine.constant(None)
+        cut = like.parts(pattern, escape) if type(pattern) in TEXTS else None
+        matches = like.compiled(pattern, escape) if cut is not None else None
+        text = self._operand(node.value).part(Part.TEXT)
+        if cut is None or matches is None or text is None:
+            return self.engine.constant(None)
+        return self.engine.like(text, Pattern(cut, matches))
+
+    def _text(self, node: Text) -> E:
+        text = self.engine.field(node.field).part(Part.TEXT)
+        if text is None:
+            return self.engine.constant(False)
+        operand = folded(node.operand) if node.fold else node.operand
+        return self._known(self.engine.affix(text, node.affix, operand, node.fold))
+
+    # -- property filters
+
+    def _matches(self, field: Field, reference: Any) -> E:
+        if isinstance(reference, Frozen):
+            return self._composite(field, reference)
+        part, value = _strict(reference)
+        item = None if part is None else self.engine.field(field).part(part)
+        if part is None or item is None:
+            return self.truth(FALSE)
+        return self._known(self.engine.compare(Comparison.EQ, item, self.engine.literal(part, value)))
+
+    def _composite(self, field: Field, reference: Frozen) -> E:
+        """FX-4-19, FX-4-20: each entry of the reference, at its place below the field."""
+        if field.section in (Section.HEADER, Section.PROPERTIES):
+            return self.truth(FALSE)
+        pairs = reference.items if reference.family is Family.MAP else enumerate(reference.items)
+        found = [self.engine.field(field).is_a(reference.family.value)]
+        for key, item in pairs:
+            below = Field(field.section, field.name, (*field.path, key if isinstance(key, str) else Literal(key)))
+            found.append(self.engine.field(below).exists() if item is None else self._matches(below, item))
+        return self.engine.every(found)
+
+
+_WIDE_PAIRS: Final = ((Part.INTEGER, Part.WIDE), (Part.WIDE, Part.INTEGER), (Part.WIDE, Part.WIDE))
+
+
+def _strict(reference: Any) -> tuple[Part | None, Any]:
+    """The part that may hold this value, and the value as it is there; `None` where nothing equals it."""
+    kind = family(reference)
+    if kind is Family.INTEGER:
+        if LONG_MIN <= reference <= LONG_MAX:
+            return Part.INTEGER, int(reference)
+        return (Part.WIDE, Decimal(reference)) if abs(reference) < BOUND else (None, None)
+    if kind is None or reference != reference:
+        return None, None
+    value = decimal_value(reference) if kind is Family.DECIMAL else reference
+    return (None, None) if value is None else (_SCALARS[kind], str(value) if type(value) is Char else value)

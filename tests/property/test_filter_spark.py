@@ -1,0 +1,66 @@
+"""Predicates as Spark Columns: many random ones in one job each, against the naive evaluator, ANSI on and off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridges.spark.column import column, verdict
+from gateway.filters import columns
+from tests.support import filter_strategies as random
+from tests.support.filter_rows import UNANSWERABLE, answerable, batch_of, expected
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+
+def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
+    """That many examples, each of its own: a job costs seconds, so it answers for all of them."""
+    found: list[Any] = []
+
+    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def collect(example: Any) -> None:
+        found.append(example)
+
+    collect()
+    return found
+
+
+def answers(spark: SparkSession, batch: Any, asked: list[Column]) -> list[list[Any]]:
+    """For each of `asked` what it says of each row, from one job."""
+    frame = spark.createDataFrame(pa.Table.from_batches([batch]), schema=columns.DDL)
+    named = [each.alias(f"c{index}") for index, each in enumerate(asked)]
+    rows = frame.coalesce(1).select(*named).collect()
+    return [[row[index] for row in rows] for index in range(len(asked))]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_terms_as_columns(ansi: str, spark: SparkSession) -> None:
+    check(spark, ansi, drawn(random.LEAVES.filter(answerable), 160), drawn(random.messages(), 60))
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_predicates_as_columns(ansi: str, spark: SparkSession) -> None:
+    check(spark, ansi, drawn(random.PREDICATES.filter(answerable), 80), drawn(random.messages(), 60))
+
+
+def check(spark: SparkSession, ansi: str, predicates: list[Any], messages: list[bytes]) -> None:
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        batch = batch_of(messages)
+        asked = [verdict(predicate) for predicate in predicates]
+        asked += [column(predicate, strict=False) for predicate in predicates[::4]]
+        found = answers(spark, batch, asked)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    wanted = [expected(predicate, messages, batch) for predicate in predicates]
+    for predicate, values, right in zip(predicates, found, wanted, strict=False):
+        shown = [UNANSWERABLE if each is UNANSWERABLE else value for each, value in zip(right, values, strict=True)]
+        assert shown == right, predicate
+    for predicate, matches, right in zip(predicates[::4], found[len(predicates) :], wanted[::4], strict=True):
+        assert matches == [each is True for each in right], predicate
