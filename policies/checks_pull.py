@@ -27,10 +27,10 @@ def _connector(loc: Loc, scope: str, connector: Connector, scopes: Mapping[str, 
         if pull.source in sources[:at]:
             yield Finding((*loc, at, "from"), f"entry {sources.index(pull.source)} pulls from here already")
         route = scopes[scope].route(pull.to)
-        if route is None:
+        if route is None and pull.to != f"$replies.{scope}":
             text = f"no entry of scopes.{scope}.addresses leads anywhere from here: nothing could be sent to it"
             yield Finding((*loc, at, "to"), text)
-        elif _end(route, scope, scopes) == (scope, connector.name, pull.source):
+        elif route is not None and _end(route, scope, scopes) == (scope, connector.name, pull.source):
             text = f"leads back to {pull.source} at {connector.name}, where it was pulled from"
             yield Finding((*loc, at, "to"), text)
 

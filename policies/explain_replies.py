@@ -22,9 +22,7 @@ def replies_lines(policy: CompiledPolicy, scope: str, route: Route | None, hops:
     there, end = hops[-1] if hops else (route.scope, None)
     if end is None:
         return
-    if isinstance(end, KafkaRoute):
-        yield "requests  unchanged: a Kafka topic is no link that could announce anything, and answers nobody"
-    elif there == scope:
+    if there == scope:
         yield "requests  unchanged: the relay comes back to this scope"
     elif route.replies == "none":
         yield "requests  unchanged (replies: none): a reply-to means whatever it means in the other scope"
@@ -36,7 +34,10 @@ def replies_lines(policy: CompiledPolicy, scope: str, route: Route | None, hops:
 def _crossing(policy: CompiledPolicy, scope: str, route: RelayRoute, there: str, end: Route) -> Iterator[str]:
     routed = policy.model.scopes[there].response_routing
     connector = end.connector if isinstance(end, RelayRoute) else None
-    yield f"requests  {_requests(route.replies, routed, there, _receiver(connector))}"
+    if isinstance(end, KafkaRoute) and (routed or route.replies != "cookie"):
+        yield f"requests  {_into_kafka(route.replies, end.topic)}"
+    else:
+        yield f"requests  {_requests(route.replies, routed, there, _receiver(connector))}"
     yield f"          {_keys(policy)}"
     places = _places(route.replies, routed, there)
     yield f"responses come to {places}, are verified, and go to the reply-to in scope {scope}"
@@ -50,6 +51,13 @@ def _limits(policy: CompiledPolicy, route: RelayRoute, there: str) -> Iterator[s
         yield f"          at most {route.uses} for each request (uses), counted in {where}"
     if (rate := policy.model.scopes[there].response_rate) is not None:
         yield f"          at most {rate} from one user or connector of scope {there} (response_rate); more wait"
+
+
+def _into_kafka(replies: str, topic: str) -> str:
+    if replies == "cookie":
+        headers = "amqp.response-…, and records that answer need amqp.address-cookie"
+        return f"annotated (replies: cookie): records of {topic} have the headers {headers}"
+    return "rewritten: a topic keeps no delivery annotations (replies: cookie puts them in headers of the record)"
 
 
 def _receiver(connector: str | None) -> str:

@@ -3,7 +3,8 @@
 In mode `auto` the value is what Kafka's users expect: the bytes of the one data section, or the encoded body
 sections where the body is anything else. Everything else of the message is in the headers, readable and,
 in `amqp.bare`, exact. A message that is nothing but one data section needs no headers at all. `amqp` puts
-the whole message into the value, `data` drops all but body and key. Delivery annotations are never stored.
+the whole message into the value, `data` drops all but body and key. Delivery annotations are never stored, but
+for those of a request from another scope that says how it is answered: they are headers of their own (KM-22).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, seal
-from bridges.kafka.readable import BODY, readable_headers
+from bridges.kafka.readable import BODY, RESERVED, readable_headers
 from gateway.amqp.codec import Symbol, decode_all
 from gateway.amqp.sections import DATA, Layout, body_kind, body_values, map_entry
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, Fault
@@ -22,6 +23,7 @@ KAFKA_KEY: Final = "x-opt-kafka-key"
 TARGET_PARTITION: Final = "event-streams-target-partition"
 SECTIONS: Final = b"sections"
 MESSAGE: Final = b"message"
+ASKED: Final = ("response-link-target-address", "response-address-cookie", "response-address-cookie-expiry")
 MODES: Final = ("auto", "amqp", "data")
 _SMALL_DATA: Final = b"\x00\x53\x75\xa0"
 _LARGE_DATA: Final = b"\x00\x53\x75\xb0"
@@ -56,12 +58,14 @@ def stored(
             INVALID_FIELD, "a compacted event log takes only messages with a key", info=_field(GROUP_KEY)
         )
     tombstone = tombstones and key is not None and _is_null(data, layout)
+    asked = response_headers(data, layout) if layout.da < layout.ma else []
     if mode == "auto":
-        return _auto(data, layout, key, tombstone)
+        return _auto(data, layout, key, tombstone, asked)
     if mode == "amqp":
-        return key, *_whole(data, layout, tombstone)
+        value, headers = _whole(data, layout, tombstone)
+        return key, value, headers + asked
     if mode == "data":
-        return key, None if tombstone else _joined_data(data, layout), []
+        return key, None if tombstone else _joined_data(data, layout), asked
     raise AmqpError(NOT_IMPLEMENTED, f"there is no record mode {mode!r}", fault=Fault.GATEWAY)
 
 
@@ -116,14 +120,27 @@ def _is_null(data: bytes, layout: Layout) -> bool:
     return layout.footer - layout.body < 64 and body_values(data, layout) == [None]
 
 
+def response_headers(data: bytes, layout: Layout) -> list[Header]:
+    """How the request is answered (RA 2.3, KM-22): texts in UTF-8, the expiry in milliseconds since 1970 as digits."""
+    if data.find(b"response-", layout.da, layout.ma) < 0:
+        return []
+    annotations = data[layout.da : layout.ma]
+    values = ((name, _annotation(annotations, name)) for name in ASKED)
+    return [(RESERVED + name, _as_header(value)) for name, value in values if value is not None]
+
+
+def _as_header(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
 def _auto(
-    data: bytes, layout: Layout, key: bytes | None, tombstone: bool
+    data: bytes, layout: Layout, key: bytes | None, tombstone: bool, asked: list[Header]
 ) -> tuple[bytes | None, bytes | None, list[Header]]:
     _, da, ma, _, _, _, body, footer, end = layout
     kind, prefix, value = _stored_body(data, layout, tombstone)
-    if kind == DATA_VALUE and not prefix and key is None and da == 0 and ma == body and footer == end:
+    if kind == DATA_VALUE and not prefix and key is None and da == 0 and ma == body and footer == end and not asked:
         return None, value, []  # nothing but data
-    headers = readable_headers(data, layout)
+    headers = readable_headers(data, layout) + asked
     if kind == SECTIONS_VALUE:
         headers.append((BODY, SECTIONS))
     rest = data[:da] + data[ma:body] + data[footer:]

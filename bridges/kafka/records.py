@@ -12,7 +12,9 @@ from bridges.kafka.annotations import AnnotationTemplate, offset_text
 from bridges.kafka.bare import Exact, Header
 from bridges.kafka.incoming import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, from_record
 from bridges.kafka.outgoing import MODES, Record, stored, to_record
-from gateway.amqp.sections import Layout
+from bridges.kafka.readable import RESERVED
+from gateway.amqp.codec import encode_binary
+from gateway.amqp.sections import Layout, edit_map
 
 __all__ = [
     "CREATE_TIME",
@@ -29,6 +31,15 @@ __all__ = [
     "offset_text",
     "to_record",
 ]
+
+
+COOKIE: Final = "address-cookie"
+_COOKIE_HEADER: Final = RESERVED + COOKIE
+
+
+def answer_cookie(headers: list[Header]) -> bytes | None:
+    """The cookie with which a responder at Kafka says whose request it answers (RA 2.4, KM-22)."""
+    return next((value for name, value in headers if name == _COOKIE_HEADER and value is not None), None)
 
 
 class RecordWriter:
@@ -65,4 +76,7 @@ class RecordReader:
         if template is None:
             template = self._templates[partition] = AnnotationTemplate(partition)
         header, rest = from_record(key, value, headers, timestamp_type)
-        return header + template.encode(offset, ts_ms) + rest
+        annotations = template.encode(offset, ts_ms)
+        if headers and (cookie := answer_cookie(headers)) is not None:
+            annotations = edit_map(annotations, put={COOKIE: encode_binary(cookie)}) or b""
+        return header + annotations + rest

@@ -15,6 +15,7 @@ from gateway.filters.filter_set import RULES, Rules
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
 from gateway.nodes.elsewhere import redirected
+from gateway.nodes.entering import Entering
 from gateway.nodes.homeward import Waits
 from gateway.nodes.meeting import Crossing, Meeting
 from gateway.nodes.multicast import Multicast
@@ -271,7 +272,7 @@ class Scope:
             scope, address = self.world.scopes[route.scope], route.address
         if isinstance(route, KafkaRoute):
             bridge = self.world.kafka[route.cluster]
-            return bridge.info_node(route) if decided.action == "info" else bridge.node(route)
+            return bridge.info_node(route) if decided.action == "info" else Entering(bridge.node(route), scope)
         if isinstance(route, ServiceRoute):
             return Service(scope)
         assert isinstance(route, DirectRoute)

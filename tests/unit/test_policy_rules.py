@@ -187,6 +187,7 @@ scopes:
     connect: [{name: broker, to: "amqp://127.0.0.1:1"}]
     addresses:
       - {match: "auto/topic", kafka: main, topic: t}
+      - {match: "cookie/topic", kafka: main, topic: t}
       - {match: "auto/queues/**", relay: broker}
       - {match: "**", direct: balanced}
   silent:
@@ -201,7 +202,8 @@ RECEIVER = "the receiver's target announces response-address-supported"
     [
         ("auto/x", f"requests  annotated where {RECEIVER}, otherwise rewritten (replies: auto)"),
         ("auto/queues/q", "requests  annotated where the target at the container behind broker announces"),
-        ("auto/topic", "requests  unchanged: a Kafka topic"),
+        ("auto/topic", "requests  rewritten: a topic keeps no delivery annotations"),
+        ("cookie/topic", "requests  annotated (replies: cookie): records of t have the headers amqp.response-"),
         ("cookie/x", f"requests  annotated where {RECEIVER}, otherwise rejected with amqp:not-implemented"),
         ("rewrite/x", "requests  rewritten (replies: rewrite)"),
         ("none/x", "requests  unchanged (replies: none)"),

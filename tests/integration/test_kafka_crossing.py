@@ -1,0 +1,185 @@
+"""Requests from another scope into a Kafka topic, and the responses of Kafka clients home (X-5, X-6, KM-22)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.support.crossing import Inbox, Outbox, hop_annotations
+from tests.support.gateway import Gateway, Gateways
+from tests.support.messages import bare, message, sections
+from tests.support.process import ports, wait_until
+
+POLICY = """
+gateway: {{id: gw-kafka-crossing, http: "127.0.0.1:{http}", log: json}}
+keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
+kafka: {{main: {{bootstrap: embedded, topics: {{requests: 1, answers: 1, events: 1}}}}}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{edge}"}}]
+    addresses:
+      - {{match: "auto/{{topic}}", relay: core, address: "log/{{topic}}"}}
+      - {{match: "cookie/{{topic}}", relay: core, address: "log/{{topic}}", replies: cookie}}
+      - {{match: "none/{{topic}}", relay: core, address: "log/{{topic}}", replies: none}}
+      - {{match: "q/*", direct: balanced}}
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+  core:
+    listen: [{{bind: "127.0.0.1:{core}"}}]
+    connect:                              # the gateway as a client of its own event logs
+      - name: loop
+        to: "amqp://127.0.0.1:{core}"
+        pull:
+          - {{from: log/answers, to: $replies.core}}
+          - {{from: log/events, to: far/work}}
+    addresses:
+      - {{match: "log/{{topic}}", kafka: main}}
+      - {{match: "far/*", relay: there}}
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+  there:
+    listen: [{{bind: "127.0.0.1:{there}"}}]
+    addresses: [{{match: "far/*", direct: balanced}}]
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+"""
+_names = (f"q/{number}" for number in itertools.count())
+
+
+class Place(NamedTuple):
+    """The gateway's scopes and its Kafka."""
+
+    edge: int
+    core: int
+    there: int
+    gateway: Gateway
+    bootstrap: str
+
+
+@pytest.fixture(scope="module")
+def place(start_module_gateway: Gateways) -> Place:
+    edge, core, there, http = ports(4)
+    policy = POLICY.format(edge=edge, core=core, there=there, http=http)
+    gateway = start_module_gateway(policy, env={"SCOPEGATE_TEST_KEY": "k" * 43})
+    wait_until(lambda: "not pulling" not in gateway.get("/readyz")[1], "the pulls to stand")
+    detail = json.loads(gateway.get("/readyz")[1])["parts"]["kafka/main"]["detail"]
+    return Place(edge, core, there, gateway, detail.rpartition(" ")[2])
+
+
+@pytest.fixture
+def reply_to() -> str:
+    return next(_names)
+
+
+@pytest.fixture
+def requests(place: Place) -> Iterator[Consumer]:
+    """An ordinary Kafka client that reads what is asked from now on."""
+    consumer = Consumer({"bootstrap.servers": place.bootstrap, "group.id": "service", "log_level": 0})
+    _, end = consumer.get_watermark_offsets(TopicPartition("requests", 0), timeout=10)
+    consumer.assign([TopicPartition("requests", 0, end)])
+    yield consumer
+    consumer.close()
+
+
+def record(consumer: Consumer) -> tuple[bytes, dict[str, bytes]]:
+    """The next record: its value and its headers."""
+    (found,) = consumer.consume(1, 10)
+    return found.value(), dict(found.headers() or [])
+
+
+def produce(place: Place, topic: str, value: bytes, headers: dict[str, bytes]) -> None:
+    """Write one record as an ordinary Kafka client does."""
+    producer = Producer({"bootstrap.servers": place.bootstrap, "log_level": 0})
+    producer.produce(topic, value, headers=headers)
+    assert producer.flush(10) == 0
+
+
+def asked(place: Place, address: str, payload: bytes) -> None:
+    assert Outbox(place.edge, address).send_with_credit(payload).matches("accepted")
+
+
+@pytest.mark.row("X-5")
+def test_a_responder_at_kafka_answers_by_headers(place: Place, requests: Consumer, reply_to: str) -> None:
+    answers = Inbox(place.edge, reply_to)
+    now = time.time_ns() // 1_000_000
+    asked(place, "cookie/requests", message(b"ask", reply_to=reply_to, message_id="m", app={"n": 1}))
+    value, headers = record(requests)
+    assert value == b"ask"
+    assert headers["amqp.response-link-target-address"] == b"$replies.core"
+    assert now < int(headers["amqp.response-address-cookie-expiry"]) <= now + 360_000
+    cookie = headers["amqp.response-address-cookie"]
+    for number in range(2):  # one request, several responses
+        produce(place, "answers", b"answer %d" % number, {"amqp.address-cookie": cookie})
+    for number in range(2):
+        home = answers.take()
+        assert sections(home)["data"] == b"answer %d" % number
+        assert hop_annotations(home) == {}
+
+
+@pytest.mark.row("X-5")
+def test_what_is_asked_by_cookie_is_kept_as_it_was(place: Place, requests: Consumer, reply_to: str) -> None:
+    """An AMQP consumer of the topic gets the message bit for bit, without the annotations of the hop before."""
+    reader = Inbox(place.core, "log/requests")
+    sent = message(b"ask", reply_to=reply_to, message_id=b"\0\1", subject="s", app={"n": 1}, footer={"x-opt-f": 1})
+    asked(place, "cookie/requests", sent)
+    got = reader.take()
+    assert bare(got) == bare(sent)
+    assert not any(name.startswith("response-") for name in hop_annotations(got))
+    assert "amqp.response-address-cookie" in record(requests)[1]
+
+
+@pytest.mark.row("X-5", "RA-2.5-1", "RA-2.5-10")
+def test_without_the_wish_for_headers_a_request_is_rewritten(place: Place, requests: Consumer, reply_to: str) -> None:
+    answers = Inbox(place.edge, reply_to)
+    asked(place, "auto/requests", message(b"ask", reply_to=reply_to, message_id="m"))
+    _, headers = record(requests)
+    assert not any(name.startswith("amqp.response-") for name in headers)
+    address = headers["amqp.reply-to"].decode()
+    assert address.startswith("$replies.core/")
+    assert reply_to not in address
+    responder = Outbox(place.core, address)
+    responder.post(message(b"yes", correlation_id=headers["amqp.message-id"].decode()))
+    home = sections(answers.take())
+    assert (home["data"], home["properties"]["correlation_id"]) == (b"yes", "m")
+
+
+def test_what_asks_for_no_response_is_unchanged_on_its_way_in(place: Place, requests: Consumer) -> None:
+    reader = Inbox(place.core, "log/requests")
+    for way in ("auto", "none"):
+        sent = message(b"event", message_id="m", app={"way": way})
+        asked(place, f"{way}/requests", sent)
+        assert bare(reader.take()) == bare(sent)
+        assert record(requests)[0] == b"event"
+
+
+@pytest.mark.row("X-5", "RA-2.3-10")
+@pytest.mark.parametrize("cookie", [b"forged", b""])
+def test_a_wrong_cookie_in_a_record_reaches_nobody(place: Place, reply_to: str, cookie: bytes) -> None:
+    answers = Inbox(place.edge, reply_to)
+    before = sum(_refused(place))
+    produce(place, "answers", b"forged", {"amqp.address-cookie": cookie})
+    wait_until(lambda: sum(_refused(place)) > before, "the refusal to be counted")
+    assert answers.empty()
+
+
+def _refused(place: Place) -> Iterator[float]:
+    metrics = place.gateway.metrics().items()
+    return (value for name, value in metrics if "messages_refused" in name and 'scope="core"' in name)
+
+
+@pytest.mark.row("X-6")
+@pytest.mark.parametrize("capable", [True, False])
+def test_a_consumed_event_enters_another_scope_without_what_its_log_said(place: Place, capable: bool) -> None:
+    """The gateway consumes it from an event log and forwards it: ES annotations off, those of the request on."""
+    service = Inbox(place.there, "far/work", capable=capable)
+    sent = message(b"event", reply_to="log/answers", message_id="m", app={"n": 1})
+    assert Outbox(place.core, "log/events").send_with_credit(sent).matches("accepted")
+    got = service.take()
+    told = hop_annotations(got)
+    assert not any(name.startswith("event-streams-") for name in told)
+    assert (told.get("response-link-target-address") == "$replies.there") is capable
+    assert (bare(got) == bare(sent)) is capable
+    assert sections(got)["properties"]["reply_to"].startswith("log/" if capable else "$replies.there/")
