@@ -78,6 +78,13 @@ def rebuild(sealed: bytes, key: bytes | None, value: bytes | None, headers: list
         return None
 
 
+def sections_of(sealed: bytes | None) -> bytes:
+    """The stored sections of what `seal` made, unverified; nothing of anything shorter."""
+    if not sealed or len(sealed) < _PREFIX:
+        return b""
+    return sealed[_PREFIX + sealed[_PREFIX - 1] :]
+
+
 def is_body(data: bytes) -> bool:
     """Whether these are body sections and nothing else."""
     try:

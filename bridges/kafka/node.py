@@ -6,6 +6,7 @@ out of the answer. Which partition a link is bound to says `placing`; a link of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from bridges.kafka import partitions
@@ -20,11 +21,12 @@ from bridges.kafka.links import wanted
 from bridges.kafka.producer import ClusterProducer
 from bridges.kafka.receiver import Receiver, Terms
 from bridges.kafka.records import RecordWriter
-from bridges.kafka.selection import event_selection
+from bridges.kafka.selection import Selections
 from bridges.kafka.sender import Sender
 from bridges.kafka.starts import resolve
 from gateway.errors import INTERNAL_ERROR, AmqpError
-from gateway.filters import event_stream
+from gateway.filters.event_log import beyond_position, mentions_log
+from gateway.filters.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, unavailable
 from policies.assignment import Assignment
@@ -77,7 +79,7 @@ class KafkaNode:
             self._cluster.supervisor.start(self._answer(link, self._attach_sender), f"attach-{link.name}")
             return
         member = membership(link.properties, self._route.assignment)
-        parsed = event_stream.parse(link.source.filter)
+        parsed = read(link.source.filter, link.filter_rules or RULES)
 
         async def attach(link: Any) -> None:
             if member is None:
@@ -129,15 +131,13 @@ class KafkaNode:
 
     # -- the peer receives
 
-    async def _attach_receiver(self, link: Any, parsed: event_stream.Parsed) -> None:
+    async def _attach_receiver(self, link: Any, parsed: FilterSet) -> None:
         cluster = self._cluster
         topic = await cluster.topic(self._route.topic)
         bound = await self._placing.bound(link, topic)
-        read = range(topic.partitions) if bound is None else (bound,)
-        held = await self._terminus(link, topic, bound)
-        starts = await resolve(cluster, topic.name, read, parsed.position)
-        if held is not None:
-            starts = held.resume(starts, named=bool(parsed.in_force))
+        mine = range(topic.partitions) if bound is None else (bound,)
+        held = await self._terminus(link, topic, bound, parsed)
+        starts, ends = await self._starts(topic.name, mine, parsed, held)
         receiver = Receiver(
             link,
             cluster,
@@ -145,7 +145,7 @@ class KafkaNode:
             starts,
             self._counters,
             bound=bound is not None,
-            selection=event_selection(parsed.position, starts, bound=bound is not None),
+            selections=Selections(parsed, starts, ends, bound=bound is not None),
             terms=self._terms(topic.name, ordered=held is not None),
             held=held,
         )
@@ -157,15 +157,27 @@ class KafkaNode:
         link.accept(
             receiver,
             properties=partitions.properties_of(bound),
+            capabilities=CAPABILITIES,
             filter=parsed.in_force,
             distribution_mode="copy",
             durable=held is not None,
         )
 
-    async def _terminus(self, link: Any, topic: Topic, bound: int | None) -> Held | None:
+    async def _terminus(self, link: Any, topic: Topic, bound: int | None, parsed: FilterSet) -> Held | None:
         """The durable terminus a link asks for, taken from whoever had it (ES-3.2-7)."""
-        wish = durable_wish(link, f"{self._cluster.name}/{topic.name}", [topic.identity, bound])
+        about = [topic.identity, bound, repr(beyond_position(parsed.predicate))]
+        wish = durable_wish(link, f"{self._cluster.name}/{topic.name}", about)
         return None if wish is None else await self._keeper.take(wish)
+
+    async def _starts(
+        self, topic: str, mine: Iterable[int], parsed: FilterSet, held: Held | None
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Where the link begins in each of its partitions, and what is `@latest` to it there."""
+        starts, ends = await resolve(self._cluster, topic, mine, parsed.position)
+        if held is None or held.start is None:
+            return starts, ends
+        resumed = held.resume(starts, named=mentions_log(parsed.predicate))
+        return resumed, resumed
 
     def _terms(self, topic: str, *, ordered: bool) -> Terms:
         reading, letters = self._route.reading, None
@@ -175,7 +187,7 @@ class KafkaNode:
         strict = ordered if reading.strict_order is None else reading.strict_order
         return Terms(reading.max_redeliveries, strict, letters, reading.on_truncation == "detach")
 
-    async def _attach_member(self, link: Any, parsed: event_stream.Parsed, member: Membership) -> None:
+    async def _attach_member(self, link: Any, parsed: FilterSet, member: Membership) -> None:
         """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
         cluster, rules = self._cluster, self._route.assignment
         topic = await cluster.topic(self._route.topic)
@@ -192,16 +204,13 @@ class KafkaNode:
                 self._leases.release(lease, orderly=False)
             raise
 
-    async def _member(
-        self, link: Any, parsed: event_stream.Parsed, lease: Lease, growth: Growth, group: str
-    ) -> GroupHandler:
+    async def _member(self, link: Any, parsed: FilterSet, lease: Lease, growth: Growth, group: str) -> GroupHandler:
         cluster = self._cluster
         topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
         node = f"{cluster.name}/{topic.name}"
         held = await self._keeper.take(group_wish(group, node, lease.partition, topic.identity))
-        starts = await resolve(cluster, topic.name, (lease.partition,), parsed.position)
-        starts = held.resume(starts, named=bool(parsed.in_force))
-        gate, selection = Gate(link, lease), event_selection(parsed.position, starts, bound=True)
+        starts, ends = await self._starts(topic.name, (lease.partition,), parsed, held)
+        gate, selections = Gate(link, lease), Selections(parsed, starts, ends, bound=True)
         receiver = Receiver(
             gate,
             cluster,
@@ -209,7 +218,7 @@ class KafkaNode:
             starts,
             self._counters,
             bound=True,
-            selection=selection,
+            selections=selections,
             terms=self._terms(topic.name, ordered=True),
             held=held,
         )
@@ -219,6 +228,10 @@ class KafkaNode:
         handler = GroupHandler(gate, receiver, cluster, self._leases, growth)
         receiver.begin()
         link.accept(
-            handler, properties=answer(group, lease), filter=parsed.in_force, distribution_mode="copy"
+            handler,
+            properties=answer(group, lease),
+            capabilities=CAPABILITIES,
+            filter=parsed.in_force,
+            distribution_mode="copy",
         )
         return handler

@@ -20,6 +20,7 @@ from bridges.kafka.counters import Counters
 from bridges.kafka.deadletters import DeadLetters
 from bridges.kafka.durable import Held
 from bridges.kafka.redelivery import Event, after_gap, again, announced
+from bridges.kafka.selection import Selections
 from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
@@ -56,7 +57,7 @@ class Receiver:
         counters: Counters,
         *,
         bound: bool,
-        selection: Selection | None = None,
+        selections: Selections | None = None,
         terms: Terms = PLAIN,
         held: Held | None = None,
     ) -> None:
@@ -64,7 +65,8 @@ class Receiver:
         self._cluster: Final = cluster
         self._topic: Final = topic.name
         self._positions: Final = dict(starts)
-        self._selection: Final = selection
+        self._wanted: Final = selections
+        self._selections: Final[dict[int, Selection | None]] = {}
         self._terms: Final = terms
         self._terminus: Final = held
         self._tracks: Final = held is not None or terms.strict_order
@@ -93,6 +95,8 @@ class Receiver:
             self._live_on(partition)
 
     def _live_on(self, partition: int) -> None:
+        selection = None if self._wanted is None else self._wanted.of(partition)
+        self._selections[partition] = selection
         self._logs[partition] = self._cluster.streams.join(self._topic, partition, self)
         self._ready[partition] = None
 
@@ -225,7 +229,7 @@ class Receiver:
     def _send_from(self, chunk: Chunk, partition: int) -> None:
         """Send until the chunk or the credit is used up; the hot path."""
         position = self._positions[partition]
-        events = chunk.picked(self._selection)
+        events = chunk.picked(self._selections[partition])
         index = 0 if position == chunk.start else bisect_left(events, position, key=_offset)
         chosen = events[index : index + self._link.credit]
         terminus = self._terminus

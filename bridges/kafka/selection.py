@@ -1,11 +1,16 @@
-"""Which records of a chunk a link wants (ES 5.2); equal selections share what was picked. Pure."""
+"""Which records of a chunk a link wants (ES 5.2); links with the same selection share what was picked. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakValueDictionary
 
-from gateway.filters.event_stream import Position
+from bridges.kafka.record_access import RecordFilter
+from gateway.filters.event_log import beyond_position
+from gateway.filters.event_stream import Position, offset_symbol
+from gateway.filters.filter_set import FilterSet
+from gateway.filters.predicate import Latest, Literal, Predicate, bind, walk
 
 if TYPE_CHECKING:
     from bridges.kafka.chunks import Chunk, Selection
@@ -23,11 +28,60 @@ class After(NamedTuple):
         return [chunk.event(found) for found in chunk.messages if matches(found.offset(), found.timestamp()[1])]
 
 
-def event_selection(position: Position, starts: Mapping[int, int], *, bound: bool) -> Selection | None:
-    """What is left of `position` for a link that begins at `starts`; None: nothing.
+class Matching:
+    """Events that a predicate is true of; what does not match is never encoded."""
 
-    A link that takes later partitions, too, from their beginning, has to compare there.
-    """
-    begun = bound and all(start >= position.first_offset for start in starts.values())
-    rest = position._replace(first_offset=0) if begun else position
-    return None if rest.first_offset == 0 and rest.after_ms is None else After(rest)
+    __slots__ = ("__weakref__", "_filter", "predicate")
+
+    def __init__(self, predicate: Predicate) -> None:
+        self.predicate: Final = predicate
+        self._filter: Final = RecordFilter(predicate)
+
+    def pick(self, chunk: Chunk) -> list[Event]:
+        """The events of `chunk` that match, encoded."""
+        found, may_match, matches = [], self._filter.may_match, self._filter.matches
+        for message in chunk.messages:
+            verdict = may_match(message)
+            if verdict is not False:
+                event = chunk.event(message)
+                if matches(event[0]):
+                    found.append(event)
+        return found
+
+
+_known: Final[WeakValueDictionary[Predicate, Matching]] = WeakValueDictionary()
+"""Equal predicates are one selection, compared by identity for every chunk."""
+
+
+def matching(predicate: Predicate) -> Matching:
+    """The selection of a predicate."""
+    found = _known.get(predicate)
+    if found is None:
+        found = _known[predicate] = Matching(predicate)
+    return found
+
+
+class Selections:
+    """What a link wants, for each of its partitions: `@latest` is another offset in each."""
+
+    def __init__(self, wanted: FilterSet, starts: Mapping[int, int], ends: Mapping[int, int], *, bound: bool) -> None:
+        """`ends` are those of the partitions when the link attached; later ones are read from their beginning."""
+        self._wanted: Final = wanted
+        self._ends: Final = ends
+        self._moving: Final = Literal(Latest.LATEST) in walk(wanted.predicate)
+        self._simple: Final = not beyond_position(wanted.predicate)
+        self._begun: Final = bound and all(start >= wanted.position.first_offset for start in starts.values())
+
+    def of(self, partition: int) -> Selection | None:
+        """None: everything."""
+        if self._simple:
+            position = self._wanted.position
+            rest = position._replace(first_offset=0) if self._begun else position
+            return After(rest) if rest._replace(start=_ANY.start) != _ANY else None
+        predicate = self._wanted.predicate
+        if self._moving:
+            predicate = bind(predicate, offset_symbol(self._ends.get(partition, 0)))
+        return matching(predicate)
+
+
+_ANY: Final = Position()

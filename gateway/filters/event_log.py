@@ -14,6 +14,7 @@ from typing import Any, Final
 from gateway.amqp.types import Timestamp
 from gateway.filters.event_stream import EARLIEST, LATEST, OFFSET, TIMESTAMP, Position, Start, first_after, first_from
 from gateway.filters.predicate import (
+    TRUE,
     And,
     Compare,
     Comparison,
@@ -151,3 +152,22 @@ def _times(how: Comparison, milliseconds: int) -> Position:
     if how is Comparison.GT:
         return Position(Start.EARLIEST, 0, milliseconds)
     return Position(Start.EARLIEST, 0, milliseconds - 1 if how in (Comparison.GE, Comparison.EQ) else None)
+
+
+def beyond_position(predicate: Predicate) -> tuple[Predicate, ...]:
+    """What a predicate asks beyond what `hint` says of it: bounds of offsets, and of times from below."""
+    return tuple(item for item in _conjuncts(predicate) if item != TRUE and not _positional(item))
+
+
+def _positional(item: Predicate) -> bool:
+    found = _turned(item) if isinstance(item, Compare) else None
+    return found is not None and _exact(*found)
+
+
+def _exact(how: Comparison, field: Field, constant: Literal) -> bool:
+    value = constant.value
+    if field == OFFSET_FIELD and value is Latest.LATEST:
+        return how in _UP
+    if field == OFFSET_FIELD and isinstance(value, str):
+        return how is not Comparison.NE
+    return field == TIMESTAMP_FIELD and type(value) in (int, Timestamp) and how in _UP
