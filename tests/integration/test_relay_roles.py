@@ -9,16 +9,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from proton import Message
 
 from gateway.amqp.codec import Symbol
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected
 from tests.support.far import Far
+from tests.support.foreign import Foreign
 from tests.support.frames import Frame
 from tests.support.gateway import Gateway, Gateways
 from tests.support.messages import message, sections
 from tests.support.peer import SENDER, Listener, Peer
 from tests.support.process import ports
+from tests.support.proton_clients import Login, receive, send
+from tests.support.servers import Artemis
+from tests.support.wiretap import Wiretap
 
 RELAY = "ANONYMOUS-RELAY"
 POLICY = """
@@ -149,6 +154,44 @@ def test_provider_for_the_client_and_user_behind_it(fars: Callable[[str], Far]) 
     assert rejected.matches({"error": "amqp:not-found"})
     assert rejected["error"]["info"] == {Symbol("n"): 1}
     assert client.outcome(posted[2]).matches("released")
+
+
+BROKER = """
+gateway: {{id: gw-user, http: "127.0.0.1:{http}", log: json}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{edge}"}}]
+    connect:
+      - name: broker
+        to: "amqp://127.0.0.1:{broker}"
+        sasl: {{mechanism: plain, user: {user}, password: {{env: BROKER_PASSWORD}}}}
+        allow_plain_without_tls: true
+        use_relay: {use}
+    addresses: [{{match: "relayed/**", relay: broker, replies: none}}]
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+"""
+
+
+@pytest.mark.row("AT-2.3-4", "AT-2.3-5")
+@pytest.mark.parametrize("use", [True, False])
+def test_stock_senders_over_the_relay_of_an_unmodified_broker(
+    start_gateway: Gateways, artemis: Artemis, use: bool
+) -> None:
+    """Artemis offers the relay; what JMS sends carries its own `to`, so that it may go there."""
+    edge, http = ports(2)
+    with Wiretap(artemis.port) as wire:
+        policy = BROKER.format(edge=edge, http=http, broker=wire.port, user=artemis.user, use=str(use).lower())
+        start_gateway(policy, env={"BROKER_PASSWORD": artemis.password})
+        body = f"relay {use}"
+        for n in range(2):
+            name = f"relayed/{use}-{n}"
+            Foreign("jms", edge).run("send", name, body=body).finish()
+            (outcome,) = send(Login(edge), None, [Message(address=name, body=body)]).finish()
+            assert outcome.name == "accepted"
+            got = receive(Login(artemis.port, artemis.user, artemis.password), name, 2).finish()
+            assert [each.message.body for each in got] == [body, body]
+        passed = [each.address for each in wire.seen() if each.sent and body.encode() in each.data]
+    assert passed == ([None] * 4 if use else [f"relayed/{use}-{n}" for n in (0, 0, 1, 1)])
 
 
 # -- a destination that is there and cannot take it now

@@ -1,0 +1,25 @@
+"""docs/scenarios.md names tests that exist, and has a row for each scenario of the relay and of response routing."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.matrix import MATRIX
+from tests.support.parts import ROOT
+
+PAGE = (ROOT / "docs/scenarios.md").read_text()
+TESTS = ROOT / "tests" / "integration"
+
+
+def test_every_scenario_has_its_row() -> None:
+    wanted = set(re.findall(r"\*\*((?:AT|RA)-E2E-\d+)\b", MATRIX.read_text()))
+    assert len(wanted) == 13
+    assert set(re.findall(r"^\| ((?:AT|RA)-E2E-\d+)\b", PAGE, re.MULTILINE)) == wanted
+
+
+def test_every_test_named_exists() -> None:
+    named = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", PAGE)
+    assert len(named) > 40
+    for file, test in named:
+        text = (TESTS / file).read_text()
+        assert not test or re.search(rf"^(?:async )?def {test}\(", text, re.MULTILINE), f"{file}::{test}"
