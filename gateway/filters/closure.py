@@ -25,9 +25,8 @@ def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], boo
 
     A source of whose named fields one cannot be decoded does not match, whatever the filter says about it.
     """
-    terms = conjuncts(predicate)
-    screen = _screen(terms, access)
-    matches = _stepwise([_stage(part, access) for part in _stages(terms)])
+    screen = screen_of(predicate, access)
+    matches = _stepwise([_stage(part, access) for part in _stages(conjuncts(predicate))])
     if screen is None:
         return matches
     return lambda source: screen(source) and matches(source)
@@ -59,9 +58,9 @@ def _single(read: Reader[S], test: Test) -> Callable[[S], bool]:
     return matches
 
 
-def _screen(terms: list[Predicate], access: Access[S]) -> Callable[[S], bool] | None:
-    """The test for the longest text that must be in a message."""
-    known = [found for found in map(needles, terms) if found is not None]
+def screen_of(predicate: Predicate, access: Access[S]) -> Callable[[S], bool] | None:
+    """The test for the longest text that must be in a source for it to match; `None`: there is none."""
+    known = [found for found in map(needles, conjuncts(predicate)) if found is not None]
     known.sort(key=lambda found: min(map(len, found[1])) / len(found[1]), reverse=True)
     return next((test for test in (access.screen(*found) for found in known) if test is not None), None)
 

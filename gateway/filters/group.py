@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from gateway.filters.access import MALFORMED, Access, Reader
-from gateway.filters.closure import compile_filter, conjuncts, extraction, truth
+from gateway.filters.closure import compile_filter, conjuncts, extraction, screen_of, truth
 from gateway.filters.leaves import Slots, Test
 from gateway.filters.predicate import And, Compare, Comparison, Field, In, Literal, Matches, Predicate, fields_of
 from gateway.filters.values import TEXTS
@@ -20,6 +20,10 @@ from gateway.filters.values import TEXTS
 S = TypeVar("S")
 Group = Callable[[S], list[int]]
 """The numbers of the filters that match a source, in ascending order."""
+
+
+_FEW: Final = 4
+"""Up to so many searches for a text cost less than reading the fields once."""
 
 
 class _Keyed(NamedTuple):
@@ -36,9 +40,9 @@ def compile_group(predicates: Sequence[Predicate], access: Access[S]) -> Group[S
     The function never raises.
     """
     alone = [compile_filter(predicate, access) for predicate in predicates]
-    if len(alone) == 1:
-        only = alone[0]
-        return lambda source: [0] if only(source) else []
+    screens = [screen_of(predicate, access) for predicate in predicates]
+    if len(alone) == 1 or (len(alone) <= _FEW and None not in screens):
+        return lambda source: [number for number, matches in enumerate(alone) if matches(source)]
     slots, read = extraction([field for predicate in predicates for field in fields_of(predicate)], access)
     return _grouped(read, *_arranged(predicates, slots), alone)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tests.bench import filters as bench_filters
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.cookies import sign_verify
 from tests.bench.figures import Figure, Sample, interleaved, medians
@@ -203,8 +204,29 @@ def cookies(effort: Effort) -> Iterator[Figure]:
         yield Figure(name, max(rates), "1/s", target=target, details={"all": rates})
 
 
+def filters(effort: Effort) -> Iterator[Figure]:
+    """Filters alone, from encoded sections, on one core; and many of them at once against one after the other."""
+    seconds = effort.seconds / 4
+    for name, text, reds in (
+        ("filter_matching", bench_filters.TWO_TERMS, 1),
+        ("filter_scanning", bench_filters.TWO_TERMS, 1000),
+        ("filter_numbers", bench_filters.TWO_NUMBERS, 1000),
+    ):
+        batch = bench_filters.messages(reds)
+        details = {"with_walk": bench_filters.with_walk(text, batch, seconds)}
+        if name == "filter_matching":
+            details |= bench_filters.installable(batch, seconds)
+        rate = max(bench_filters.one_filter(text, batch, seconds) for _ in range(effort.rounds))
+        yield Figure(name, rate, "msg/s", target=400_000.0, details=details)
+    for count in (3, 10, 100):
+        texts, batch = bench_filters.filters_for(count), bench_filters.messages(1000)
+        rate, alone = bench_filters.together(texts, batch, seconds), bench_filters.each_alone(texts, batch, seconds)
+        yield Figure(f"filters_{count}", rate, "msg/s", alone, "one filter after the other")
+
+
 CASES: dict[str, Case] = {
     "cookies": cookies,
+    "filters": filters,
     "loadgen": loadgen_self,
     "relays": relays,
     "replies": replies,
