@@ -38,7 +38,11 @@ class Slow:
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["ask", "answer", "lose", "deliver", "return"]), st.sampled_from(CLAIMS)), max_size=60
+    st.tuples(
+        st.sampled_from(["ask", "ask", "answer", "answer", "lose", "deliver", "return"]), st.sampled_from(CLAIMS)
+    ),
+    min_size=20,
+    max_size=60,
 )
 
 
