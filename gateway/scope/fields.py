@@ -14,7 +14,7 @@ from gateway.amqp.codec import Symbol, malformed, skip
 from gateway.amqp.decoder import ASK_SKIP, STEPS
 from gateway.amqp.layout import opened
 from gateway.amqp.properties import SMALL, opening
-from gateway.amqp.sections import PROPERTIES, Layout
+from gateway.amqp.sections import Layout
 from gateway.errors import INVALID_FIELD, AmqpError
 
 MESSAGE_ID: Final = 0
@@ -65,26 +65,28 @@ def leading_fields(data: bytes, layout: Layout) -> Fields:
     return leading, data[position:end], count
 
 
-def properties_section(fields: Fields) -> bytes:
-    """The section of six leading fields and the rest, with no more nulls at its end than there were."""
+def assemble(data: bytes, layout: Layout, annotations: bytes, fields: Fields) -> bytes:
+    """The message with these delivery annotations (b"": none) and these properties.
+
+    They have no more nulls at their end than there were.
+    """
     leading, rest, count = fields
     if count < LEADING:
         last = LEADING
         while last > count and leading[last - 1] == NULL:
             last -= 1
         count, leading = last, leading[:last]
-    payload = b"".join((*leading, rest))
-    if len(payload) < 255:
-        return b"\x00\x53%c\xc0%c%c%b" % (PROPERTIES, len(payload) + 1, count, payload)
-    size = (len(payload) + 4).to_bytes(4, "big")
-    return b"\x00\x53%c\xd0%b%b%b" % (PROPERTIES, size, count.to_bytes(4, "big"), payload)
-
-
-def assemble(data: bytes, layout: Layout, annotations: bytes, fields: Fields) -> bytes:
-    """The message with these delivery annotations (b"": none) and these properties."""
-    properties = properties_section(fields)
-    before = data[layout.ma : layout.properties]
-    return b"".join((data[: layout.da], annotations, before, properties, data[layout.app :]))
+    payload = b"".join(leading)
+    size = len(payload) + len(rest)
+    if size < 255:
+        head = b"\x00\x53\x73\xc0%c%c" % (size + 1, count)
+    else:
+        head = b"\x00\x53\x73\xd0%b%b" % ((size + 4).to_bytes(4, "big"), count.to_bytes(4, "big"))
+    start = layout.properties
+    if not start:  # nothing comes before them, as in most messages
+        return b"".join((annotations, head, payload, rest, data[layout.app :]))
+    before = data[layout.ma : start]
+    return b"".join((data[: layout.da], annotations, before, head, payload, rest, data[layout.app :]))
 
 
 def address_text(field: bytes, name: str) -> str | None:
