@@ -45,7 +45,7 @@ from gateway.scope.keys import BadToken, KeyRing
 from gateway.scope.message_id import ScopeIds
 from gateway.scope.recent import Recent, Steps
 from gateway.scope.restore import Restored, restored_annotations
-from gateway.scope.shelf import Shelf, partly
+from gateway.scope.shelf import Shelf, Unfetched, partly
 
 _EXPIRED: Final = "the response address has expired"
 _new: Final = tuple.__new__
@@ -114,7 +114,10 @@ class Rewriter:
 
         Of one that is a reference only scope and expiry; the rest is fetched when there is a response.
         """
-        return self._verified(token, now_ms)[0]
+        try:
+            return self._resolved(token, now_ms)[0]
+        except Unfetched:
+            return self._verified(token, now_ms)[0]
 
     def undo(self, token: str, data: bytes, now_ms: int, layout: Layout | None = None) -> Restored:
         """A response that came to `<prefix>/<token>`, as it goes on in its own scope; `layout` if it is known.

@@ -125,6 +125,7 @@ def given_cookie(given: Asked) -> bytes:
     return bytes(next(iter(found.values())))
 
 
+@pytest.mark.row("RA-2.4-5")
 def test_each_request_has_uses_of_its_own_and_other_rules_count_nothing(place: Boundary) -> None:
     service, client, answers, reply_to = pair(place, capable=True)
     replies = Outbox(place.core, "$replies.core")
