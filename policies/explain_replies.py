@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from policies.model_scope import Connector
 from policies.rules import CompiledPolicy, KafkaRoute, RelayRoute, Route
 
+_OFFERED: Final = "RESPONSE_ANNOTATIONS_V1_0"
 _SUPPORTED: Final = "response-address-supported"
 Hops = Sequence[tuple[str, Route | None]]
 """The scopes a relay leads through, and the route in each."""
@@ -33,13 +35,13 @@ def replies_lines(policy: CompiledPolicy, scope: str, route: Route | None, hops:
 
 def _crossing(policy: CompiledPolicy, scope: str, route: RelayRoute, there: str, end: Route) -> Iterator[str]:
     routed = policy.model.scopes[there].response_routing
-    connector = end.connector if isinstance(end, RelayRoute) else None
+    connector = _connector(policy, there, end)
     if isinstance(end, KafkaRoute) and (routed or route.replies != "cookie"):
         yield f"requests  {_into_kafka(route.replies, end.topic)}"
     else:
-        yield f"requests  {_requests(route.replies, routed, there, _receiver(connector))}"
+        yield f"requests  {_requests(route.replies, routed, there, connector)}"
     yield f"          {_keys(policy)}"
-    places = _places(route.replies, routed, there)
+    places = _places(route.replies, routed, there, connector)
     yield f"responses come to {places}, are verified, and go to the reply-to in scope {scope}"
     yield from _limits(policy, route, there)
 
@@ -60,15 +62,27 @@ def _into_kafka(replies: str, topic: str) -> str:
     return "rewritten: a topic keeps no delivery annotations (replies: cookie puts them in headers of the record)"
 
 
-def _receiver(connector: str | None) -> str:
-    return "the receiver's target" if connector is None else f"the target at the container behind {connector}"
+def _connector(policy: CompiledPolicy, scope: str, end: Route) -> Connector | None:
+    """The connector through which a route leaves the gateway; None: it does not."""
+    if not isinstance(end, RelayRoute):
+        return None
+    return next(each for each in policy.model.scopes[scope].connect if each.name == end.connector)
 
 
-def _requests(replies: str, routed: bool, there: str, receiver: str) -> str:
-    announces = f"{receiver} announces {_SUPPORTED}"
+def _announces(connector: Connector | None) -> str:
+    if connector is None:
+        return f"the receiver's target announces {_SUPPORTED}"
+    offers = f" and that container offers {_OFFERED}" if connector.annotations == "offered" else ""
+    return f"the target at the container behind {connector.name} announces {_SUPPORTED}{offers}"
+
+
+def _requests(replies: str, routed: bool, there: str, connector: Connector | None) -> str:
+    announces = _announces(connector)
     if replies == "rewrite":
         return "rewritten (replies: rewrite): reply-to and message-id become the gateway's own, whatever is announced"
     off = f"scope {there} has response_routing: false"
+    if routed and connector is not None and connector.annotations == "never":
+        routed, off = False, f"connector {connector.name} has annotations: never"
     if replies == "cookie":
         other = "otherwise rejected with amqp:not-implemented (replies: cookie)"
         return f"annotated where {announces}, {other}" if routed else f"rejected with amqp:not-implemented: {off}"
@@ -85,8 +99,18 @@ def _keys(policy: CompiledPolicy) -> str:
     return f"{form} with key {keys.active}; a response may take {keys.expiry / 1000:g} s{skew}{kept}"
 
 
-def _places(replies: str, routed: bool, there: str) -> str:
+def _places(replies: str, routed: bool, there: str, connector: Connector | None) -> str:
+    if connector is not None and connector.replies.address != "gateway":
+        return _place_there(connector)
     own, rewritten = f"$replies.{there} with their cookie", f"$replies.{there}/<token>"
     if replies == "cookie":
         return own
     return rewritten if replies == "rewrite" or not routed else f"{own}, or to {rewritten} where rewritten"
+
+
+def _place_there(connector: Connector) -> str:
+    """Where the container itself has an address for us (`connect.replies`)."""
+    address = connector.replies.address
+    if address == "dynamic":
+        return f"a node that the container behind {connector.name} makes for each connection (replies: dynamic)"
+    return f"{address} at the container behind {connector.name}, where they wait for the gateway"

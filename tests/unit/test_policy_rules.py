@@ -230,6 +230,24 @@ def test_explain_says_how_responses_come_home_and_with_which_key() -> None:
         assert explain(policy, "edge", "ann", address, action).replies == ()  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("more", "requests", "responses"),
+    [
+        ("", "broker announces response-address-supported, otherwise rewritten", "a node that the container behind"),
+        ("replies: {address: home}", "broker announces", "come to home at the container behind broker"),
+        ("replies: {address: gateway}", "broker announces", "come to $replies.core with their cookie"),
+        ("annotations: offered", "and that container offers RESPONSE_ANNOTATIONS_V1_0", "a node"),
+        ("annotations: never", "rewritten: connector broker has annotations: never", "a node"),
+    ],
+)
+def test_explain_says_what_a_connector_makes_of_it(more: str, requests: str, responses: str) -> None:
+    broker = '{name: broker, to: "amqp://127.0.0.1:1"}'
+    text = (REPLIES % "true").replace(broker, broker.replace("}", f", {more}}}") if more else broker)
+    said = explain(load_text(text, with_secrets=False), "edge", "ann", "auto/queues/q", "send").replies
+    assert requests in said[0]
+    assert responses in said[2]
+
+
 def test_explain_says_what_the_gateway_itself_brings(policy: CompiledPolicy) -> None:
     line = "  pulled   from incoming at connector broker, by the gateway itself"
     assert line in explain(policy, "edge", "ann", "chat/room", "send").lines
