@@ -8,12 +8,13 @@ waited for. How chunks come into being is the business of `streams`. Pure: no Ka
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Protocol
 
 from bridges.kafka.encoding import EventEncoder
 from bridges.kafka.redelivery import Event
+from bridges.kafka.selection import Matching, Together
 from gateway.errors import AmqpError
 
 _OVERHEAD: Final = 512
@@ -67,10 +68,9 @@ class Chunk:
         """The events that `selection` wants, in the order of the log; None wants all of them."""
         if selection is None:
             return self.events()
-        found = self._picks.get(selection)
-        if found is None:
-            found = self._picks[selection] = selection.pick(self)
-        return found
+        if selection not in self._picks:
+            self.log.pick(selection, self, self._picks)
+        return self._picks[selection]
 
     def events(self) -> list[Event]:
         """All records, encoded."""
@@ -119,7 +119,10 @@ class Cache:
 class PartitionLog:
     """One partition: its chunks at hand, who lives on it, and who waits where."""
 
-    __slots__ = ("_cache", "_chunks", "_starts", "_want", "encoder", "key", "members", "partition", "topic", "waiting")
+    __slots__ = (
+        "_cache", "_chunks", "_starts", "_together", "_want", "_wanted", "encoder", "key", "members", "partition",
+        "topic", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self, topic: str, partition: int, cache: Cache, want: Callable[[PartitionLog, int], None]
@@ -130,10 +133,29 @@ class PartitionLog:
         self.encoder: Final = EventEncoder()
         self.members: Final[set[Waiter]] = set()
         self.waiting: Final[dict[int, dict[Waiter, None]]] = {}
+        self._wanted: Final[Counter[Any]] = Counter()
+        self._together: Together | None = None
         self._cache: Final = cache
         self._want: Final = want
         self._starts: Final[list[int]] = []
         self._chunks: Final[dict[int, Chunk]] = {}
+
+    def want(self, selection: Selection | None, change: int) -> None:
+        """One link more, or less, has this selection."""
+        if isinstance(selection, Matching):
+            self._wanted[selection] += change
+            if self._wanted[selection] <= 0:
+                del self._wanted[selection]
+            self._together = None
+
+    def pick(self, selection: Selection, chunk: Chunk, picks: dict[Any, list[Event]]) -> None:
+        """Fill `picks` with what `selection` wants, and with what others want where one look serves them all."""
+        if selection not in self._wanted or len(self._wanted) == 1:
+            picks[selection] = selection.pick(chunk)
+            return
+        if self._together is None:
+            self._together = Together(self._wanted)
+        picks.update(self._together.pick(chunk))
 
     def take(self, position: int, waiter: Waiter) -> Chunk | None:
         """The chunk that holds `position`; None: `waiter` hears `arrived` when there is one."""

@@ -97,7 +97,8 @@ class Receiver:
     def _live_on(self, partition: int) -> None:
         selection = None if self._wanted is None else self._wanted.of(partition)
         self._selections[partition] = selection
-        self._logs[partition] = self._cluster.streams.join(self._topic, partition, self)
+        log = self._logs[partition] = self._cluster.streams.join(self._topic, partition, self)
+        log.want(selection, 1)
         self._ready[partition] = None
 
     def positions(self) -> dict[int, int]:
@@ -198,6 +199,7 @@ class Receiver:
         self._link.take_unsettled()
         self._cluster.unwatch(self._topic, self)
         for partition, log in self._logs.items():
+            log.want(self._selections[partition], -1)
             self._cluster.streams.leave(log, self, self._positions[partition])
         self._logs.clear()
         self._ready.clear()

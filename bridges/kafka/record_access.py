@@ -22,6 +22,7 @@ from gateway.errors import AmqpError
 from gateway.filters.access import ABSENT, Access, MessageAccess, Reader
 from gateway.filters.closure import compile_filter
 from gateway.filters.closure import sections_of as sections_named
+from gateway.filters.group import compile_group
 from gateway.filters.predicate import Predicate, Section
 
 Written = tuple[bytes, Any, Any]
@@ -112,10 +113,20 @@ class PlainAccess(Access[Plain]):
         return None
 
 
+def headers_of_others(headers: list[Any]) -> dict[str, bytes | None] | None:
+    """The last header of each name of a plain record; None: some are the gateway's own."""
+    last = dict(headers)
+    for name in last:
+        if name.startswith(RESERVED):
+            return None
+    return last
+
+
 class RecordFilter:
     """One predicate, for all three kinds of records."""
 
     def __init__(self, predicate: Predicate) -> None:
+        self.predicate: Final = predicate
         named = sections_named(predicate)
         self._whole: Final = compile_filter(predicate, _MESSAGE)
         self._written: Final = compile_filter(predicate, WrittenAccess()) if named <= _STORED else None
@@ -136,10 +147,8 @@ class RecordFilter:
                 return None
         if self._plain is None:
             return None
-        last = dict(headers)
-        if any(name.startswith(RESERVED) for name in last):
-            return None
-        return self._plain((last, message))
+        last = headers_of_others(headers)
+        return None if last is None else self._plain((last, message))
 
     def matches(self, data: bytes) -> bool:
         """Whether the message matches as it would be delivered."""
@@ -147,3 +156,42 @@ class RecordFilter:
             return self._whole((data, walk(data)))
         except AmqpError:
             return False
+
+
+class RecordFilters:
+    """Many predicates over one stream of records: each record's fields are read once."""
+
+    def __init__(self, filters: Sequence[RecordFilter]) -> None:
+        self._filters: Final = filters
+        named = [sections_named(each.predicate) for each in filters]
+        self._written: Final = _Group(filters, [sections <= _STORED for sections in named], WrittenAccess())
+        self._plain: Final = _Group(filters, [sections <= _SHOWN for sections in named], PlainAccess())
+
+    def may_match(self, message: Any) -> tuple[list[int], Sequence[int]]:
+        """The numbers of those that match by the headers, and of those whose encoded message has to be asked."""
+        headers = message.headers()
+        if not headers:
+            return self._plain.ask(({}, message))
+        if headers[-1][0] == BARE:
+            stored = sections_of(headers[-1][1])
+            try:
+                return self._written.ask((stored, walk(stored), message))
+            except AmqpError:
+                return [], range(len(self._filters))
+        last = headers_of_others(headers)
+        return ([], range(len(self._filters))) if last is None else self._plain.ask((last, message))
+
+
+class _Group:
+    """The predicates that one kind of record can answer, as a group, and the numbers of the others."""
+
+    def __init__(self, filters: Sequence[RecordFilter], able: list[bool], access: Access[Any]) -> None:
+        self._numbers: Final = [number for number, can in enumerate(able) if can]
+        self._others: Final = [number for number, can in enumerate(able) if not can]
+        chosen = [filters[number].predicate for number in self._numbers]
+        self._matching: Final = compile_group(chosen, access) if chosen else None
+
+    def ask(self, source: Any) -> tuple[list[int], list[int]]:
+        if self._matching is None:
+            return [], self._others
+        return [self._numbers[found] for found in self._matching(source)], self._others

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from bridges.kafka.record_access import RecordFilter
+from bridges.kafka.record_access import RecordFilter, RecordFilters
 from gateway.filters.event_log import beyond_position
 from gateway.filters.event_stream import Position, offset_symbol
 from gateway.filters.filter_set import FilterSet
@@ -31,21 +31,41 @@ class After(NamedTuple):
 class Matching:
     """Events that a predicate is true of; what does not match is never encoded."""
 
-    __slots__ = ("__weakref__", "_filter", "predicate")
+    __slots__ = ("__weakref__", "filter")
 
     def __init__(self, predicate: Predicate) -> None:
-        self.predicate: Final = predicate
-        self._filter: Final = RecordFilter(predicate)
+        self.filter: Final = RecordFilter(predicate)
 
     def pick(self, chunk: Chunk) -> list[Event]:
         """The events of `chunk` that match, encoded."""
-        found, may_match, matches = [], self._filter.may_match, self._filter.matches
+        found, may_match, matches = [], self.filter.may_match, self.filter.matches
         for message in chunk.messages:
             verdict = may_match(message)
             if verdict is not False:
                 event = chunk.event(message)
                 if matches(event[0]):
                     found.append(event)
+        return found
+
+
+class Together:
+    """Different filters of links on one partition: a record is looked at once for all of them."""
+
+    def __init__(self, members: Iterable[Matching]) -> None:
+        self._members: Final = list(members)
+        self._filters: Final = RecordFilters([each.filter for each in self._members])
+
+    def pick(self, chunk: Chunk) -> dict[Matching, list[Event]]:
+        """What each of them wants of `chunk`."""
+        found: dict[Matching, list[Event]] = {member: [] for member in self._members}
+        for message in chunk.messages:
+            yes, unsure = self._filters.may_match(message)
+            if yes or unsure:
+                event = chunk.event(message)
+                for number in (*yes, *unsure):
+                    member = self._members[number]
+                    if member.filter.matches(event[0]):
+                        found[member].append(event)
         return found
 
 

@@ -1,0 +1,143 @@
+"""Filters on Kafka records say what they would say of the message that the record is delivered as (FX 2-5)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bridges.kafka.chunks import Cache, Chunk, PartitionLog
+from bridges.kafka.record_access import RecordFilter
+from bridges.kafka.records import RecordWriter
+from bridges.kafka.selection import Together, matching
+from gateway.amqp import sections
+from gateway.errors import AmqpError
+from gateway.filters.sql import parse_sql
+from tests.support import filter_strategies as random
+from tests.support import naive_filter as naive
+
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from((*random.NAMES, "amqp.body", "amqp.to", "content-type")),
+        st.none() | st.binary(max_size=4) | st.sampled_from(random.TEXTS).map(str.encode),
+    ),
+    max_size=5,
+)
+KEYS = st.none() | st.binary(max_size=3)
+
+
+class Record:
+    """What the gateway reads of a Kafka client's message."""
+
+    def __init__(self, key: bytes | None, value: bytes | None, headers: Any, kind: int = 1) -> None:
+        self._key, self._value, self._headers, self._kind = key, value, headers, kind
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def headers(self) -> Any:
+        return self._headers or None
+
+    def partition(self) -> int:
+        return 2
+
+    def offset(self) -> int:
+        return 1234
+
+    def timestamp(self) -> tuple[int, int]:
+        return self._kind, 1_700_000_000_000
+
+    def __len__(self) -> int:
+        return len(self._value or b"")
+
+
+def chunk_of(record: Record) -> Chunk:
+    log = PartitionLog("orders", 2, Cache(1 << 20), lambda log, position: None)
+    return Chunk(log, 1234, 1235, [record])
+
+
+def delivered(record: Record) -> bytes:
+    chunk = chunk_of(record)
+    return chunk.event(record)[0]
+
+
+def check(predicate: Any, record: Record) -> None:
+    data = delivered(record)
+    expected = naive.evaluate(predicate, naive.message_fields(data)) is True
+    chosen = RecordFilter(predicate)
+    assert chosen.matches(data) is expected
+    assert chosen.may_match(record) in (None, expected)
+    assert [event.data for event in matching(predicate).pick(chunk_of(record))] == ([data] if expected else [])
+
+
+@settings(max_examples=150, deadline=None)
+@given(random.PREDICATES, random.messages())
+def test_records_of_ours(predicate: Any, data: bytes) -> None:
+    try:
+        record = Record(*RecordWriter().record(data, sections.walk(data)))
+    except AmqpError:
+        assume(False)
+    check(predicate, record)
+
+
+@settings(max_examples=150, deadline=None)
+@given(random.PREDICATES, KEYS, st.none() | st.binary(max_size=5), HEADERS, st.integers(0, 2))
+def test_records_of_others(predicate: Any, key: bytes | None, value: bytes | None, headers: Any, kind: int) -> None:
+    check(predicate, Record(key, value, headers, kind))
+
+
+@settings(max_examples=100, deadline=None)
+@given(random.PREDICATES, random.messages(), st.binary(max_size=5))
+def test_of_a_record_that_was_changed_nothing_comes_that_does_not_match(
+    predicate: Any, data: bytes, value: bytes
+) -> None:
+    try:
+        key, old, headers = RecordWriter().record(data, sections.walk(data))
+    except AmqpError:
+        assume(False)
+    assume(old != value)
+    record = Record(key, value, headers)
+    shown = naive.evaluate(predicate, naive.message_fields(delivered(record)))
+    for event in matching(predicate).pick(chunk_of(record)):
+        assert shown is True, event
+
+
+def test_places_in_the_log_are_those_of_the_delivery_annotations() -> None:
+    record = Record(None, b"x", [("color", b"red")])
+    for text, expected in {
+        "d.event-streams-offset > '00000000000000001233' AND color = 'red'": True,
+        "d.event-streams-offset > '00000000000000001234' AND color = 'red'": False,
+        "d.event-streams-timestamp = 1700000000 AND color = 'red'": True,
+        "d.event-streams-source-partition = '2' AND color LIKE 'r%'": True,
+        "d.other = 1 OR color = 'blue'": False,
+    }.items():
+        assert RecordFilter(parse_sql(text)).may_match(record) is expected, text
+
+
+def test_the_value_is_not_looked_at_where_headers_say_enough() -> None:
+    class Blind(Record):
+        def value(self) -> bytes | None:
+            raise AssertionError("the value was read")
+
+    assert RecordFilter(parse_sql("color = 'blue'")).may_match(Blind(None, b"x", [("color", b"red")])) is False
+    message = sections.section(sections.APPLICATION_PROPERTIES, {"color": "red"}) + b"\x00\x53\x75\xa0\x01x"
+    key, _, headers = RecordWriter().record(message, sections.walk(message))
+    assert RecordFilter(parse_sql("color = 'blue'")).may_match(Blind(key, b"x", headers)) is False
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(random.PREDICATES, min_size=2, max_size=4, unique=True), random.messages(), HEADERS)
+def test_filters_looked_at_together_say_what_each_says_alone(predicates: Any, data: bytes, headers: Any) -> None:
+    records = [Record(b"k", b"v", headers)]
+    with suppress(AmqpError):
+        records.append(Record(*RecordWriter().record(data, sections.walk(data))))
+    members = [matching(predicate) for predicate in predicates]
+    for record in records:
+        found = Together(members).pick(chunk_of(record))
+        for member in members:
+            assert found[member] == member.pick(chunk_of(record))
