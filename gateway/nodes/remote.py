@@ -16,7 +16,7 @@ from gateway.errors import DETACH_FORCED, LINK_REDIRECT, NOT_FOUND, AmqpError, F
 from gateway.filters.filter_set import RULES, read
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
 from gateway.nodes.filtering import CAPABILITIES, Test, message_test
-from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
+from gateway.nodes.meeting import CrossingMaker, Inlet, Item, Meeting, Outlet
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -168,6 +168,18 @@ class Relay(Meeting):
         if not link.draining:
             self.share_credit()
 
+    def _sift(self, item: Item) -> bool:
+        """A drain goes past what is not wanted: the near receiver's credit may be good for more."""
+        taken, far = super()._sift(item), self.far
+        if far is not None and far.draining and not far.granted and self.near.credit > 0:
+            self._drain_again(far)
+        return taken
+
+    def _drain_again(self, far: Link) -> None:
+        self._sifted = False
+        self.share_credit()
+        far.drain()
+
     @staticmethod
     def _announced(near: Link, far: Link, given: Iterable[str]) -> tuple[str, ...]:
         """What the far target announced, less what the near scope does not; crossing is ours to honour (RA-2.2-4)."""
@@ -234,9 +246,7 @@ class Relay(Meeting):
 
     def far_drained(self) -> None:
         if self.near.draining and self._sifted and self.far is not None:
-            self._sifted = False
-            self.share_credit()
-            self.far.drain()
+            self._drain_again(self.far)
         elif self.near.draining:
             self.near.drained()
 

@@ -104,7 +104,7 @@ public final class JmsClient {
     }
 
     private void receive() throws JMSException {
-        MessageConsumer consumer = session.createConsumer(address());
+        MessageConsumer consumer = session.createConsumer(address(), options.get("selector"));
         print("attached", Map.of());
         for (int n = 0; n < count; n++) {
             print("message", describe(next(consumer)));

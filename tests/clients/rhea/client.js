@@ -75,7 +75,10 @@ const commands = {
         }
     },
     receive() {
-        const receiver = connection.open_receiver({source: options.address, credit_window: Math.min(count, 1000)});
+        const {address, selector, sql} = options;
+        const filter = selector ? rhea.filter.selector(selector)
+            : sql ? {sql: rhea.types.wrap_described(sql, 'amqp:sql-filter')} : undefined;
+        const receiver = connection.open_receiver({source: {address, filter}, credit_window: Math.min(count, 1000)});
         receiver.on('receiver_open', () => print('attached', {}));
         receiver.on('message', (context) => finish('message', describe(context.message)));
     },
