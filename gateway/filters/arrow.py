@@ -221,7 +221,7 @@ class _Engine:
             result = _ARITHMETIC[operator](one, other)
         low, high = (pa.scalar(Decimal(bound), pa.decimal256(19, 0)) for bound in (LONG_MIN, LONG_MAX))
         in_long = pc.and_(pc.greater_equal(result, low), pc.less_equal(result, high))
-        return pc.cast(self.where(in_long, result), pa.int64())
+        return pc.cast(pc.cast(self.where(in_long, result), pa.string()), pa.int64())
 
     def approximate(self, operator: Operator, left: Any, right: Any) -> Any:
         if operator in _DIVISIONS:
@@ -266,7 +266,9 @@ def _integral(item: Any) -> Any:
         return item
     if pa.types.is_integer(item.type):
         return pc.cast(item, pa.decimal256(19, 0))
-    return pc.cast(pc.cast(item, pa.decimal256(38, 18)), pa.decimal256(20, 0))
+    # by way of text: Arrow 26 says of 18446744073709551615 with 18 places that losing them would lose digits
+    text = pc.replace_substring_regex(pc.cast(item, pa.string()), "\\.0*$", "")
+    return pc.cast(text, pa.decimal256(20, 0))
 
 
 def _quotient(one: Any, other: Any) -> Any:

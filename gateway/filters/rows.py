@@ -287,7 +287,7 @@ def _structs(rows: list[Sequence[Any] | None], kind: Any) -> Any:
         children.append(
             _optional_values([(item is not None, item) for item in items]) if values else pa.array(items, field.type)
         )
-    absent = pa.array([row is None for row in rows])
+    absent = pa.array([row is None for row in rows], pa.bool_())
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
 
 
@@ -299,4 +299,4 @@ def _optional_values(rows: list[tuple[bool, Any]]) -> Any:
             values.add_type(value)
         else:
             values.add(value)
-    return values.array(pa.array([not there for there, _ in rows]))
+    return values.array(pa.array([not there for there, _ in rows], pa.bool_()))
