@@ -19,7 +19,7 @@ from tests.support.process import ports, wait_until
 POLICY = """
 gateway: {{id: gw-kafka-crossing, http: "127.0.0.1:{http}", log: json}}
 keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
-kafka: {{main: {{bootstrap: embedded, topics: {{requests: 1, answers: 1, events: 1}}}}}}
+kafka: {{main: {{bootstrap: embedded, topics: {{requests: 1, answers: 1, events: 1, source: 1, copy: 1}}}}}}
 scopes:
   edge:
     listen: [{{bind: "127.0.0.1:{edge}"}}]
@@ -37,6 +37,7 @@ scopes:
         pull:
           - {{from: log/answers, to: $replies.core}}
           - {{from: log/events, to: far/work}}
+          - {{from: log/source, to: log/copy}}
     addresses:
       - {{match: "log/{{topic}}", kafka: main}}
       - {{match: "far/*", relay: there}}
@@ -183,3 +184,15 @@ def test_a_consumed_event_enters_another_scope_without_what_its_log_said(place: 
     assert (told.get("response-link-target-address") == "$replies.there") is capable
     assert (bare(got) == bare(sent)) is capable
     assert sections(got)["properties"]["reply_to"].startswith("log/" if capable else "$replies.there/")
+
+
+def test_a_topic_that_is_pulled_into_another_keeps_messages_as_they_were(place: Place) -> None:
+    copy = Inbox(place.core, "log/copy")
+    sent = [message(b"%d" % number, message_id=f"m-{number}", app={"n": number}) for number in range(20)]
+    source = Outbox(place.core, "log/source")
+    source.credit()
+    for each in sent:
+        source.post(each)
+    got = [copy.take() for _ in sent]
+    assert [bare(each) for each in got] == [bare(each) for each in sent]
+    assert [hop_annotations(each)["event-streams-offset"] for each in got] == [f"{at:020d}" for at in range(20)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -199,6 +200,23 @@ def test_a_reload_moves_a_pull_to_where_its_address_leads_now(fars: Fars) -> Non
     credit(far, attach)
     far.peer.transfer(message(b"moved"), handle)
     assert sections(inbox.take())["data"] == b"moved"
+
+
+def test_the_end_waits_for_what_was_pulled(fars: Fars) -> None:
+    far = fars().accept()
+    attach, handle = asked(far)
+    inbox = Inbox(far.edge, "q/1")
+    credit(far, attach)
+    far.peer.transfer(message(b"under way"), handle)
+    transfer = inbox.transfer()
+    far.gateway.process.send_signal(signal.SIGTERM)
+    far.gateway.wait_log("draining")
+    inbox.peer.disposition(transfer.delivery_id, "accepted")
+    assert outcome(far).matches("accepted")
+    far.peer.until("close")
+    far.peer.close()
+    inbox.peer.close()
+    assert far.gateway.process.wait(20) == 0
 
 
 def test_pulled_messages_are_counted_where_they_go(fars: Fars) -> None:
