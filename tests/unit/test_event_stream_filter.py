@@ -18,8 +18,8 @@ from gateway.filters.event_stream import (
     Start,
     first_after,
     offset_symbol,
-    parse,
 )
+from gateway.filters.filter_set import read as parse
 
 OFFSETS = st.integers(0, NEVER - 1)
 
