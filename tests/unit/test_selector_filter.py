@@ -1,0 +1,153 @@
+"""JMS selectors: Java's constants, names of the JMS header, BETWEEN (JMS 2.0, 3.8.1)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from gateway.errors import INVALID_FIELD, AmqpError
+from gateway.filters.predicate import (
+    FALSE,
+    And,
+    Arithmetic,
+    Compare,
+    Comparison,
+    Field,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Section,
+    Truth,
+)
+from gateway.filters.selector import parse_selector
+
+ID, CORRELATION, USER = (Field(Section.PROPERTIES, name) for name in ("message-id", "correlation-id", "user-id"))
+DURABLE = Field(Section.HEADER, "durable")
+COUNT = Arithmetic(Operator.ADD, Field(Section.HEADER, "delivery-count"), Literal(1))
+
+
+def a(name: str) -> Field:
+    return Field(Section.APPLICATION_PROPERTIES, name)
+
+
+def equal(field: Any, constant: Any) -> Compare:
+    return Compare(Comparison.EQ, field, Literal(constant))
+
+
+def between(field: Any, low: Any, high: Any) -> And:
+    return And((Compare(Comparison.GE, field, Literal(low)), Compare(Comparison.LE, field, Literal(high))))
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (
+            "x = 1 AND NOT flag OR y LIKE 'a%'",
+            Or((And((equal(a("x"), 1), Not(Truth(a("flag"))))), Like(a("y"), Literal("a%")))),
+        ),
+        ("x BETWEEN 1 AND 2 AND y = 3", And((between(a("x"), 1, 2), equal(a("y"), 3)))),
+        ("x NOT BETWEEN 1 AND 2", Not(between(a("x"), 1, 2))),
+        ("x IN ('a', 'b')", In(a("x"), (Literal("a"), Literal("b")))),
+        ("x IS NOT NULL", Not(IsNull(a("x")))),
+        ("_a$1 = 1", equal(a("_a$1"), 1)),
+        ("exists = 1", equal(a("exists"), 1)),
+        ("h = 1", equal(a("h"), 1)),
+    ],
+)
+def test_conditions(text: str, read: Predicate) -> None:
+    assert parse_selector(text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "constant"),
+    [
+        ("57", 57),
+        ("5L", 5),
+        ("010", 8),
+        ("0", 0),
+        ("09", 9),
+        ("0xFf", 255),
+        ("0x10l", 16),
+        ("7.", 7.0),
+        ("-95.7", -95.7),
+        ("7E3", 7e3),
+    ],
+)
+def test_constants_are_javas(text: str, constant: Any) -> None:
+    read = parse_selector(f"x = {text}")
+    assert isinstance(read, Compare)
+    assert isinstance(read.right, Literal)
+    assert (read.right.value, type(read.right.value)) == (constant, type(constant))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JMSPriority", Field(Section.HEADER, "priority")),
+        ("JMSType", Field(Section.PROPERTIES, "subject")),
+        ("JMSTimestamp", Field(Section.PROPERTIES, "creation-time")),
+        ("JMSXGroupID", Field(Section.PROPERTIES, "group-id")),
+        ("JMSXGroupSeq", Field(Section.PROPERTIES, "group-sequence")),
+        ("JMSXDeliveryCount", COUNT),
+        ("JMS_vendor", a("JMS_vendor")),
+        ("jmspriority", a("jmspriority")),
+    ],
+)
+def test_names_of_the_header(name: str, value: Any) -> None:
+    assert parse_selector(f"{name} > 4") == Compare(Comparison.GT, value, Literal(4))
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("JMSDeliveryMode = 'PERSISTENT'", equal(DURABLE, True)),
+        ("'NON_PERSISTENT' <> JMSDeliveryMode", Compare(Comparison.NE, DURABLE, Literal(False))),
+        ("JMSDeliveryMode = 'persistent'", FALSE),
+        ("JMSDeliveryMode <> 'x'", Not(FALSE)),
+        ("JMSDeliveryMode IN ('PERSISTENT', 'x')", Or((equal(DURABLE, True), FALSE))),
+        ("JMSXUserID = 'me'", equal(USER, b"me")),
+        ("JMSMessageID = 'ID:abc'", equal(ID, "ID:abc")),
+        ("JMSMessageID = 'ID:AMQP_NO_PREFIX:abc'", equal(ID, "abc")),
+        ("JMSMessageID = 'ID:AMQP_STRING:ID:AMQP_X'", equal(ID, "ID:AMQP_X")),
+        ("'ID:AMQP_ULONG:18446744073709551615' = JMSMessageID", Compare(Comparison.EQ, Literal((1 << 64) - 1), ID)),
+        ("JMSMessageID IN ('ID:AMQP_BINARY:0aFF', 'x')", In(ID, (Literal(b"\x0a\xff"), Literal("x")))),
+        (
+            "JMSCorrelationID = 'ID:AMQP_UUID:f81d4fae-7dec-11d0-a765-00a0c91e6bf6'",
+            equal(CORRELATION, uuid.UUID("f81d4fae-7dec-11d0-a765-00a0c91e6bf6")),
+        ),
+        ("JMSCorrelationID = 'mine'", equal(CORRELATION, "mine")),
+        ("x = 'ID:AMQP_ULONG:1'", equal(a("x"), "ID:AMQP_ULONG:1")),
+    ],
+)
+def test_constants_mean_what_is_in_the_field(text: str, read: Predicate) -> None:
+    assert parse_selector(text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("JMSReplyTo = 'x'", "line 1, column 1: JMS does not let selectors ask for JMSReplyTo"),
+        ("JMSDeliveryMode > 'x'", "line 1, column 1: JMSDeliveryMode is compared by"),
+        ("JMSDeliveryMode = 1", "line 1, column 1: JMSDeliveryMode is compared by"),
+        ("JMSMessageID = 'ID:AMQP_ULONG:-1'", "line 1, column 16: this is no id of the form ID:AMQP_ULONG:"),
+        ("JMSMessageID = 'ID:AMQP_UUID:x'", "line 1, column 16: this is no id of the form ID:AMQP_UUID:"),
+        ("a.x = 1", "line 1, column 2: found '.'"),
+        ("[x] = 1", "line 1, column 1: found '['"),
+        ('x = "a"', "line 1, column 5: found '\"'; text stands between single quotes"),
+        ("x BETWEEN 1", "line 1, column 12: found the end, where AND or an operator should be"),
+        ("lower(x) = 1", "line 1, column 6: found '('; functions are not defined"),
+        (f"x = 0x{'f' * 39}", "line 1, column 5: a number has at most 38 digits"),
+    ],
+)
+def test_errors(text: str, said: str) -> None:
+    with pytest.raises(AmqpError) as caught:
+        parse_selector(text)
+    assert caught.value.condition == INVALID_FIELD
+    assert caught.value.description.startswith(said)
