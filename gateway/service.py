@@ -197,7 +197,11 @@ class Service:
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
             rules, scopes = policy.scopes[name], self.world.scopes
-            options = {"anonymous": model.anonymous_relay, "temporary": model.temporary}
+            options = {
+                "anonymous": model.anonymous_relay,
+                "strict_desired": model.strict_desired,
+                "temporary": model.temporary,
+            }
             rate = model.response_rate
             if name in scopes:
                 scopes[name].configure(rules, **options, response_rate=rate)

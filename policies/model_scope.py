@@ -181,6 +181,11 @@ class Scope(Section):
     )
     access: tuple[AccessRule, ...] = Field(default=(), description="who may do what; what no entry allows is denied")
     anonymous_relay: Flag = Field(default=True, description="offer the anonymous terminus (null target)")
+    strict_desired: Flag = Field(
+        default=False,
+        description="true: only clients whose open desired ANONYMOUS-RELAY may attach to the anonymous terminus; many "
+        "clients do so without",
+    )
     temporary: Flag = Field(default=True, description="allow dynamic sources and targets")
     response_routing: Flag = Field(default=True, description="offer RESPONSE_ANNOTATIONS_V1_0 (cookies)")
     response_rate: PerTime | None = Field(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from policies.units import Rate
 
+_RELAY: Final = "ANONYMOUS-RELAY"
 _INFO: Final = "/$info"
 _TEMPORARY: Final = "$temp/"
 _MAX_HOPS: Final = 8
@@ -97,8 +98,10 @@ class Scope:
         *,
         anonymous: bool,
         temporary: bool,
+        strict_desired: bool = False,
         response_rate: Rate | None = None,
     ) -> None:
+        """`configure` says what the options are."""
         self.name: Final = name
         self.world: Final = world
         self.connectors: dict[str, Remotes] = {}
@@ -110,13 +113,29 @@ class Scope:
         self._response_rate: Rate | None = None
         self.buckets: Buckets | None = None
         """Where `response_rate` is set: whose turn it is, for each responder."""
-        self.configure(rules, anonymous=anonymous, temporary=temporary, response_rate=response_rate)
+        self.configure(
+            rules,
+            anonymous=anonymous,
+            temporary=temporary,
+            strict_desired=strict_desired,
+            response_rate=response_rate,
+        )
 
     def configure(
-        self, rules: ScopeRules, *, anonymous: bool, temporary: bool, response_rate: Rate | None = None
+        self,
+        rules: ScopeRules,
+        *,
+        anonymous: bool,
+        temporary: bool,
+        strict_desired: bool = False,
+        response_rate: Rate | None = None,
     ) -> None:
-        """Take the rules of a new policy; links already attached are judged by `still`."""
+        """Take the rules of a new policy; links already attached are judged by `still`.
+
+        `strict_desired`: the anonymous terminus is for connections that desired it when they were opened.
+        """
         self.rules = rules
+        self.strict_desired = strict_desired
         if response_rate != self._response_rate:
             self._response_rate = response_rate
             self.buckets = None if response_rate is None else Buckets(response_rate.number, response_rate.per_ms)
@@ -258,6 +277,9 @@ class Scope:
             return None if self.temporary else AmqpError(NOT_ALLOWED, "this scope makes no temporary nodes")
         if terminus.address is None and not self.anonymous:
             return AmqpError(NOT_IMPLEMENTED, "this scope has no anonymous terminus")
+        if terminus.address is None and self.strict_desired and _RELAY not in link.engine.desired:
+            text = f"the anonymous terminus is for who desired {_RELAY} when it opened the connection"  # AT-2.3-6
+            return AmqpError(NOT_ALLOWED, text)
         return None
 
     # -- nodes

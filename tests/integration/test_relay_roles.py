@@ -42,6 +42,17 @@ scopes:
 """
 
 
+STRICT = """
+gateway: {{id: gw-strict, log: json}}
+scopes:
+  strict:
+    listen: [{{bind: "127.0.0.1:{port}"}}]
+    strict_desired: {strict}
+    addresses: [{{match: "q/**", direct: balanced}}]
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+"""
+
+
 class Place:
     """A gateway with one listener that provides the relay and one that does not; its Kafka is away."""
 
@@ -90,6 +101,30 @@ def test_as_provider_what_counts_is_what_we_offer(place: Place, provides: bool, 
     inbox = Inbox(place.provided, "q/provider")
     sender.post(message(b"relayed", to="q/provider"))
     assert sections(inbox.take())["data"] == b"relayed"
+
+
+@pytest.mark.row("AT-2.3-6")
+def test_where_the_policy_is_strict_only_who_desired_the_relay_gets_it(start_gateway: Gateways) -> None:
+    """Each connection by its own open; a reload tells those who did not that they have to go."""
+    (port,) = ports(1)
+    gateway = start_gateway(STRICT.format(port=port, strict="false"))
+    early = Peer(port)
+    early.start()
+    early.attach("relay", SENDER)
+    assert early.expect("attach").target["address"] is None
+    gateway.reload(STRICT.format(port=port, strict="true"))
+    early.until("detach", closed=True, error="amqp:not-allowed")
+    for desired in (None, ["RESPONSE_ANNOTATIONS_V1_0"]):
+        peer = Peer(port)
+        assert RELAY in names(peer.start(desired_capabilities=desired).offered_capabilities)
+        peer.attach("relay", SENDER)
+        peer.expect("attach", target=None)
+        assert RELAY in peer.expect("detach", closed=True, error="amqp:not-allowed").error["description"]
+        peer.attach_sender("q/named", 1)  # its other links are as before
+    peer = Peer(port)
+    peer.start(desired_capabilities=[RELAY])
+    peer.attach("relay", SENDER)
+    assert peer.expect("attach").target["address"] is None
 
 
 @pytest.mark.row("AT-2.3-3", "AT-2.3-4", "AT-2.3-5", "AT-2.3-7")
