@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gateway.filters import arrow_text, columns, supported
+from gateway.filters import arrow_text, arrow_whole, columns, supported
 from gateway.filters.arrow_fields import Fields, Found, char
 from gateway.filters.parts import Part, Pattern
 from gateway.filters.predicate import Affix, Comparison, Field, Operator, Predicate
@@ -199,26 +199,16 @@ class _Engine:
         return self.where(pc.invert(pc.is_nan(item)), item)
 
     def whole(self, operator: Operator, left: Any, right: Any) -> Any:
-        one, other = _extent(left), _extent(right)
-        if one is None or other is None:
-            return self.where(pa.scalar(False), left if isinstance(right, pa.Scalar) else right)
-        if not _fits(operator, one, other):
-            return self.wide(operator, left, right)
         if operator in _DIVISIONS:
-            right = self.where(pc.not_equal(right, 0), right)
-        quotient = pc.divide(left, right) if operator in _DIVISIONS else None
-        if operator is Operator.MOD:
-            return pc.subtract(left, pc.multiply(right, quotient))
-        return quotient if operator is Operator.DIV else _ARITHMETIC[operator](left, right)
+            return arrow_whole.divided(operator, left, right)
+        one, other = _extent(left), _extent(right)
+        fits = one is None or other is None or _fits(operator, one, other)
+        return _ARITHMETIC[operator](left, right) if fits else self.wide(operator, left, right)
 
     def wide(self, operator: Operator, left: Any, right: Any) -> Any:
-        one, other = _integral(left), _integral(right)
         if operator in _DIVISIONS:
-            other = self.where(pc.not_equal(other, pa.scalar(Decimal(0), other.type)), other)
-            quotient = _quotient(one, other)
-            result = quotient if operator is Operator.DIV else pc.subtract(one, pc.multiply(other, quotient))
-        else:
-            result = _ARITHMETIC[operator](one, other)
+            return arrow_whole.divided(operator, left, right)
+        result = _ARITHMETIC[operator](_integral(left), _integral(right))
         low, high = (pa.scalar(Decimal(bound), pa.decimal256(19, 0)) for bound in (LONG_MIN, LONG_MAX))
         in_long = pc.and_(pc.greater_equal(result, low), pc.less_equal(result, high))
         return pc.cast(pc.cast(self.where(in_long, result), pa.string()), pa.int64())
@@ -254,8 +244,6 @@ def _extent(item: Any) -> tuple[int, int] | None:
 
 def _fits(operator: Operator, one: tuple[int, int], other: tuple[int, int]) -> bool:
     """Whether no result of these operands can leave a long, nor anything on the way there."""
-    if operator in _DIVISIONS:
-        return one[0] > LONG_MIN
     how = {Operator.ADD: int.__add__, Operator.SUB: int.__sub__, Operator.MUL: int.__mul__}[operator]
     return all(LONG_MIN <= how(left, right) <= LONG_MAX for left in one for right in other)
 
@@ -269,11 +257,6 @@ def _integral(item: Any) -> Any:
     # by way of text: Arrow 26 says of 18446744073709551615 with 18 places that losing them would lose digits
     text = pc.replace_substring_regex(pc.cast(item, pa.string()), "\\.0*$", "")
     return pc.cast(text, pa.decimal256(20, 0))
-
-
-def _quotient(one: Any, other: Any) -> Any:
-    exact = pc.divide(one, other)
-    return pc.cast(pc.trunc(exact), pa.decimal256(one.type.precision, 0))
 
 
 def _remainder(left: Any, right: Any) -> Any:

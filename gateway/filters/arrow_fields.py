@@ -40,15 +40,23 @@ class Found:
     def __init__(self, members: dict[str, Any], places: Any = None) -> None:
         self._members, self._places = members, places
         self._taken: dict[str, Any] = {}
+        self._decided = False
+        """Whether one member holds the values of all rows, and so no other holds any."""
         self._parts: dict[Part, Any] = {}
 
     def member(self, name: str) -> Any:
         """A member of every row, `None` where all are null."""
         if name not in self._taken:
-            array = self._members[name]
-            empty = array.null_count == len(array)
-            self._taken[name] = None if empty else array if self._places is None else array.take(self._places)
+            self._taken[name] = None if self._decided and name != "type" else self._take(name)
         return self._taken[name]
+
+    def _take(self, name: str) -> Any:
+        array = self._members[name]
+        if array.null_count < len(array) and self._places is not None:
+            array = array.take(self._places)
+        nulls = array.null_count
+        self._decided = self._decided or (nulls == 0 and name != "type")
+        return None if nulls == len(array) else array
 
     def part(self, part: Part) -> Any:
         if part not in self._parts:
@@ -111,11 +119,11 @@ class Maps:
         self._rows = len(array)
 
     @cached_property
-    def _width(self) -> int:
-        """How many entries every row has, 0 where that differs."""
+    def _starts(self) -> Any:
+        """Where each row's entries begin, if every row has as many; else nothing."""
         width = len(self._keys) // self._rows if self._rows else 0
-        even = np.arange(0, self._rows * width + 1, width) if width else None
-        return width if even is not None and np.array_equal(self._offsets, even) else 0
+        starts = np.arange(0, self._rows * width + 1, width or 1)
+        return starts[:-1] if width and np.array_equal(self._offsets, starts) else None
 
     @cached_property
     def _row_of(self) -> Any:
@@ -123,15 +131,19 @@ class Maps:
 
     def found(self, name: str) -> Found | Absent:
         """The values under a key, which a map has once at most."""
-        entries = np.asarray(pc.indices_nonzero(pc.equal(self._keys, name)))
+        entries = np.asarray(pc.indices_nonzero(pc.equal(self._keys, name))).view(np.int64)
         if not len(entries):
             return Absent()
-        rows = entries // self._width if self._width else self._row_of[entries]
-        if len(entries) == self._rows and np.array_equal(rows, np.arange(self._rows)):
+        if len(entries) == self._rows and self._starts is not None and self._regular(entries):
             return Found(self._members, pa.array(entries))
         places = np.full(self._rows, -1, dtype=np.int64)
-        places[rows] = entries
+        places[self._row_of[entries]] = entries
         return Found(self._members, pa.array(places, mask=places < 0))
+
+    def _regular(self, entries: Any) -> bool:
+        """Whether each row has the name at the same place: then nothing needs to be placed."""
+        width = len(self._keys) // self._rows
+        return entries[0] < width and np.array_equal(entries - entries[0], self._starts)
 
 
 class Fields:

@@ -124,7 +124,7 @@ class Engine(Protocol[E]):
         """Longs; null where the result is none."""
 
     def wide(self, operator: Operator, left: E, right: E) -> E:
-        """Whole decimals; a long, null where the result is none."""
+        """Longs and whole decimals, one of them a decimal; a long, null where the result is none."""
 
     def approximate(self, operator: Operator, left: E, right: E) -> E:
         """Doubles; null for a division by zero and for NaN."""

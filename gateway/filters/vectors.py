@@ -54,6 +54,14 @@ from gateway.filters.values import (
 _SAME, _DOUBLE, _DECIMAL = "same", "double", "decimal"
 """What the two parts of a pair are made before they are compared."""
 
+
+def _integral(operand: Operand[E], item: E) -> E:
+    if isinstance(operand, Constants):
+        constant: E = operand.as_whole()
+        return constant
+    return item
+
+
 _PAIRS: Final[tuple[tuple[Part, Part, str], ...]] = (
     (Part.LONG, Part.LONG, _SAME),
     (Part.TEXT, Part.TEXT, _SAME),
@@ -158,9 +166,6 @@ class Vectors(Generic[E]):
             return self.engine.to_decimal(item) if part in (Part.INTEGER, Part.TIME) else item
         return self.engine.without_nan(item) if part is Part.DOUBLE else self.engine.to_double(part, item)
 
-    def _integral(self, operand: Operand[E], part: Part, item: E) -> E:
-        return operand.as_whole() if isinstance(operand, Constants) else self._as(_DECIMAL, operand, part, item)
-
     def _operand(self, node: Value) -> Operand[E]:
         if isinstance(node, Field):
             return self.engine.field(node)
@@ -196,7 +201,7 @@ class Vectors(Generic[E]):
             if one is other is Part.INTEGER:
                 found.append(self.engine.whole(operator, first, second))
             else:
-                items = self._integral(left, one, first), self._integral(right, other, second)
+                items = _integral(left, first), _integral(right, second)
                 found.append(self.engine.wide(operator, *items))
         return self._first(found)
 
@@ -230,10 +235,11 @@ class Vectors(Generic[E]):
         pairs = _EQUAL_PAIRS if comparison in _EQUALITY else _PAIRS
         found: list[E | None] = []
         for first, second, kind in pairs:
-            items = one.part(first), other.part(second)
-            if items[0] is not None and items[1] is not None:
+            against = other.part(second)  # first: a constant has few parts, and a field's cost
+            item = None if against is None else one.part(first)
+            if against is not None and item is not None:
                 asked = _asked(comparison, beyond) if kind is _DECIMAL else comparison
-                sides = self._as(kind, one, first, items[0]), self._as(kind, other, second, items[1])
+                sides = self._as(kind, one, first, item), self._as(kind, other, second, against)
                 found.append(self.engine.compare(asked, *sides))
         return self._or_unknown(self._first(found))
 
