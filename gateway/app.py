@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -93,6 +93,15 @@ def _make_cluster(
 
     config = ClusterConfig(model.bootstrap, settings, dict(model.topics))
     return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases, termini)
+
+
+def newest_events(
+    model: KafkaCluster, settings: Mapping[str, str], cluster: str, topic: str, count: int
+) -> Iterator[bytes]:
+    """The newest records of a topic as encoded messages, for the command line; raises AmqpError."""
+    from bridges.kafka.sample import newest
+
+    return newest({"bootstrap.servers": model.bootstrap, **settings}, cluster, topic, count)
 
 
 class Process:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gateway.cli_cookie import cookie
+from gateway.cli_filter import filter_command
 from gateway.cli_groups import groups
 from gateway.cli_secrets import keys, users
 
@@ -158,6 +159,7 @@ def version() -> None:
 
 
 main.add_command(cookie)
+main.add_command(filter_command)
 main.add_command(groups)
 main.add_command(keys)
 main.add_command(users)

@@ -20,6 +20,8 @@ from gateway.amqp import codec, sections
 from gateway.filters.access import HEADER, PROPERTIES
 from gateway.filters.decimals import encoded
 
+_GROUPS: Final = ("all-filter", "any-filter", "not-filter")
+
 
 class MessageFileError(ValueError):
     """What is wrong with a description, with line and column where they are known."""
@@ -51,6 +53,27 @@ def load_value(text: str) -> Any:
         raise MessageFileError(str(error.problem or error)) from None
 
 
+def load_filter(text: str) -> Any:
+    """A filter in the same notation, `sql-filter: a.n > 5` or a group of such, as a client sends it.
+
+    Raises MessageFileError.
+    """
+    try:
+        return codec.decode_all(codec.encode(_as_filter(load_value(text))))
+    except (ValueError, TypeError) as error:
+        raise MessageFileError(str(error)) from None
+
+
+def _as_filter(value: Any) -> Any:
+    """What is no mapping of one name stays as it is: no filter, for the reader of filters to refuse."""
+    if not (isinstance(value, dict) and len(value) == 1):
+        return value
+    ((name, content),) = value.items()
+    if name in _GROUPS and isinstance(content, list):
+        content = [_as_filter(member) for member in content]
+    return codec.Described(codec.Symbol(name if ":" in str(name) else f"amqp:{name}"), content)
+
+
 def encoded_message(message: Any, name: str) -> bytes:
     """The bytes of one message's description."""
     if not isinstance(message, dict):
@@ -70,8 +93,10 @@ def encoded_message(message: Any, name: str) -> bytes:
 def _listed(code: int, fields: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], bytes]:
     def build(content: Any) -> bytes:
         given = content if isinstance(content, list) else _by_name(content, tuple(fields))
-        types = list(fields.values())
-        return sections.section(code, [_typed(value, types[index]) for index, value in enumerate(given)])
+        if len(given) > len(fields):
+            raise ValueError(f"there are {len(fields)} fields, and {len(given)} values")
+        pairs = zip(fields.items(), given, strict=False)
+        return sections.section(code, [_field(name, kind, value) for (name, kind), value in pairs])
 
     return build
 
@@ -82,6 +107,15 @@ def _by_name(content: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
         raise ValueError(f"there is no field {unknown[0]}, but {', '.join(names)}")
     last = max((names.index(name) for name in content), default=-1)
     return [content.get(name) for name in names[: last + 1]]
+
+
+def _field(name: str, kind: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        typed = _typed(value, kind)
+        codec.encode(typed)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}: {error}") from None
+    return typed
 
 
 def _typed(value: Any, kind: Callable[[Any], Any]) -> Any:

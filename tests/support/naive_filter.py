@@ -14,53 +14,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gateway.amqp import codec, sections
+from gateway.amqp import codec
 from gateway.filters import predicate as p
+from tests.support.naive_message import MISSING, Fields, entries, message_fields
+
+__all__ = ["Fields", "compared", "delivered", "evaluate", "like", "lowered", "message_fields", "strict"]
 
 _INTEGER = (codec.Ubyte, codec.Ushort, codec.Uint, codec.Ulong, codec.Byte, codec.Short, codec.Int, codec.Long)
 _DECIMALS = {codec.Decimal32: (8, 101, 7), codec.Decimal64: (10, 398, 16), codec.Decimal128: (14, 6176, 34)}
-_PROPERTIES = (
-    "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
-    "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id",
-)  # fmt: skip
-_HEADER = {"durable": False, "priority": codec.Ubyte(4), "ttl": None, "first-acquirer": False, "delivery-count": 0}
-_HEADER["delivery-count"] = codec.Uint(0)
-
-
-class Missing:
-    """Not there, as opposed to null."""
-
-
-MISSING = Missing()
-Fields = dict[p.Section, list[tuple[Any, Any]]]
-"""The entries of each section, in order; those of header and properties with the names of the specification."""
-
-
-def message_fields(data: bytes) -> Fields:
-    """Everything a filter may see of an encoded message."""
-    layout = sections.walk(data)
-    given = dict(zip(_HEADER, sections.header(data, layout), strict=False))
-    header = {name: given.get(name) if given.get(name) is not None else default for name, default in _HEADER.items()}
-    properties = []
-    if layout.properties < layout.app:
-        encoded = data[layout.properties : layout.app]
-        properties = list(zip(_PROPERTIES, codec.decode_all(encoded).value, strict=False))
-    body = sections.body_values(data, layout)
-    is_value = sections.body_kind(data, layout) == sections.AMQP_VALUE
-    return {
-        p.Section.HEADER: [(name, value) for name, value in header.items() if value is not None],
-        p.Section.DELIVERY_ANNOTATIONS: _entries(sections.delivery_annotations(data, layout)),
-        p.Section.MESSAGE_ANNOTATIONS: _entries(sections.message_annotations(data, layout)),
-        p.Section.PROPERTIES: [(name, value) for name, value in properties if value is not None],
-        p.Section.APPLICATION_PROPERTIES: _entries(sections.application_properties(data, layout)),
-        p.Section.AMQP_VALUE: _entries(body[0]) if is_value and isinstance(body[0], dict) else [],
-        p.Section.AMQP_SEQUENCE: [],
-        p.Section.FOOTER: _entries(sections.footer(data, layout)),
-    }
-
-
-def _entries(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    return [(key.value if isinstance(key, codec.MapKey) else key, item) for key, item in value.items()]
 
 
 def delivered(predicate: p.Predicate, fields: Fields) -> bool:
@@ -193,17 +154,17 @@ def _field(node: p.Field, fields: Fields) -> Any:
     found = _named(fields[node.section], node.name, (str, codec.Symbol))
     for step in node.path:
         if isinstance(step, str):
-            entries = _entries(found) if isinstance(found, dict) else []
-            found = _named(entries, step, (str,))
+            inside = entries(found) if isinstance(found, dict) else []
+            found = _named(inside, step, (str,))
             if found is MISSING:
-                found = _named(entries, step, (codec.Symbol,))
+                found = _named(inside, step, (codec.Symbol,))
         else:
             found = _item(found, worth(step, fields))
     return found
 
 
-def _named(entries: Iterable[tuple[Any, Any]], name: str, types: tuple[type, ...]) -> Any:
-    for key, value in entries:
+def _named(found: Iterable[tuple[Any, Any]], name: str, types: tuple[type, ...]) -> Any:
+    for key, value in found:
         if type(key) in types and key == name:
             return value
     return MISSING
@@ -381,7 +342,7 @@ def composite(value: Any) -> tuple[str, list[Any]]:
     if type(value).__name__ == "Frozen":
         return value.family.value, list(value.items)
     if isinstance(value, dict):
-        return "map", _entries(value)
+        return "map", entries(value)
     if isinstance(value, codec.Array):
         return "array", [_described(value.descriptors, item) for item in value.items]
     if isinstance(value, codec.Described):
@@ -403,9 +364,9 @@ def _described(descriptors: tuple[Any, ...], item: Any) -> Any:
     return item
 
 
-def _entry_there(key: Any, wanted: Any, entries: list[Any]) -> bool:
+def _entry_there(key: Any, wanted: Any, found: list[Any]) -> bool:
     """The first entry with this key counts, a string before a symbol."""
-    same = [(name, value) for name, value in entries if same_key(key, name)]
+    same = [(name, value) for name, value in found if same_key(key, name)]
     same.sort(key=lambda entry: type(entry[0]) is not str)
     return bool(same) and (wanted is None or strict(wanted, same[0][1]))
 

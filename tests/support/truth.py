@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from gateway.amqp.codec import Described, Symbol, decode_all, encode
+from gateway.amqp.codec import Described, Symbol
 from gateway.filters.filter_set import read
 from gateway.filters.predicate import Predicate, bind
-from gateway.message_file import load_messages, load_value
+from gateway.message_file import load_filter, load_messages
 from tests.support.parts import ROOT
 
 FOLDER: Final = ROOT / "tests" / "conformance" / "filters"
@@ -40,11 +40,9 @@ class Case(NamedTuple):
     def filter(self) -> Described:
         """The filter as it comes from a client: over the wire."""
         if self.language == "filter":
-            filter = _described(load_value(self.text))
-        else:
-            filter = Described(Symbol(_TYPES[self.language]), "" if self.text == "<nothing>" else self.text)
-        received: Described = decode_all(encode(filter))
-        return received
+            received: Described = load_filter(self.text)
+            return received
+        return Described(Symbol(_TYPES[self.language]), "" if self.text == "<nothing>" else self.text)
 
     def predicate(self) -> Predicate:
         """What the front ends make of it, bound; raises AmqpError for what is refused."""
@@ -80,13 +78,3 @@ def _case(number: int, language: str, names: list[str], line: str) -> Case:
     marks = columns.split(" ")
     assert len(marks) == len(names), f"truth.txt:{number}: {len(marks)} verdicts for {len(names)} messages"
     return Case(number, language, text, {name: _VERDICTS[mark] for name, mark in zip(names, marks, strict=True)})
-
-
-def _described(value: Any) -> Any:
-    """The filter's name and its value; the members of a group are filters themselves."""
-    if not (isinstance(value, dict) and len(value) == 1):
-        return value
-    ((name, content),) = value.items()
-    if name in ("all-filter", "any-filter", "not-filter") and isinstance(content, list):
-        content = [_described(member) for member in content]
-    return Described(Symbol(name if ":" in name else f"amqp:{name}"), content)
