@@ -227,6 +227,43 @@ def test_an_unknown_mode_is_the_gateways_fault():
     assert (caught.value.condition, caught.value.fault) == (NOT_IMPLEMENTED, Fault.GATEWAY)
 
 
+ASKED = {
+    Symbol("response-link-target-address"): "$replies.core",
+    Symbol("response-address-cookie"): b"\x00\xff",
+    Symbol("response-address-cookie-expiry"): Timestamp(1_700_000_000_000),
+    Symbol("x-opt-hop"): 1,
+}
+
+
+@pytest.mark.parametrize("mode", ["auto", "amqp", "data"])
+@pytest.mark.parametrize("rest", [b"", KEYED])
+def test_how_a_request_is_answered_is_kept_in_headers(mode, rest):
+    """KM-22; the message itself stays exact, and is what it would be without."""
+    record = _record(section(DELIVERY_ANNOTATIONS, ASKED) + rest + BODY, mode=mode)
+    headers = dict(record.headers)
+    assert headers["amqp.response-link-target-address"] == b"$replies.core"
+    assert headers["amqp.response-address-cookie"] == b"\x00\xff"
+    assert headers["amqp.response-address-cookie-expiry"] == b"1700000000000"
+    assert not any("hop" in name for name in headers)
+    plain = _record(rest + BODY, mode=mode)
+    assert (record.key, record.value) == (plain.key, plain.value)
+    if mode != "data":
+        assert _message(record.key, record.value, record.headers)[0] == rest + BODY
+
+
+def test_a_record_with_a_cookie_is_an_answer():
+    """KM-22: the cookie is an annotation beside those of the event, and no application property."""
+    headers = [("amqp.address-cookie", b"\x00\xff"), ("n", b"1")]
+    data = RecordReader().encode(None, b"body", headers, 0, 7, LOG_APPEND_TIME, 1)
+    layout = walk(data)
+    annotations = sections.delivery_annotations(data, layout)
+    assert annotations["address-cookie"] == b"\x00\xff"
+    assert annotations["event-streams-offset"] == f"{7:020d}"
+    assert sections.application_properties(data, layout) == {"n": "1"}
+    without = RecordReader().encode(None, b"body", headers[1:], 0, 7, LOG_APPEND_TIME, 1)
+    assert "address-cookie" not in sections.delivery_annotations(without, walk(without))
+
+
 # -- incoming ------------------------------------------------------------------------------------------
 
 
