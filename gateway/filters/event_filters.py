@@ -45,7 +45,7 @@ class _Subset(Builder):
         return Part(Field(Section.DELIVERY_ANNOTATIONS, plain(name)), word)
 
 
-_LANGUAGE: Final = Language(_RULES + LOG_NAMES, _Subset())
+LANGUAGE: Final = Language(_RULES + LOG_NAMES, _Subset())
 
 
 def parse_event_sql(text: str, *, limits: Limits = LIMITS, seconds: bool = True) -> Predicate:
@@ -53,7 +53,7 @@ def parse_event_sql(text: str, *, limits: Limits = LIMITS, seconds: bool = True)
 
     With `seconds`, small constants compared with the timestamp are seconds (ledger A6).
     """
-    return normalised(condition(_LANGUAGE.parse(text, limits)), seconds=seconds)
+    return normalised(condition(LANGUAGE.parse(text, limits)), seconds=seconds)
 
 
 def parse_event_map(content: Any) -> Predicate:

@@ -120,6 +120,10 @@ class Language:
             maybe_placeholders=True,
         )
 
+    def prepare(self) -> None:
+        """Build the parser now rather than at the first use."""
+        _ = self._parser
+
     def parse(self, text: str, limits: Limits) -> Part:
         """What the builder makes of `text`; raises AmqpError, INVALID_FIELD or RESOURCE_LIMIT_EXCEEDED."""
         if len(text) > limits.length:

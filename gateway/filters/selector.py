@@ -155,7 +155,7 @@ def _identifier(part: Part, text: str) -> Any:
     return text
 
 
-_LANGUAGE: Final = Language(RULES + _SELECTOR, _Selector())
+LANGUAGE: Final = Language(RULES + _SELECTOR, _Selector())
 
 
 def parse_selector(text: str, *, limits: Limits = LIMITS) -> Predicate:
@@ -163,4 +163,4 @@ def parse_selector(text: str, *, limits: Limits = LIMITS) -> Predicate:
 
     Raises AmqpError: INVALID_FIELD with line, column and what was expected, or RESOURCE_LIMIT_EXCEEDED.
     """
-    return condition(_LANGUAGE.parse(text, limits))
+    return condition(LANGUAGE.parse(text, limits))

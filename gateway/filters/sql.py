@@ -89,7 +89,7 @@ def plain(token: Token) -> str:
     return token[1:-1].replace("[[", "[").replace("]]", "]") if token.type == "DELIMITED" else str(token)
 
 
-_LANGUAGE: Final = Language(RULES + _SQL % _SECTION + LOG_NAMES, _Sql())
+LANGUAGE: Final = Language(RULES + _SQL % _SECTION + LOG_NAMES, _Sql())
 
 
 def parse_sql(text: str, *, limits: Limits = LIMITS, seconds: bool = True) -> Predicate:
@@ -97,4 +97,4 @@ def parse_sql(text: str, *, limits: Limits = LIMITS, seconds: bool = True) -> Pr
 
     Raises AmqpError: INVALID_FIELD with line, column and what was expected, or RESOURCE_LIMIT_EXCEEDED.
     """
-    return normalised(condition(_LANGUAGE.parse(text, limits)), seconds=seconds)
+    return normalised(condition(LANGUAGE.parse(text, limits)), seconds=seconds)
