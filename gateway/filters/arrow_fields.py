@@ -1,7 +1,8 @@
 """The fields of a record batch in parts: maps, structs and promoted columns (docs/columns.md).
 
-Arrow's own `map_lookup` reads 1.5 million rows a second. Here the entries of a name are found by comparing all keys of
-the batch at once and placed by the offsets of the maps; a member is taken only when somebody asks for it.
+Arrow's own `map_lookup` reads 1.5 million rows a second. Here a batch whose rows all have the same names is recognised
+once, and then every name has its place; otherwise the entries of a name are found by comparing all keys of the batch at
+once, and placed by the offsets of the maps. A member is taken only when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -129,21 +130,33 @@ class Maps:
     def _row_of(self) -> Any:
         return np.repeat(np.arange(self._rows), np.diff(self._offsets))
 
+    @cached_property
+    def _columns(self) -> dict[str, int] | None:
+        """The place of each name if every row has the same names in the same order, as most producers send them."""
+        if self._starts is None or not pa.types.is_string(self._keys.type):
+            return None
+        width, (_, offsets, data) = len(self._keys) // self._rows, self._keys.buffers()
+        ends = np.frombuffer(offsets, np.int32)[self._keys.offset : self._keys.offset + len(self._keys) + 1]
+        sizes, text = np.diff(ends), np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
+        if not (_repeats(sizes, width) and _repeats(text, int(ends[width] - ends[0]))):
+            return None
+        return {name: place for place, name in enumerate(self._keys.slice(0, width).to_pylist())}
+
     def found(self, name: str) -> Found | Absent:
         """The values under a key, which a map has once at most."""
+        if self._columns is not None:
+            place = self._columns.get(name)
+            return Absent() if place is None else Found(self._members, pa.array(self._starts + place))
         entries = np.asarray(pc.indices_nonzero(pc.equal(self._keys, name))).view(np.int64)
         if not len(entries):
             return Absent()
-        if len(entries) == self._rows and self._starts is not None and self._regular(entries):
-            return Found(self._members, pa.array(entries))
         places = np.full(self._rows, -1, dtype=np.int64)
         places[self._row_of[entries]] = entries
         return Found(self._members, pa.array(places, mask=places < 0))
 
-    def _regular(self, entries: Any) -> bool:
-        """Whether each row has the name at the same place: then nothing needs to be placed."""
-        width = len(self._keys) // self._rows
-        return entries[0] < width and np.array_equal(entries - entries[0], self._starts)
+
+def _repeats(items: Any, period: int) -> bool:
+    return period == 0 or np.array_equal(items[period:], items[:-period])
 
 
 class Fields:
