@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -30,6 +32,8 @@ class Case(NamedTuple):
     language: str
     text: str
     expected: dict[str, bool | None]
+    rows: tuple[str, ...]
+    """The rows of docs/conformance.md that the title of its section names."""
 
     @property
     def refused(self) -> bool:
@@ -61,20 +65,27 @@ def messages() -> dict[str, bytes]:
 @cache
 def cases() -> tuple[Case, ...]:
     """All lines, in order."""
-    found, language, names = [], "", []
+    found, language, names, rows = [], "", [], ()
     for number, line in enumerate((FOLDER / "truth.txt").read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("=="):
-            language, _, columns = (part.strip() for part in line[2:].split("|"))
-            names = columns.split()
+            language, title, columns = (part.strip() for part in line[2:].split("|"))
+            names, rows = columns.split(), tuple(_rows(title))
         elif line and not line.startswith("#"):
-            found.append(_case(number, language, names, line))
+            found.append(_case(number, language, names, rows, line))
     return tuple(found)
 
 
-def _case(number: int, language: str, names: list[str], line: str) -> Case:
+def _case(number: int, language: str, names: list[str], rows: tuple[str, ...], line: str) -> Case:
     columns, _, text = line.partition("  ")
     if columns == REFUSED:
-        return Case(number, language, text, {})
+        return Case(number, language, text, {}, rows)
     marks = columns.split(" ")
     assert len(marks) == len(names), f"truth.txt:{number}: {len(marks)} verdicts for {len(names)} messages"
-    return Case(number, language, text, {name: _VERDICTS[mark] for name, mark in zip(names, marks, strict=True)})
+    expected = {name: _VERDICTS[mark] for name, mark in zip(names, marks, strict=True)}
+    return Case(number, language, text, expected, rows)
+
+
+def _rows(title: str) -> Iterator[str]:
+    """`FX-5-12 to FX-5-14` is three of them."""
+    for first, number, last in re.findall(r"(FX-[\d.]+)-(\d+)(?: to \1-(\d+))?", title):
+        yield from (f"{first}-{row}" for row in range(int(number), int(last or number) + 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.amqp.sections import walk
@@ -13,11 +15,17 @@ from tests.support import naive_filter as naive
 from tests.support.truth import Case, cases, messages
 
 ACCESS = MessageAccess()
-ANSWERED = [case for case in cases() if not case.refused]
-REFUSED = [case for case in cases() if case.refused]
 
 
-@pytest.mark.parametrize("case", ANSWERED, ids=str)
+def _lines(refused: bool) -> list[Any]:
+    """Each with the rows of the conformance matrix that its section shows."""
+    found = [case for case in cases() if case.refused is refused]
+    return [
+        pytest.param(case, id=str(case), marks=[pytest.mark.row(*case.rows)] if case.rows else []) for case in found
+    ]
+
+
+@pytest.mark.parametrize("case", _lines(refused=False))
 def test_a_line_of_the_table(case: Case) -> None:
     predicate = case.predicate()
     slots, read = extraction(fields_of(predicate), ACCESS)
@@ -30,7 +38,7 @@ def test_a_line_of_the_table(case: Case) -> None:
         assert naive.evaluate(predicate, naive.message_fields(data)) is expected, name
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=str)
+@pytest.mark.parametrize("case", _lines(refused=True))
 def test_a_refused_line_names_the_filter(case: Case) -> None:
     with pytest.raises(AmqpError) as refusal:
         case.predicate()
