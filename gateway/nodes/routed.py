@@ -2,9 +2,9 @@
 
 The anonymous terminus and the reply addresses take messages for many nodes on one link. Each destination gets a
 `RoutedLink`, which a node cannot tell from a direct one: the same resolver, the same attach, the same errors, the
-same credit. What a destination does not take yet waits here, up to `HELD`; then it is released. A message that its
-destination has taken gives the sender its credit back at once, outcome or not: what is unsettled there is bounded by
-the credit of the destination, as on a direct link. So a slow destination costs the others at most `HELD` of `WINDOW`.
+same credit. What a destination does not take yet waits here, up to `HELD`; then it is released, so that a slow
+destination holds up nobody else. Credit comes back with the outcome, not before: a sender that got it back when its
+message was handed on would run ahead of a destination that is merely busy, and most of what it sends be released.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ class RoutedLink:
     def drop(self, delivery: Any) -> None:
         self.busy -= 1
         self._link.drop(delivery)
+        self._router.passed()
 
     def message_refused(self, error: AmqpError) -> None:
         self._link.message_refused(error)
@@ -144,6 +145,7 @@ class RoutedLink:
     def settle(self, delivery: Any, outcome: Outcome) -> None:
         self.busy -= 1
         self._link.settle(delivery, outcome)
+        self._router.passed()
 
     def detach(self, error: AmqpError | None = None) -> None:
         self.error = error
@@ -182,11 +184,9 @@ class RoutedLink:
             self.drop(delivery)
         else:
             self.settle(delivery, RELEASED)
-        self._router.passed()
 
     def _give(self, delivery: Any, data: bytes, settled: bool) -> None:
         self.granted -= 1
-        self._router.passed()
         self.handler.on_transfer(delivery, data, settled)
 
     def close(self) -> None:
@@ -280,7 +280,7 @@ class Router:
         self.link.fail(error)
 
     def passed(self) -> None:
-        """A delivery waits here no more: its credit goes back to the sender, in lots."""
+        """A delivery has its outcome: its credit goes back to the sender, in lots."""
         self._owed += 1
         if self._owed >= WINDOW // 4 or not self.link.granted:
             self.link.grant(self._owed)
