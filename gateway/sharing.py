@@ -24,6 +24,7 @@ def shared_leases(policy: CompiledPolicy, supervisor: Supervisor, readiness: Rea
     """The leases of the process, by the state that the policy names when the process starts."""
     gateway = policy.model.gateway
     leases = open_leases(gateway.state, gateway.lease.seconds, supervisor)
+    leases.about = announced(policy)
     if gateway.state != "memory":
         readiness.add("groups", leases.ready)
     return leases

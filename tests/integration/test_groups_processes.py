@@ -1,0 +1,251 @@
+"""Groups over several gateway processes: leases in Redis, stopped and killed processes, shards (KM-10; ES-E2E-8)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from gateway.amqp.codec import Symbol, decode
+from tests.integration.test_groups import command, shown
+from tests.support import frames
+from tests.support.gateway import Gateways
+from tests.support.gateways import LEASE, Pair, start_pair
+from tests.support.kafka import KafkaBroker
+from tests.support.links import connected
+from tests.support.members import EPOCH, PARTITION, Member, Producer, asked, keep_connected
+from tests.support.peer import RECEIVER, SENDER
+from tests.support.process import wait_until
+from tests.support.servers import Redis
+
+connections = pytest.fixture(autouse=True)(keep_connected)
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Redis]:
+    server = Redis()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def pair(start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis) -> Pair:
+    return start_pair(start_gateway, kafka_broker, own_redis)
+
+
+@pytest.fixture
+def topic(pair: Pair, kafka_broker: KafkaBroker) -> str:
+    return made(pair, kafka_broker, 3)
+
+
+def made(pair: Pair, broker: KafkaBroker, partitions: int) -> str:
+    """Make a topic and wait until both gateways have been told of it: a busy broker may not answer at once."""
+    topic = broker.create_topic(partitions=partitions)
+    for port in (pair.a, pair.b):
+        wait_until(lambda port=port: knows(port, topic), f"{topic} at {port}", 30)
+    return topic
+
+
+def knows(port: int, topic: str) -> bool:
+    """Whether a gateway serves a topic by now."""
+    with connected(port) as peer:
+        peer.attach("knows", RECEIVER, source=frames.source(f"events/{topic}"))
+        return peer.expect("attach").source is not None
+
+
+@pytest.mark.row("ES-4.5-8", "ES-4.5.2-4", "ES-4.5.2-5", "ES-4.5.2-1", "ES-4.5-7")
+def test_an_epoch_counts_in_every_process(pair: Pair, topic: str) -> None:
+    owner = Member(pair.a, f"events/{topic}", asked("g1", 0, 5))
+    owner.attached(credit=10_000)
+    Member(pair.b, f"events/{topic}", asked("g1", 0, 5)).refused("amqp:resource-locked")
+    Producer(pair.a, f"events/{topic}").send(*[b"x" * 60_000] * 20, partition=0)  # the owner reads none of it
+    began = time.monotonic()
+    winner = Member(pair.b, f"events/{topic}", asked("g1", 0, 6))
+    assert winner.attached(credit=10, seconds=1).properties[EPOCH] == 6
+    assert time.monotonic() - began < 1
+    owner.ended("amqp:link:stolen")
+    Producer(pair.a, f"events/{topic}").send(b"new", partition=0)
+    winner.take(1)
+    owner.waits(0.3)
+
+
+@pytest.mark.row("ES-4.5.1-3", "ES-4.5-8", "ES-4.5.1-1")
+def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: Pair, topic: str) -> None:
+    owners = [Member(port, f"pend/{topic}", asked("g1")) for port in (pair.a, pair.b, pair.a)]
+    assert {owner.attached().properties[PARTITION] for owner in owners} == {"0", "1", "2"}
+    first = Member(pair.b, f"pend/{topic}", asked("g1"))
+    first.waits(0.3)
+    second = Member(pair.a, f"pend/{topic}", asked("g1"))
+    second.waits(0.3)
+    owners[0].close()
+    assert first.attached(seconds=1).properties[PARTITION] == owners[0].partition
+    second.waits(0.2)
+    pair.first.stop()
+    third = Member(pair.b, f"pend/{topic}", asked("g1"))
+    third.attached(seconds=1)  # an orderly end of a gateway keeps nobody waiting
+
+
+def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic: str) -> None:
+    Member(pair.a, f"pend/{topic}", asked("g1", 1, 4)).attached()
+    pair.first.kill()
+    killed = time.monotonic()
+    Member(pair.b, f"events/{topic}", asked("g1", 1)).refused("amqp:resource-locked")
+    heir = Member(pair.b, f"events/{topic}", asked("g1", 1, 5))
+    heir.waits(0.3)
+    heir.attached(seconds=2 * LEASE)
+    took = time.monotonic() - killed
+    print(f"a partition of a killed process after {took:.1f} s (lease {LEASE} s)")
+    assert took < 2 * LEASE
+
+
+@pytest.mark.row("ES-4.5-8")
+def test_a_process_that_slept_sends_nothing_any_more(pair: Pair, topic: str) -> None:
+    owner = Member(pair.a, f"events/{topic}", asked("g1", 2))
+    owner.attached(credit=1000)
+    producer = Producer(pair.b, f"events/{topic}")
+    producer.send(b"before", partition=2)
+    owner.take(1)
+    pair.first.process.send_signal(signal.SIGSTOP)
+    try:
+        heir = Member(pair.b, f"events/{topic}", asked("g1", 2, 1))
+        heir.waits(0.3)  # nobody is sure yet that the owner is gone
+        heir.attached(credit=1000, seconds=3 * LEASE)
+        producer.send(*[b"after %d" % number for number in range(50)], partition=2)
+        heir.take(50)
+    finally:
+        pair.first.process.send_signal(signal.SIGCONT)
+    frame = owner.peer.receive(10)
+    assert frame is not None
+    assert (frame.kind, frame.error["condition"]) == ("detach", "amqp:link:detach-forced")
+    again = Member(pair.a, f"events/{topic}", asked("g1", 2, 2))
+    again.attached()
+    heir.ended("amqp:link:stolen")
+
+
+def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, own_redis: Redis) -> None:
+    owner = Member(pair.a, f"events/{topic}", asked("g1", 0))
+    owner.attached(credit=10)
+    plain = Member(pair.a, f"events/{topic}", {})
+    plain.attached(credit=10)
+    own_redis.kill()
+    killed = time.monotonic()
+    owner.ended("amqp:link:detach-forced", seconds=2 * LEASE)
+    assert time.monotonic() - killed < LEASE + 0.5
+    error = Member(pair.b, f"events/{topic}", asked("g1", 1)).refused("amqp:internal-error")
+    assert "cannot be reached" in error["description"]
+    status, text = pair.first.get("/readyz")
+    assert (status, json.loads(text)["parts"]["groups"]["ready"]) == (503, False)
+    Producer(pair.a, f"events/{topic}").send(b"x", partition=0)
+    plain.take(1)
+    own_redis.start()
+    wait_until(lambda: pair.first.get("/readyz")[0] == pair.second.get("/readyz")[0] == 200, "ready again", 20)
+    Member(pair.b, f"events/{topic}", asked("g1", 0)).attached(seconds=2 * LEASE)
+
+
+@pytest.mark.row("ES-4-13", "ES-4.5.1-5", "ES-4.5.1-7")
+def test_any_process_can_have_partitions_dealt_anew(pair: Pair, topic: str) -> None:
+    mine, chosen = Member(pair.a, f"events/{topic}", asked("g1")), Member(pair.a, f"events/{topic}", asked("g1", 2))
+    mine.attached()
+    chosen.attached()
+    found = shown(pair.second, f"events/{topic}", "g1")
+    assert [(owner["partition"], owner["here"]) for owner in found["owners"]] == [(0, False), (2, False)]
+    done = command(pair.second, "--address", f"events/{topic}", "--group", "g1", "--rebalance", "--json")
+    assert done.returncode == 0, done.stderr
+    mine.ended("amqp:link:detach-forced", seconds=2)
+    chosen.waits(0.3)
+
+
+@pytest.mark.row("ES-4.5.1-5", "ES-4.5.1-7")
+def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) -> None:
+    topic = made(pair, kafka_broker, 1)
+    assigned = Member(pair.a, f"pend/{topic}", asked("g1"))
+    assigned.attached()
+    waiting = Member(pair.b, f"pend/{topic}", asked("g1"))
+    waiting.waits(0.3)
+    admin = kafka_broker.admin()
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+    assigned.ended("amqp:link:detach-forced", seconds=20)
+    waiting.attached(seconds=20)
+    again = Member(pair.b, f"pend/{topic}", asked("g1"))
+    again.attached(seconds=20)
+    assert {waiting.partition, again.partition} == {"0", "1"}
+
+
+# -- shards
+
+
+def redirect(port: int, address: str, partition: int, role: bool, group: str | None = None) -> dict[Any, Any] | None:
+    """Attach for a partition; what the redirect says, None when it is served here."""
+    peer = connected(port)
+    source = frames.source(address if role else None)
+    target = frames.target(None if role else address)
+    peer.attach("l", role, source=source, target=target, properties=asked(group, partition))
+    answer = peer.expect("attach")
+    if (answer.source if role else answer.target) is not None:
+        assert answer.properties[PARTITION] == str(partition)
+        peer.disconnect()
+        return None
+    error = peer.expect("detach", closed=True, error="amqp:link:redirect").error
+    peer.disconnect()
+    return dict(error["info"])
+
+
+@pytest.mark.row("ES-4-2", "ES-4-7", "CORE-8")
+def test_each_partition_is_served_in_one_place(pair: Pair, kafka_broker: KafkaBroker) -> None:
+    topic = made(pair, kafka_broker, 12)
+    address = f"sharded/{topic}"
+    homes: dict[int, set[int]] = {pair.a: set(), pair.b: set()}
+    for partition in range(12):
+        for here, there in ((pair.a, pair.b), (pair.b, pair.a)):
+            said = [redirect(here, address, partition, role) for role in (RECEIVER, SENDER)]
+            said.append(redirect(here, address, partition, RECEIVER, f"g-{here}"))
+            assert said[0] == said[1] == said[2]
+            if said[0] is None:
+                homes[here].add(partition)
+                continue
+            info = said[0]
+            assert info == {
+                "hostname": "127.0.0.1", "network-host": "127.0.0.1", "port": there, "address": address,
+            }  # fmt: skip
+            assert redirect(int(info["port"]), info["address"], partition, RECEIVER) is None
+    assert homes[pair.a] | homes[pair.b] == set(range(12))
+    assert not homes[pair.a] & homes[pair.b]
+    assert homes[pair.a]
+    assert homes[pair.b]
+    for port, mine in homes.items():
+        assigned = [Member(port, address, {}) for _ in range(len(mine))]
+        assert {int(member.attached().properties[PARTITION]) for member in assigned} == mine
+        info = Member(port, f"{address}/$info", {})
+        info.attached(credit=1)
+        body, _ = decode(info.peer.until("transfer").payload)
+        assert len(body.value["partitions"]) == 12
+
+
+@pytest.mark.row("ES-4-7")
+def test_members_find_free_partitions_in_other_shards(pair: Pair, kafka_broker: KafkaBroker) -> None:
+    topic = made(pair, kafka_broker, 6)
+    address, got, port, sent = f"sharded/{topic}", set(), pair.a, 0
+    while len(got) < 6:
+        member = Member(port, address, asked("g1"))
+        answer = member.peer.expect("attach")
+        if answer.source is not None:
+            got.add(answer.properties[Symbol("event-streams-partition")])
+            continue
+        info = member.peer.expect("detach", error="amqp:link:redirect").error["info"]
+        port, sent = int(info["port"]), sent + 1
+        assert sent == 1
+    assert (got, port) == ({str(number) for number in range(6)}, pair.b)
+    Member(pair.b, address, asked("g1")).refused("amqp:link:detach-forced")
+
+
+def test_what_a_killed_process_served_is_served_elsewhere(pair: Pair, topic: str) -> None:
+    address = f"sharded/{topic}"
+    pair.first.kill()
+    wait_until(
+        lambda: all(redirect(pair.b, address, each, RECEIVER) is None for each in range(3)), "all at the second", 20
+    )

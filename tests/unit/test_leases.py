@@ -1,0 +1,271 @@
+"""Leases by example (KM-10): each clause of ownership once, with the time in hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
+from gateway.state.leases import Leases
+from gateway.state.leases_board import EVERYTHING, MemoryBoard, Table, Unavailable
+from gateway.state.leases_lease import Lease, Why, Wish
+from gateway.state.leases_rules import Claim, Denied, Group, Now, Who, parse
+from gateway.tasks import Supervisor
+
+KEY, TTL = "main/orders/g1", 10.0
+ALL = (0, 1, 2)
+
+
+class Owner:
+    """A holder that notes what it is told and, unless it is deaf, ends as a link does."""
+
+    def __init__(self, leases: Leases, lease: Lease) -> None:
+        self.leases, self.lease, self.told = leases, lease, list[Why]()
+        leases.hold(lease, self)
+
+    def stop(self, lease: Lease, why: Why) -> None:
+        self.told.append(why)
+        if why is Why.DISPLACED:
+            self.leases.release(lease, orderly=False)
+
+
+class World:
+    """Processes on one board, and their clock in milliseconds."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+        self.table = Table(lambda: self.now)
+        self.errors: list[Any] = []
+        self.supervisor = Supervisor(lambda name, error: self.errors.append((name, error)))
+
+    def process(self, board: MemoryBoard | None = None) -> Leases:
+        return Leases(board or MemoryBoard(self.table, TTL), self.supervisor, clock=lambda: self.now / 1000)
+
+    async def own(self, leases: Leases, partition: int | None = None, epoch: int | None = None) -> Owner:
+        return Owner(leases, await leases.claim(KEY, wish(partition, epoch)))
+
+    async def settle(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not self.errors
+
+
+def wish(partition: int | None = None, epoch: int | None = None, pend: int = 0, pend_ms: int = 0) -> Wish:
+    return Wish(partition, epoch, ALL, pend, pend_ms, 5000)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def refused(asking: Any, condition: str) -> None:
+    with pytest.raises(AmqpError) as error:
+        await asking
+    assert error.value.condition == condition
+
+
+async def test_the_owner_stops_before_anybody_else_can_begin(world: World) -> None:
+    one, two = world.process(), world.process()
+    owner = await world.own(one, 0)
+    world.now += 8_999
+    assert owner.lease.valid
+    world.now += 2  # nine tenths of the time to live
+    assert not owner.lease.valid
+    await refused(two.claim(KEY, wish(0)), RESOURCE_LOCKED)
+    world.now += 1000
+    heir = await world.own(two, 0)
+    assert heir.lease.valid
+    assert heir.lease.fence > owner.lease.fence
+
+
+async def test_a_beat_counts_from_when_it_was_asked_for(world: World) -> None:
+    class Slow(MemoryBoard):
+        async def beat(self, *arguments: Any) -> bool:
+            alive = await super().beat(*arguments)
+            world.now += 4000  # the answer takes its time
+            return alive
+
+    one = world.process(Slow(world.table, TTL))
+    owner = await world.own(one, 0)
+    await one.beat()
+    world.now += 4_999
+    assert owner.lease.valid
+    world.now += 2
+    assert not owner.lease.valid
+
+
+async def test_a_session_that_expired_never_comes_back(world: World) -> None:
+    one, two = world.process(), world.process()
+    owner = await world.own(one, 0)
+    world.now += 10_001
+    heir = await world.own(two, 0)
+    await one.beat()
+    assert owner.told == [Why.LOST]
+    assert not owner.lease.valid
+    assert one.member != owner.lease.who.member
+    assert heir.lease.valid
+
+
+async def test_a_sleeper_cannot_write(world: World) -> None:
+    one, two = world.process(), world.process()
+    await one.beat()
+    world.now += 10_001
+    one.deadline = float("inf")  # a process that trusts its session all the same
+    await refused(one.claim(KEY, wish(0)), INTERNAL_ERROR)
+    assert (await two.view(KEY)).held == {}
+
+
+async def test_displacement_waits_for_the_owner_or_its_end(world: World) -> None:
+    one, two = world.process(), world.process()
+    owner = await world.own(one, 0, 5)
+    world.table.listeners.clear()  # the owner's process hears nothing
+    taking = asyncio.ensure_future(two.claim(KEY, wish(0, 6)))
+    await world.settle()
+    assert not taking.done()
+    assert owner.lease.valid
+    one._poke(EVERYTHING)
+    await world.settle()
+    assert owner.told == [Why.DISPLACED]
+    two._poke(EVERYTHING)
+    lease = await taking
+    assert (lease.epoch, lease.partition) == (6, 0)
+    third = asyncio.ensure_future(one.claim(KEY, wish(0, 7)))
+    await world.settle()
+    world.now += 10_001
+    await one.beat()
+    await refused(third, INTERNAL_ERROR)  # its own session ended, too
+
+
+async def test_of_two_that_displace_the_greater_epoch_wins(world: World) -> None:
+    one, two = world.process(), world.process()
+    owner = await world.own(one, 0)
+    world.table.listeners.clear()
+    lesser = asyncio.ensure_future(two.claim(KEY, wish(0, 3)))
+    await world.settle()
+    await refused(two.claim(KEY, wish(0, 3)), RESOURCE_LOCKED)
+    greater = asyncio.ensure_future(two.claim(KEY, wish(0, 4)))
+    await world.settle()
+    two._poke(EVERYTHING)
+    await refused(lesser, RESOURCE_LOCKED)
+    one._poke(EVERYTHING)
+    await world.settle()
+    two._poke(EVERYTHING)
+    assert (await greater).epoch == 4
+    assert owner.lease.ended
+
+
+async def test_who_waits_is_served_in_order(world: World) -> None:
+    one = world.process()
+    owners = [await world.own(one) for _ in ALL]
+    waiting = [asyncio.ensure_future(one.claim(KEY, wish(pend=2, pend_ms=60_000))) for _ in range(2)]
+    await world.settle()
+    await refused(one.claim(KEY, wish(pend=2, pend_ms=60_000)), RESOURCE_LIMIT_EXCEEDED)
+    one.release(owners[1].lease, orderly=True)
+    one.release(owners[2].lease, orderly=True)
+    leases = await asyncio.gather(*waiting)
+    assert [lease.partition for lease in leases] == [1, 2]
+
+
+async def test_waiting_ends(world: World) -> None:
+    one = world.process()
+    for _ in ALL:
+        await world.own(one)
+    left = False
+    gone = asyncio.ensure_future(one.claim(KEY, wish(pend=9, pend_ms=60_000), gone=lambda: left))
+    brief = asyncio.ensure_future(one.claim(KEY, wish(pend=9, pend_ms=3_000)))
+    await world.settle()
+    assert len((await one.view(KEY)).waiting) == 2
+    world.now += 3_001
+    await refused(brief, DETACH_FORCED)
+    left = True
+    await refused(gone, DETACH_FORCED)
+    await world.settle()
+    assert (await one.view(KEY)).waiting == []
+
+
+async def test_an_epoch_is_remembered_for_a_while_after_a_loss_only(world: World) -> None:
+    one = world.process()
+    one.release((await world.own(one, 0, 7)).lease, orderly=True)
+    await world.settle()
+    kept = (await world.own(one, 0)).lease
+    assert kept.epoch == 0
+    one.release(kept, orderly=True)
+    await world.settle()
+    one.release((await world.own(one, 0, 7)).lease, orderly=False)
+    await world.settle()
+    await refused(one.claim(KEY, wish(0, 6)), RESOURCE_LOCKED)
+    again = (await world.own(one, 0)).lease
+    assert again.epoch == 7
+    one.release(again, orderly=False)
+    await world.settle()
+    world.now += 5_001
+    assert (await world.own(one, 0, 1)).lease.epoch == 1
+
+
+async def test_more_partitions_go_to_who_waits_and_are_dealt_anew_once(world: World) -> None:
+    one = world.process()
+    chosen, assigned = await world.own(one, 0), [await world.own(one) for _ in range(2)]
+    waiting = asyncio.ensure_future(one.claim(KEY, wish(pend=9, pend_ms=60_000)))
+    await world.settle()
+    for _ in range(2):
+        await one.grow(KEY, 4, (0, 1, 2, 3))
+        await world.settle()
+    assert (await waiting).partition == 3
+    assert [owner.told for owner in assigned] == [[Why.DEALT]] * 2
+    assert chosen.told == []
+    assert (await one.view(KEY)).round == 1
+
+
+async def test_a_record_goes_when_nobody_needs_it(world: World) -> None:
+    one = world.process()
+    one.release((await world.own(one, 0)).lease, orderly=True)
+    await world.settle()
+    assert world.table.records == {}
+    assert one._stakes == {}
+
+
+async def test_what_is_not_known_to_be_stored_is_taken_back(world: World) -> None:
+    class Cut(MemoryBoard):
+        lost = ""
+
+        async def swap(self, *arguments: Any) -> Any:
+            done = await super().swap(*arguments) if self.lost != "question" else None
+            if self.lost:
+                raise Unavailable(f"the {self.lost} was lost")
+            return done
+
+    board = Cut(world.table, TTL)
+    one = world.process(board)
+    await one.beat()
+    board.lost = "answer"
+    await refused(one.claim(KEY, wish(0)), INTERNAL_ERROR)
+    board.lost = "question"
+    await world.settle()
+    assert (await one.view(KEY)).held.keys() == {0}
+    board.lost = ""
+    one._poke(EVERYTHING)
+    await world.settle()
+    assert (await one.view(KEY)).held == {}
+
+
+def test_what_is_stored_is_read_again() -> None:
+    group, now = Group(), Now(5, 1, {"m"})
+
+    def claim(link: str, **fields: Any) -> Denied | None:
+        asked: dict[str, Any] = {"partition": None, "epoch": None, "among": (0,), "pend": 3, "retain_ms": 9, **fields}
+        return group.claim(Claim(Who("m", link), **asked), now)
+
+    assert claim("1", epoch=4) is claim("2") is claim("3", partition=0, epoch=5) is None
+    assert claim("4", partition=0, epoch=5) is Denied.LOCKED
+    assert parse(group.dump()) == group
+    group.release(Who("m", "1"), now, orderly=False)
+    group.release(Who("m", "3"), now, orderly=False)
+    assert group.held[0].who.link == "2"
+    group.release(Who("m", "2"), now, orderly=False)
+    assert parse(group.dump()) == group
+    assert parse("") == Group()
+
+
