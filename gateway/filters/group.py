@@ -2,8 +2,8 @@
 
 For each message `compile_group` gives the numbers of the filters that match. What a message costs then depends on the
 filters that may match it rather than on all there are: every filter that has some field equal to a text, or in a list
-of texts, waits under this text in a dictionary, and the rest of it is evaluated only when a message has it. What was
-tried and measured: docs/decisions/0010-filters.md.
+of texts, waits under this text in a dictionary, and the rest of it is evaluated only when a message has it. Among the
+others a term that several share is evaluated once. What was tried and measured: docs/decisions/0003-filters.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from gateway.filters.access import MALFORMED, Access, Reader
 from gateway.filters.closure import compile_filter, conjuncts, extraction, screen_of, truth
-from gateway.filters.leaves import Slots, Test
+from gateway.filters.leaves import Slots, Test, Values
 from gateway.filters.predicate import And, Compare, Comparison, Field, In, Literal, Matches, Predicate, fields_of
 from gateway.filters.values import TEXTS
 
@@ -39,55 +39,97 @@ def compile_group(predicates: Sequence[Predicate], access: Access[S]) -> Group[S
 
     The function never raises.
     """
-    alone = [compile_filter(predicate, access) for predicate in predicates]
-    screens = [screen_of(predicate, access) for predicate in predicates]
+    numbers: dict[Predicate, list[int]] = {}
+    for number, predicate in enumerate(predicates):
+        numbers.setdefault(predicate, []).append(number)
+    alone = [(equal, compile_filter(predicate, access)) for predicate, equal in numbers.items()]
+    screens = [screen_of(predicate, access) for predicate in numbers]
     if len(alone) == 1 or (len(alone) <= _FEW and None not in screens):
-        return lambda source: [number for number, matches in enumerate(alone) if matches(source)]
-    slots, read = extraction([field for predicate in predicates for field in fields_of(predicate)], access)
-    return _grouped(read, *_arranged(predicates, slots), alone)
+        return lambda source: _each(alone, source)
+    slots, read = extraction([field for predicate in numbers for field in fields_of(predicate)], access)
+    return _grouped(read, *_arranged(numbers, slots), alone)
 
 
-Waiting = list[tuple[int, Test]]
-"""Numbers of filters, and what is still to be true."""
+Waiting = list[tuple[list[int], Test]]
+"""Numbers of equal filters, and what is still to be true."""
+Index = tuple[int, dict[str, Waiting]]
+"""Where the value of a field is, and who waits for what text in it."""
+Alone = list[tuple[list[int], Callable[[S], bool]]]
 
 
-def _grouped(
-    read: Reader[S], indexes: list[tuple[int, dict[str, Waiting]]], others: Waiting, alone: list[Callable[[S], bool]]
-) -> Group[S]:
+def _each(filters: Alone[S], source: S) -> list[int]:
+    found = [number for numbers, matches in filters if matches(source) for number in numbers]
+    found.sort()
+    return found
+
+
+def _grouped(read: Reader[S], indexes: list[Index], others: Callable[[Values], list[int]], alone: Alone[S]) -> Group[S]:
     nothing: Waiting = []
 
     def matching(source: S) -> list[int]:
         try:
             values = read(source)
-            found = [number for number, test in others if test(values)]
+            found = others(values)
             for slot, waiting in indexes:
                 value = values[slot]
                 if type(value) in TEXTS:
-                    found += [number for number, test in waiting.get(value, nothing) if test(values)]
+                    for numbers, test in waiting.get(value, nothing):
+                        if test(values):
+                            found += numbers
         except MALFORMED:  # perhaps a field that only some of them name
-            return [number for number, matches in enumerate(alone) if matches(source)]
+            return _each(alone, source)
         found.sort()
         return found
 
     return matching
 
 
-def _arranged(predicates: Sequence[Predicate], slots: Slots) -> tuple[list[tuple[int, dict[str, Waiting]]], Waiting]:
-    """The filters with a text, by the field and the text, and all others; equal tests are one function."""
-    tests: dict[Predicate, Test] = {}
+def _arranged(filters: dict[Predicate, list[int]], slots: Slots) -> tuple[list[Index], Callable[[Values], list[int]]]:
+    """The filters with a text, by the field and the text, and all others."""
     indexes: dict[int, dict[str, Waiting]] = {}
-    others: Waiting = []
-    for number, predicate in enumerate(predicates):
+    others: dict[Predicate, list[int]] = {}
+    for predicate, numbers in filters.items():
         keyed = _keyed(predicate)
-        rest = And(keyed.rest) if keyed else predicate
-        test = tests.setdefault(rest, truth(rest, slots))
         if keyed is None:
-            others.append((number, test))
+            others[predicate] = numbers
             continue
+        test = truth(And(keyed.rest), slots)
         waiting = indexes.setdefault(slots[keyed.field.section, keyed.field.name], {})
         for text in keyed.texts:
-            waiting.setdefault(text, []).append((number, test))
-    return list(indexes.items()), others
+            waiting.setdefault(text, []).append((numbers, test))
+    return list(indexes.items()), _others(others, slots)
+
+
+def _others(filters: dict[Predicate, list[int]], slots: Slots) -> Callable[[Values], list[int]]:
+    """The numbers of the filters that match; terms that filters share are evaluated once."""
+    terms: dict[Predicate, int] = {}
+    wanted = [
+        (numbers, [terms.setdefault(term, len(terms)) for term in conjuncts(predicate)])
+        for predicate, numbers in filters.items()
+    ]
+    if len(terms) == sum(len(needs) for _, needs in wanted):
+        plain = [(numbers, truth(predicate, slots)) for predicate, numbers in filters.items()]
+        return lambda values: [number for numbers, test in plain if test(values) for number in numbers]
+    tests = [truth(term, slots) for term in terms]
+    blank: list[Any] = [_UNKNOWN] * len(tests)
+
+    def matching(values: Values) -> list[int]:
+        known, found = blank.copy(), []
+        for numbers, needs in wanted:
+            for term in needs:
+                result = known[term]
+                if result is _UNKNOWN:
+                    result = known[term] = tests[term](values)
+                if not result:
+                    break
+            else:
+                found += numbers
+        return found
+
+    return matching
+
+
+_UNKNOWN: Final = object()
 
 
 def _keyed(predicate: Predicate) -> _Keyed | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from gateway.filters.access import MessageAccess
 from gateway.filters.closure import compile_filter, extraction, verdict
 from gateway.filters.decimals import decimal_value, decoded
 from gateway.filters.group import compile_group
-from gateway.filters.predicate import bind, fields_of
+from gateway.filters.predicate import And, bind, fields_of
 from gateway.filters.values import family, folded, matcher
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
@@ -68,6 +69,8 @@ GROUPED = random.PREDICATES | random.KEYED
 @settings(max_examples=200, deadline=None)
 @given(st.lists(GROUPED, max_size=6), st.lists(random.messages(), min_size=1, max_size=3), st.integers(0, 255))
 def test_a_group_finds_the_filters_that_match_alone(filters: list[Any], messages: list[bytes], octet: int) -> None:
+    filters += [And((first, second)) for first, second in pairwise(filters)]  # terms that several share
+    filters += filters[:2]
     matching = compile_group(filters, ACCESS)
     alone = [compile_filter(predicate, ACCESS) for predicate in filters]
     for data in messages:
