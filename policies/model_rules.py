@@ -15,7 +15,7 @@ from policies.units import Duration, Target, parse_duration
 Action = Literal["send", "receive", "info"]
 Replies = Literal["auto", "cookie", "rewrite", "none"]
 DirectMode = Literal["balanced", "multicast"]
-RecordMode = Literal["auto", "amqp", "data"]
+RecordMode = Literal["auto", "amqp", "data", "cloudevents"]
 ServiceName = Literal["echo"]
 MAX_USES = 1000
 """More than this is a rate, not a limit of uses."""
@@ -136,7 +136,8 @@ class KafkaRule(Strict):
     mode: RecordMode = Field(
         default="auto",
         description="record value: auto (a single data section as its bytes, the rest kept in headers), "
-        "amqp (the whole message), data (bytes only, the rest is dropped)",
+        "amqp (the whole message), data (bytes only, the rest is dropped), cloudevents (like auto, and what is no "
+        "CloudEvent is rejected)",
     )
     credit: Count = Field(default=1000, le=100_000, description="messages in flight per producing link")
     max_redeliveries: Annotated[StrictInt, Field(ge=0, le=1000)] = Field(

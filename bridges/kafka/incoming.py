@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bridges.kafka.bare import Exact, Header, data_prefix, is_body, rebuild, sealed_and_others
+from bridges.kafka.cloudevents import event_properties
 from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
 from bridges.kafka.readable import BODY, HEADERS_ANNOTATION, as_property, content_type, shown
 from gateway.amqp.codec import Symbol, encode, encode_list
@@ -83,7 +84,8 @@ def _readable(key: bytes | None, value: bytes | None, headers: list[Header], tim
     if visible:
         if (media := content_type(visible)) is not None:
             parts.append(b"\x00\x53\x73" + encode_list([b"\x40"] * 6 + [encode(media)]))
-        parts.append(section(APPLICATION_PROPERTIES, {name: as_property(item) for name, item in visible}))
+        shown_as = {name: as_property(item) for name, item in visible}
+        parts.append(section(APPLICATION_PROPERTIES, event_properties(visible, shown_as)))
     if value is None:
         parts.append(_NULL_BODY)
     elif (BODY, SECTIONS) in headers and is_body(value):

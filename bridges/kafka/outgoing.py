@@ -13,6 +13,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, seal
+from bridges.kafka.cloudevents import attribute_headers, is_binary, is_structured
 from bridges.kafka.readable import BODY, RESERVED, readable_headers
 from gateway.amqp.codec import Symbol, decode_all
 from gateway.amqp.sections import DATA, Layout, body_kind, body_values, map_entry
@@ -24,7 +25,7 @@ TARGET_PARTITION: Final = "event-streams-target-partition"
 SECTIONS: Final = b"sections"
 MESSAGE: Final = b"message"
 ASKED: Final = ("response-link-target-address", "response-address-cookie", "response-address-cookie-expiry")
-MODES: Final = ("auto", "amqp", "data")
+MODES: Final = ("auto", "amqp", "data", "cloudevents")
 _SMALL_DATA: Final = b"\x00\x53\x75\xa0"
 _LARGE_DATA: Final = b"\x00\x53\x75\xb0"
 _size: Final = struct.Struct(">I").pack
@@ -59,7 +60,9 @@ def stored(
         )
     tombstone = tombstones and key is not None and _is_null(data, layout)
     asked = response_headers(data, layout) if layout.da < layout.ma else []
-    if mode == "auto":
+    if mode == "cloudevents" and not tombstone and not is_binary(data, layout) and not is_structured(data, layout):
+        raise AmqpError(INVALID_FIELD, "this event log takes only CloudEvents, in binary or structured mode")
+    if mode in ("auto", "cloudevents"):
         return _auto(data, layout, key, tombstone, asked)
     if mode == "amqp":
         value, headers = _whole(data, layout, tombstone)
@@ -140,7 +143,10 @@ def _auto(
     kind, prefix, value = _stored_body(data, layout, tombstone)
     if kind == DATA_VALUE and not prefix and key is None and da == 0 and ma == body and footer == end and not asked:
         return None, value, []  # nothing but data
-    headers = readable_headers(data, layout) + asked
+    headers = readable_headers(data, layout)
+    if is_binary(data, layout):
+        headers = attribute_headers(data, layout, headers)
+    headers += asked
     if kind == SECTIONS_VALUE:
         headers.append((BODY, SECTIONS))
     rest = data[:da] + data[ma:body] + data[footer:]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from bridges.kafka.annotations import OFFSET, SOURCE_PARTITION, TIMESTAMP, offset_text
 from bridges.kafka.bare import BARE, sections_of
+from bridges.kafka.cloudevents import HEADER_PREFIX
 from bridges.kafka.readable import RESERVED, as_property
 from gateway.amqp.codec import Symbol, Timestamp
 from gateway.amqp.sections import walk
@@ -31,6 +32,8 @@ Plain = tuple[dict[str, bytes | None], Any]
 """Of a record of somebody else's: its headers, the last of each name, and the client's message."""
 Whole = Callable[[Any], bytes]
 """The message of a record, encoded."""
+RENAMED: Final = (RESERVED, HEADER_PREFIX)
+"""How headers begin that are not application properties under their own name."""
 _MESSAGE: Final = MessageAccess()
 _STORED: Final = frozenset(
     {
@@ -114,10 +117,10 @@ class PlainAccess(Access[Plain]):
 
 
 def headers_of_others(headers: list[Any]) -> dict[str, bytes | None] | None:
-    """The last header of each name of a plain record; None: some are the gateway's own."""
+    """The last header of each name of a plain record; None: some are the gateway's own, or a CloudEvent's."""
     last = dict(headers)
     for name in last:
-        if name.startswith(RESERVED):
+        if name.startswith(RENAMED):
             return None
     return last
 
