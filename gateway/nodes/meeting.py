@@ -136,7 +136,11 @@ class Meeting:
 
     def attach(self, link: Link) -> None:
         """Take a link of either direction."""
-        wish = None if link.incoming else wanted(link)
+        try:
+            wish = None if link.incoming else wanted(link)
+        except AmqpError:
+            self._left()  # perhaps made for this link alone
+            raise
         end = Inlet(self, link) if wish is None else Outlet(self, link, message_test(wish.predicate))
         self.join(end)
         link.accept(

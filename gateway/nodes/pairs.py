@@ -75,8 +75,8 @@ class Pairs:
             self._scope.decide("send", link.address, link.user)
         node = self._scope.temporaries.add(_Responses, link)
         node.pair = pair
-        pair.address = node.address
         node.attach(link)
+        pair.address = node.address
 
 
 def asks_me(data: bytes) -> bool:

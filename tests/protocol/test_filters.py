@@ -224,3 +224,12 @@ def test_what_is_no_message_matches_no_filter(taken: tuple[Inbox, Inbox, Outbox]
     for payload in (b"\xff\xff", b"", b"\x00\x53\x74\xc1\xff\xff"):
         assert outbox.send(payload).name == "released"
     assert outbox.send(colored("red"), message_format=99).name == "released"
+
+
+def test_pre_settled_messages_that_nobody_wants_are_dropped(taken: tuple[Inbox, Inbox, Outbox]) -> None:
+    red, _, outbox = taken
+    for _ in range(10):
+        outbox.post(colored("green"), settled=True)
+        outbox.credit()
+    outbox.post(colored("red"), settled=True)
+    assert colors(red) == "red"

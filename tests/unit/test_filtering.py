@@ -1,0 +1,54 @@
+"""Filters at nodes that store nothing: what an attach leaves behind, and who takes a message."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.amqp.codec import Described, Symbol
+from gateway.errors import AmqpError
+from gateway.filters.predicate import TRUE
+from gateway.filters.sql import parse_sql
+from gateway.nodes.filtering import message_test, takers
+from gateway.nodes.meeting import Meeting
+from tests.support.messages import message
+
+
+def receiving(text: str) -> Any:
+    """As much of a link as an attach looks at before it is answered."""
+    given = {Symbol("f"): Described(Symbol("amqp:sql-filter"), text)}
+    return SimpleNamespace(incoming=False, source=SimpleNamespace(filter=given), filter_rules=None)
+
+
+def test_a_node_made_for_a_link_that_is_refused_goes_again() -> None:
+    gone: list[Meeting] = []
+    node = Meeting("chat/x", lambda origin, target: None, unused=gone.append)
+    with pytest.raises(AmqpError, match="found the end"):
+        node.attach(receiving("color ="))
+    assert gone == [node]
+    assert node.outlets == []
+
+
+def test_no_filter_is_no_test() -> None:
+    assert message_test(TRUE) is None
+    assert message_test(parse_sql("x = 1")) is not None
+
+
+@pytest.mark.row("FX-1-4", "FX-2-1")
+@pytest.mark.parametrize(
+    ("data", "odd", "found"),
+    [
+        (message(app={"x": 1}), False, ["one", "all"]),
+        (message(app={"x": 2}), False, ["not one", "all"]),
+        (message(app={"x": 1}), True, ["all"]),
+        (b"\xff\xff", False, ["all"]),
+        (b"", False, ["all"]),
+    ],
+)
+def test_who_takes_a_message(data: bytes, odd: bool, found: list[str]) -> None:
+    tests = {"one": message_test(parse_sql("x = 1")), "not one": message_test(parse_sql("NOT x = 1")), "all": None}
+    outlets = [SimpleNamespace(name=name, test=test) for name, test in tests.items()]
+    link = SimpleNamespace(odd=lambda delivery: odd)
+    assert [outlet.name for outlet in takers(outlets, link, None, data)] == found
