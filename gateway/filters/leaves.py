@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-from gateway.amqp.codec import Array, MapKey, Symbol
+from gateway.amqp.codec import Array, MapKey, encode
 from gateway.filters import like
 from gateway.filters.access import ABSENT
 from gateway.filters.predicate import (
@@ -82,23 +82,26 @@ def _field(node: Field, slots: Slots) -> Get:
 
 
 def _key_step(get: Get, key: str) -> Get:
+    wrapped = MapKey(key, encode(key.encode(errors="replace").decode()))  # no message has a lone surrogate
+
     def step(values: Values) -> Any:
         found = get(values)
-        return _entry(found, key) if type(found) is dict and key in found else ABSENT
+        if type(found) is not dict or key not in found:
+            return ABSENT
+        if wrapped in found:  # behind a key that Python calls equal: the string counts before the symbol
+            return found[wrapped]
+        return found[key] if len(key) > 1 else _short_entry(found, key)
 
     return step
 
 
-def _entry(entries: dict[Any, Any], key: str) -> Any:
-    """The value under a string, or else a symbol: later one of keys that Python calls equal is wrapped."""
-    result: Any = ABSENT
+def _short_entry(entries: dict[Any, Any], key: str) -> Any:
+    """Of one character, or none: where a key of the type char is equal to it, too."""
     for name, item in entries.items():
         name = name.value if type(name) is MapKey else name
-        if name == key and type(name) is str:
+        if name == key and type(name) in TEXTS:
             return item
-        if name == key and type(name) is Symbol:
-            result = item
-    return result
+    return ABSENT
 
 
 def _index_step(get: Get, index: Get) -> Get:

@@ -17,10 +17,11 @@ from gateway.filters.access import MessageAccess
 from gateway.filters.closure import compile_filter, extraction, verdict
 from gateway.filters.decimals import decimal_value, decoded
 from gateway.filters.group import compile_group
-from gateway.filters.predicate import And, bind, fields_of
-from gateway.filters.values import family, folded, matcher
+from gateway.filters.predicate import And, Exists, Field, IsNull, Matches, Section, bind, fields_of
+from gateway.filters.values import family, folded, frozen, matcher
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
+from tests.support import strategies
 
 ACCESS = MessageAccess()
 
@@ -61,6 +62,28 @@ def test_a_filter_says_yes_or_no_to_malformed_messages_too(predicate: Any, data:
     matches = compile_filter(predicate, ACCESS)
     assert matches((bytes(bad), layout)) in (True, False)
     assert matches((bytes(bad[:cut]), layout)) in (True, False)
+
+
+def _named(fields: naive.Fields) -> list[Field]:
+    """Every field of a message that a filter can name."""
+    return [
+        Field(section, str(name))
+        for section, entries in fields.items()
+        for name, _ in entries
+        if type(name) in (str, codec.Symbol)
+    ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(strategies.MESSAGES)
+def test_fields_are_found_in_any_form_a_peer_may_send(data: bytes) -> None:
+    fields = naive.message_fields(data)
+    for field in (*_named(fields), Field(Section.APPLICATION_PROPERTIES, "no such"), Field(Section.HEADER, "ttl")):
+        value = naive.worth(field, fields)
+        found = None if value in (None, naive.MISSING) else Matches(field, frozen(value))
+        for predicate in (Exists(field), IsNull(field), *([found] if found else [])):
+            expected = naive.evaluate(predicate, fields)
+            assert compile_filter(predicate, ACCESS)((data, sections.walk(data))) is expected
 
 
 GROUPED = random.PREDICATES | random.KEYED

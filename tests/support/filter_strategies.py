@@ -13,7 +13,7 @@ from gateway.filters import predicate as p
 from gateway.filters.values import frozen
 
 # few names and few values, so that they meet
-NAMES = ("a", "b", "n", "é")
+NAMES = ("a", "b", "n", "ab", "é")
 TEXTS = ("", "a", "A", "ab", "a%b", "x_y", "é", "ΑΣ", "ας", "İi", "&a", "abcabcabd")
 PATTERNS = ("", "%", "_", "a%", "%b", "%a_", "a\\%b", "%b%a_d", "__", "%_%", "ab\\", "%é%", "a!%b", "_b%_b%")
 UUIDS = (uuid.UUID(int=0), uuid.UUID(int=7))
@@ -82,7 +82,7 @@ SCALARS = st.one_of(
 ARRAYS = st.lists(integers().filter(lambda value: type(value) is codec.Int), max_size=3).map(
     lambda items: codec.Array("int", tuple(items))
 ) | st.lists(st.sampled_from(TEXTS), max_size=3).map(lambda items: codec.Array("string", tuple(items)))
-KEYS = st.sampled_from(NAMES) | st.sampled_from(("a", "b", "n")).map(codec.Symbol)
+KEYS = st.sampled_from(NAMES) | st.sampled_from(("a", "b", "n", "ab")).map(codec.Symbol) | st.just(codec.Char("a"))
 
 
 @st.composite

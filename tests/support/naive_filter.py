@@ -18,7 +18,7 @@ from gateway.amqp import codec
 from gateway.filters import predicate as p
 from tests.support.naive_message import MISSING, Fields, entries, message_fields
 
-__all__ = ["Fields", "compared", "delivered", "evaluate", "like", "lowered", "message_fields", "strict"]
+__all__ = ["MISSING", "Fields", "compared", "delivered", "evaluate", "like", "lowered", "message_fields", "strict"]
 
 _INTEGER = (codec.Ubyte, codec.Ushort, codec.Uint, codec.Ulong, codec.Byte, codec.Short, codec.Int, codec.Long)
 _DECIMALS = {codec.Decimal32: (8, 101, 7), codec.Decimal64: (10, 398, 16), codec.Decimal128: (14, 6176, 34)}
