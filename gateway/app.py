@@ -65,7 +65,7 @@ def prepare_process() -> None:
 
 
 async def _serve(policy: CompiledPolicy) -> int:
-    service = Service(policy, _make_cluster)
+    service = Service(policy, _make_cluster, check_cluster)
     process = Process(service, policy.file)  # before anybody can connect: from then on the end is an orderly one
     try:
         await service.start()
@@ -93,6 +93,13 @@ def _make_cluster(
 
     config = ClusterConfig(model.bootstrap, settings, dict(model.topics))
     return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases, termini)
+
+
+def check_cluster(settings: Mapping[str, str]) -> str | None:
+    """What librdkafka says of settings that it does not take; nothing is connected."""
+    from bridges.kafka.admin import mistake
+
+    return mistake(settings)
 
 
 def newest_events(

@@ -51,11 +51,12 @@ def _load(file: Path, *, with_secrets: bool = True) -> CompiledPolicy:
 
 
 def _check_files(policy: CompiledPolicy) -> None:
-    """User files and certificates, as `run` would read them; mistakes on stderr and exit code 1."""
+    """User files, certificates and Kafka settings, as `run` would take them; mistakes on stderr and exit code 1."""
+    from gateway.app import check_cluster
     from gateway.materials import MaterialsError, load_materials
 
     try:
-        load_materials(policy)
+        load_materials(policy, check_cluster)
     except MaterialsError as errors:
         click.echo(errors, err=True)
         sys.exit(1)

@@ -6,6 +6,7 @@ A start or a reload gets either all of them or one error that lists every mistak
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,9 +42,17 @@ class Materials:
         return _NOBODY if listener.users is None else self.users[str(listener.users)]
 
 
-def load_materials(policy: CompiledPolicy) -> Materials:
+CheckCluster = Callable[[Mapping[str, str]], str | None]
+"""What a Kafka client says of its settings before it connects; None: it takes them."""
+
+
+def load_materials(policy: CompiledPolicy, check_cluster: CheckCluster) -> Materials:
     """Read every file the policy names; raises `MaterialsError` with all that is wrong."""
     materials, problems = Materials(), list[str]()
+    for name, cluster in policy.model.kafka.items():
+        if settings := policy.client_settings(cluster):
+            mistake = check_cluster(settings)
+            problems += [f"kafka.{name}: {mistake}"] if mistake else []
     for name, scope in policy.model.scopes.items():
         for listener in scope.listen:
             problems += _listener(policy, listener, materials, f"scopes.{name}.listen {listener.bind}")

@@ -19,7 +19,7 @@ from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
 from gateway.judge import Judge, Replaced
 from gateway.listeners import Listener, Settings
-from gateway.materials import Materials, MaterialsError, load_materials
+from gateway.materials import CheckCluster, Materials, MaterialsError, load_materials
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import EventStreams, Scope, World
@@ -64,11 +64,12 @@ def now_ms() -> int:
 class Service:
     """The running gateway."""
 
-    def __init__(self, policy: CompiledPolicy, make_cluster: ClusterMaker) -> None:
+    def __init__(self, policy: CompiledPolicy, make_cluster: ClusterMaker, check_cluster: CheckCluster) -> None:
         loop = asyncio.get_running_loop()
         self.policy = policy
         self._make_cluster: Final = make_cluster
-        self._cluster_settings: Mapping[str, tuple[KafkaCluster, Mapping[str, str]]] = {}
+        self._check_cluster: Final = check_cluster
+        self._cluster_settings: Mapping[str, tuple[KafkaCluster, Mapping[str, str], tuple[bytes | None, ...]]] = {}
         self.report: Final = Report(Metrics())
         self.readiness: Final = Readiness()
         self.supervisor: Final = Supervisor(self.report.task_failed)
@@ -117,7 +118,7 @@ class Service:
         self.supervisor.start(self._state.run(), "state")
         self.supervisor.start(self.leases.run(), "leases")
         self.supervisor.start(self._state.store.run(), "state-store")
-        await self._install(self.policy, load_materials(self.policy))
+        await self._install(self.policy, load_materials(self.policy, self._check_cluster))
         for error in self._unbound.values():
             raise error
         bind = self.policy.model.gateway.http
@@ -133,7 +134,7 @@ class Service:
     async def apply(self, policy: CompiledPolicy) -> None:
         """Take a new policy: links it still allows stay, others are told why they go."""
         try:
-            materials = load_materials(policy)
+            materials = load_materials(policy, self._check_cluster)
         except MaterialsError as errors:
             self.reload_failed(errors.problems)
             return
@@ -180,13 +181,14 @@ class Service:
     # -- rooms
 
     def _install_clusters(self, policy: CompiledPolicy) -> set[str]:
-        """Returns the names of those that are gone, or new under an old name (a secret may have changed)."""
-        wanted = {name: (model, policy.client_settings(model)) for name, model in policy.model.kafka.items()}
+        """Returns the names of those that are gone, or new under an old name (a secret or file may have changed)."""
+        models = policy.model.kafka.items()
+        wanted = {name: (each, policy.client_settings(each), policy.cluster_files(each)) for name, each in models}
         gone = {name for name in self.clusters if wanted.get(name) != self._cluster_settings[name]}
         for name in gone:
             self.readiness.remove(f"kafka/{name}")
             self.supervisor.start(self.clusters.pop(name).close(), f"kafka-close:{name}")
-        for name, (model, settings) in wanted.items():
+        for name, (model, settings, _) in wanted.items():
             if name not in self.clusters:
                 shared = self.leases, self._state.termini
                 bridge = self.clusters[name] = self._make_cluster(name, model, settings, self.supervisor, *shared)

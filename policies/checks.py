@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from policies.base import Secret
+from policies.checks_kafka import cluster_findings, setting_findings
 from policies.checks_sasl import connector_findings, listener_findings
 from policies.findings import Finding
-from policies.model import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
 from policies.model_rules import KafkaRule, RedirectRule, RelayRule
 from policies.outline import AnyAddressRule, Outline, Piece, ScopePieces
 from policies.patterns import Pattern, Template
@@ -28,9 +27,9 @@ def findings(parts: Outline) -> Iterator[Finding]:
     yield from _keys(parts)
     yield from _binds(parts)
     for cluster in parts.kafka:
-        yield from _topics(cluster)
+        yield from cluster_findings(cluster)
     for setting in parts.settings:
-        yield from _setting(setting)
+        yield from setting_findings(setting)
     for scope in parts.scopes:
         yield from _scope(scope, parts)
 
@@ -88,19 +87,6 @@ def _binds(parts: Outline) -> Iterator[Finding]:
 def _overlap(one: Bind, other: Bind) -> bool:
     everywhere = one.host in _EVERYWHERE or other.host in _EVERYWHERE
     return one.port == other.port != 0 and (one.host == other.host or everywhere)
-
-
-def _setting(piece: Piece[Secret | str]) -> Iterator[Finding]:
-    name = str(piece.loc[-1])
-    if name in RESERVED_SETTINGS or name.startswith("test.mock."):
-        yield Finding(piece.loc, "the gateway sets this itself, or its promises would not hold", at_key=True)
-    elif name in SECRET_SETTINGS and isinstance(piece.value, str):
-        yield Finding(piece.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
-
-
-def _topics(piece: Piece[KafkaCluster]) -> Iterator[Finding]:
-    if piece.value.topics and piece.value.bootstrap != EMBEDDED:
-        yield Finding((*piece.loc, "topics"), "topics are created only in an embedded cluster", at_key=True)
 
 
 def _connector_names(scope: ScopePieces) -> Iterator[Finding]:

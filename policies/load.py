@@ -40,8 +40,8 @@ def load_policy(
     scopes = compile_scopes(policy, tree)
     if problems := _placed((*circles(policy, scopes), *pulls(policy, scopes)), tree):
         raise PolicyErrors(problems)
-    found = vault.values if vault is not None else {}
-    return CompiledPolicy(path, policy, scopes, _signing(policy, found), tuple(warnings), found)
+    found, files = (vault.values, vault.digests) if vault is not None else ({}, {})
+    return CompiledPolicy(path, policy, scopes, _signing(policy, found), tuple(warnings), found, files)
 
 
 def _read(path: Path, read_bytes: ReadBytes) -> bytes:

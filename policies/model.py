@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, Stri
 
 from policies.base import Also, Flag, Name, Secret, Section, Strict, parsed
 from policies.model_filters import Filters
+from policies.model_kafka import KafkaSecurity
 from policies.model_scope import Scope
 from policies.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration
 
@@ -167,7 +168,10 @@ class KafkaCluster(Section):
         description="servers, or embedded: an in-memory broker inside the gateway, to try things",
     )
     client: dict[str, Setting] = Field(
-        default_factory=dict, description="librdkafka settings, such as security; secrets as {env} or {file}"
+        default_factory=dict, description="librdkafka settings beyond `security`; secrets as {env} or {file}"
+    )
+    security: KafkaSecurity | None = Field(
+        default=None, description="TLS and login at the brokers, see KafkaSecurity; default: neither"
     )
     topics: dict[TopicName, Partitions] = Field(
         default_factory=dict, description="embedded only: topics to create, name: number of partitions"

@@ -15,6 +15,7 @@ from typing import Final
 from policies.assignment import Assignment
 from policies.base import Secret
 from policies.model import KafkaCluster, Policy
+from policies.model_kafka import settings
 from policies.model_rules import Action, DirectMode, RecordMode, Replies, ServiceName
 from policies.patterns import Pattern, routable
 from policies.problems import Problem, Where
@@ -222,6 +223,8 @@ class CompiledPolicy:
     signing: SigningKeys | None
     warnings: tuple[Problem, ...]
     secrets: Mapping[Secret, bytes] = field(repr=False, compare=False)
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Digests of the files the policy names, as they were when it was loaded."""
 
     def path(self, name: str) -> Path:
         """A file the policy names; relative names start at the policy file."""
@@ -233,7 +236,16 @@ class CompiledPolicy:
 
     def client_settings(self, cluster: KafkaCluster) -> dict[str, str]:
         """The librdkafka settings of a cluster, secrets filled in."""
-        return {
+        found = {
             name: value if isinstance(value, str) else self.secret(value).decode()
             for name, value in cluster.client.items()
         }
+        if cluster.security is not None:
+            found |= settings(
+                cluster.security, lambda name: str(self.path(name)), lambda secret: self.secret(secret).decode()
+            )
+        return found
+
+    def cluster_files(self, cluster: KafkaCluster) -> tuple[bytes | None, ...]:
+        """What a cluster's certificates and keys held: another value means that its clients have to be made anew."""
+        return tuple(self.files.get(name) for _, name in cluster.security.files) if cluster.security else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ class Vault:
         self._environ = environ
         self._read = read_bytes
         self.values: dict[Secret, bytes] = {}
+        self.digests: dict[str, bytes] = {}
 
     def secret(self, secret: Secret) -> bytes:
         """The value, without the line end a file or shell may have added."""
@@ -49,10 +51,12 @@ class Vault:
     def file(self, name: str) -> bytes:
         """The content of a file the policy names."""
         try:
-            return self._read(self._base / name)
+            content = self._read(self._base / name)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
             raise SecretError(f"file {name} cannot be read: {reason or 'no such file'}") from None
+        self.digests[name] = hashlib.sha256(content).digest()
+        return content
 
 
 def _check_text(value: bytes, place: str) -> None:
@@ -94,6 +98,9 @@ def missing(parts: Outline, vault: Vault) -> Iterator[Finding]:
 def _secrets(parts: Outline) -> Iterator[tuple[Loc, Secret]]:
     yield from ((entry.loc, entry.value) for entry in parts.ring if entry.ok("env", "file"))
     yield from ((piece.loc, piece.value) for piece in parts.settings if isinstance(piece.value, Secret))
+    for cluster in parts.kafka:
+        if cluster.value.security is not None:
+            yield from (((*cluster.loc, "security", *keys), secret) for keys, secret in cluster.value.security.secrets)
     for scope in parts.scopes:
         for connector in scope.connect:
             if connector.value.sasl.password is not None:
@@ -101,6 +108,9 @@ def _secrets(parts: Outline) -> Iterator[tuple[Loc, Secret]]:
 
 
 def _files(parts: Outline) -> Iterator[tuple[Loc, str]]:
+    for cluster in parts.kafka:
+        if cluster.value.security is not None:
+            yield from (((*cluster.loc, "security", *keys), name) for keys, name in cluster.value.security.files)
     for scope in parts.scopes:
         for listener in scope.listen:
             if listener.value.users is not None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
@@ -21,6 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 
 _MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default `max.message.bytes`."""
+_FETCHES: Final = "sasl.oauthbearer."
+"""How settings begin that let a client fetch a token as soon as it is made."""
 
 
 class Topic(NamedTuple):
@@ -44,18 +47,47 @@ class Bounds(NamedTuple):
     high: int
 
 
+def mistake(settings: Mapping[str, Any]) -> str | None:
+    """What librdkafka says of settings that it does not take, files included; nothing is connected."""
+    checked = {name: value for name, value in settings.items() if not name.startswith(_FETCHES)}
+    try:
+        AdminClient({**checked, "log_level": 0})
+    except KafkaException as error:
+        text: str = error.args[0].str()
+        return text
+    return None
+
+
 class Admin:
     """Blocking calls, each bounded by `timeout` seconds; errors are `KafkaException`."""
 
     def __init__(self, settings: Mapping[str, Any], *, timeout: float, plain: bool) -> None:
         """`plain`: the embedded cluster, which knows no topic ids, topic settings or lookup by time."""
-        self._client: Final = AdminClient({**settings, "allow.auto.create.topics": False})
+        ours: dict[str, Any] = {"allow.auto.create.topics": False, "error_cb": self._complains}
+        self._client: Final = AdminClient({**settings, **ours})
         self._timeout: Final = timeout
         self._plain: Final = plain
+        self._complaint = ""
+
+    def _complains(self, error: KafkaError) -> None:
+        """Called from `poll`; that all brokers are down says less than why the last one is."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._complaint = error.str()
 
     def brokers(self) -> int:
-        """How many brokers answer for the cluster: proof that it is there."""
-        return len(self._client.list_topics(timeout=self._timeout).brokers)
+        """How many brokers answer for the cluster: proof that it is there; the error names the cause, if one is known.
+
+        A time-out alone would not tell a wrong password from a cable.
+        """
+        try:
+            found = len(self._client.list_topics(timeout=self._timeout).brokers)
+        except KafkaException as error:
+            self._client.poll(0)  # librdkafka says it once in a while only
+            if not self._complaint:
+                raise
+            raise KafkaException(KafkaError(error.args[0].code(), self._complaint)) from None
+        self._complaint = ""
+        return found
 
     def partitions(self, topic: str) -> int:
         """The number of partitions; raises for an unknown topic."""

@@ -1,0 +1,65 @@
+"""Checks of one Kafka cluster: settings that are the gateway's own, what mechanisms need, passwords off open wires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policies.base import Secret
+from policies.findings import Finding
+from policies.model import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
+from policies.model_kafka import OAUTH, OWNED, KafkaSecurity
+from policies.outline import Piece
+from policies.tree import Loc
+
+
+def setting_findings(piece: Piece[Secret | str]) -> Iterator[Finding]:
+    """What is wrong with one of librdkafka's settings."""
+    name = str(piece.loc[-1])
+    if name in RESERVED_SETTINGS or name.startswith("test.mock."):
+        yield Finding(piece.loc, "the gateway sets this itself, or its promises would not hold", at_key=True)
+    elif name in SECRET_SETTINGS and isinstance(piece.value, str):
+        yield Finding(piece.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
+
+
+def cluster_findings(piece: Piece[KafkaCluster]) -> Iterator[Finding]:
+    """What is wrong between the keys of one cluster."""
+    cluster, loc = piece.value, piece.loc
+    if cluster.topics and cluster.bootstrap != EMBEDDED:
+        yield Finding((*loc, "topics"), "topics are created only in an embedded cluster", at_key=True)
+    if cluster.security is None or not piece.ok("security"):
+        return
+    if cluster.bootstrap == EMBEDDED and piece.ok("bootstrap"):
+        yield Finding((*loc, "security"), "the embedded cluster has none: say bootstrap", at_key=True)
+    for name in cluster.client:
+        if name in OWNED:
+            text = "security of this cluster says this; say it in one place"
+            yield Finding((*loc, "client", name), text, at_key=True)
+    yield from _tls(cluster.security, (*loc, "security", "tls"))
+    yield from _sasl(cluster.security, (*loc, "security", "sasl"))
+
+
+def _tls(security: KafkaSecurity, loc: Loc) -> Iterator[Finding]:
+    tls = security.tls
+    if tls is None:
+        return
+    if (tls.cert is None) != (tls.key is None):
+        yield Finding(loc, "cert and key belong together")
+    if tls.key_password is not None and tls.key is None:
+        yield Finding((*loc, "key_password"), "there is no key that it would open")
+
+
+def _sasl(security: KafkaSecurity, loc: Loc) -> Iterator[Finding]:
+    sasl = security.sasl
+    if sasl is None:
+        return
+    wanted = ("user", "password", "token_url") if sasl.mechanism == OAUTH else ("user", "password")
+    for key in wanted:
+        if getattr(sasl, key) is None:
+            what = {"user": " (the client id)", "password": " (the client secret)"}.get(key, "")
+            yield Finding(loc, f"{sasl.mechanism} needs {key}{what if sasl.mechanism == OAUTH else ''}")
+    if sasl.mechanism != OAUTH:
+        for key in ("token_url", "scope"):
+            if getattr(sasl, key) is not None:
+                yield Finding((*loc, key), f"{sasl.mechanism} fetches no token; oauthbearer does")
+    if sasl.mechanism in ("PLAIN", OAUTH) and security.tls is None and not security.allow_plain_without_tls:
+        yield Finding(loc, f"{sasl.mechanism} needs tls, or allow_plain_without_tls: true")
