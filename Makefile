@@ -7,7 +7,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench conformance lint parts lock clean
+.PHONY: help run test bench groups conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ test: parts lint ## everything: parts of the suite, lint, types, walls, tests on
 
 bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
+
+groups: $(VENV)/.tests parts ## kill, stop and rebalance consumer groups at random (SECONDS=120, SEED= to replay)
+	SCOPEGATE_GROUPS_SECONDS=$(or $(SECONDS),120) SCOPEGATE_GROUPS_SEED=$(SEED) \
+		$(BIN)/python -m pytest -q -s tests/integration/test_groups_random.py
 
 conformance: $(VENV)/.tests parts ## every row of docs/conformance.md and what shows it; writes build/conformance.json
 	@$(BIN)/python -m pytest --quiet --conformance $(ARGS)
