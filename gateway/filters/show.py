@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -137,9 +138,15 @@ def _value(node: Any) -> str:
         case Negative(of):
             return f"-{_shown(of)}"
         case Field(section, name, path):
-            return _SECTIONS[section] + "".join(map(_step, (name, *path)))
+            first = f".{name}" if section is Section.DELIVERY_ANNOTATIONS and _hyphens(name) else _step(name)
+            return _SECTIONS[section] + first + "".join(map(_step, path))
         case _:
             return literal(node.value)
+
+
+def _hyphens(name: str) -> bool:
+    """Whether a name needs no brackets where hyphens belong to names."""
+    return name.replace("-", "").isidentifier() and name[0].isalpha()
 
 
 def _step(step: Any) -> str:
@@ -159,6 +166,11 @@ def literal(constant: Any) -> str:
     if isinstance(constant, str):
         quoted = constant.replace("'", "''")
         return f"'{quoted}'"
+    if isinstance(constant, Decimal):
+        text = f"{constant:f}"
+        return text if "." in text else f"{text}.0"
+    if isinstance(constant, float):
+        return str(constant) if "e" in str(constant) or not math.isfinite(constant) else f"{constant}E0"
     return str(constant)
 
 
@@ -178,6 +190,8 @@ def _plain(found: Any) -> str:
         return f"0x{found.hex()}"
     if isinstance(found, Frozen | Array):
         return f"[{', '.join(map(_plain, found.items))}]"
+    if isinstance(found, float):
+        return str(found)
     if isinstance(found, MapKey):
         return _plain(found.value)
     if isinstance(found, Described):
