@@ -51,6 +51,7 @@ def test_terms(predicate: Any, data: bytes) -> None:
     assert result is naive.evaluate(predicate, naive.message_fields(data))
 
 
+@pytest.mark.row("FX-2-1")
 @settings(max_examples=200, deadline=None)
 @given(random.PREDICATES, random.messages(), st.data())
 def test_a_filter_says_yes_or_no_to_malformed_messages_too(predicate: Any, data: bytes, draw: st.DataObject) -> None:
