@@ -155,7 +155,7 @@ class Computed(Generic[E]):
 
 
 BOUND: Final = Decimal(10) ** (DIGITS - SCALE)
-_GREATEST: Final = BOUND - Decimal(1).scaleb(-SCALE)
+_GREATEST: Final = Decimal(f"{'9' * (DIGITS - SCALE)}.{'9' * SCALE}")
 _LITERAL: Final[dict[type, tuple[Part, ...]]] = {
     bool: (Part.BOOLEAN,),
     float: (Part.DOUBLE,),

@@ -192,7 +192,12 @@ class Vectors(Generic[E]):
         return Computed(self.engine, {Part.INTEGER: whole, Part.LONG: whole, Part.DOUBLE: approximate})
 
     def _whole(self, operator: Operator, left: Operand[E], right: Operand[E]) -> E | None:
-        """Integers with integers: as longs, or as decimals where one is wide."""
+        """Integers with integers: as longs, or as decimals where one is wide.
+
+        What was computed is named once only, or an expression would double with every level it nests.
+        """
+        if isinstance(left, Computed) or isinstance(right, Computed):
+            return self._exactly(operator, left, right)
         found: list[E | None] = []
         for one, other in ((Part.INTEGER, Part.INTEGER), *_WIDE_PAIRS):
             first, second = left.part(one), right.part(other)
@@ -204,6 +209,20 @@ class Vectors(Generic[E]):
                 items = _integral(left, first), _integral(right, second)
                 found.append(self.engine.wide(operator, *items))
         return self._first(found)
+
+    def _exactly(self, operator: Operator, left: Operand[E], right: Operand[E]) -> E | None:
+        wide = any(operand.part(Part.WIDE) is not None for operand in (left, right))
+        first, second = (self._exact(operand) if wide else operand.part(Part.INTEGER) for operand in (left, right))
+        if first is None or second is None:
+            return None
+        return self.engine.wide(operator, first, second) if wide else self.engine.whole(operator, first, second)
+
+    def _exact(self, operand: Operand[E]) -> E | None:
+        """Any integer as decimal."""
+        whole, wide = operand.part(Part.INTEGER), operand.part(Part.WIDE)
+        if isinstance(operand, Constants):
+            return None if whole is None and wide is None else operand.as_whole()
+        return self._first([None if whole is None else self.engine.to_decimal(whole), wide])
 
     def _approximate(self, operator: Operator, left: Operand[E], right: Operand[E]) -> E | None:
         """Numbers of which one is no integer, as doubles."""
