@@ -1,8 +1,8 @@
 """LIKE without regular expressions (FX-5-7): a pattern is cut at its `%`, and each part is searched for once.
 
 Leftmost matches of the parts in turn are a match whenever there is one, so nothing is ever tried again: the time is
-linear in the text. A part without `_` between its characters is found by `str.find`; any other by Shift-And, a few
-operations on an integer of as many bits as the part has characters, for each character of the text.
+linear in the text. A part without `_` between its characters is found by `str.find`, any other with integers as sets
+of places or of states: a few operations on some words for each character of the text or of the part.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ Chunk = tuple[int, str]
 
 _ANY: Final = "%"
 _ONE: Final = "_"
-_WINDOW: Final = 4096
-"""Characters looked at in one go: the rest of a long text is not copied for each part."""
+_FIRST_WINDOW: Final = 64
+_LAST_WINDOW: Final = 1 << 14
+"""Characters looked at in one go: few at first, for what is found early, then twice as many each time."""
+_FEW: Final = 8
+"""Different characters of a part for which `_by_place` is the faster one, and bounded."""
 
 
 class Part(NamedTuple):
@@ -106,25 +109,78 @@ def _chunk_finder(part: Part, offset: int, chunk: str) -> Finder:
 
 
 def _masked_finder(part: Part) -> Finder:
-    """Shift-And: bit i of the state is set where the last i + 1 characters are the part's first i + 1."""
-    complete = 1 << (part.length - 1)
-    given = {offset + index: character for offset, chunk in part.chunks for index, character in enumerate(chunk)}
-    anything = sum(1 << index for index in range(part.length) if index not in given)
-    masks = dict.fromkeys(given.values(), anything)
-    for index, character in given.items():
-        masks[character] |= 1 << index
+    """For parts with `_` between characters: from the first place where their longest chunk is."""
+    given = [(offset + index, character) for offset, chunk in part.chunks for index, character in enumerate(chunk)]
     offset, longest = max(part.chunks, key=lambda chunk: len(chunk[1]))
+    by_state = _by_state(part.length, given)
+    by_place = _by_place(part.length, given) if len({character for _, character in given}) <= _FEW else by_state
 
     def find(text: str, start: int, end: int) -> int:
         hint = text.find(longest, start + offset, end)
         if hint < 0:
             return -1
+        return (by_place if text.isascii() else by_state)(text, hint - offset, end)
+
+    return find
+
+
+Given = list[tuple[int, str]]
+"""The characters of a part that are not `_`, and where they stand."""
+
+
+def _by_place(length: int, given: Given) -> Finder:
+    """All places of a window at once: each is a bit, which stays while the characters fit. For few characters."""
+    marks = {character: _Marks(character) for _, character in given}
+
+    def find(text: str, base: int, end: int) -> int:
+        width = _FIRST_WINDOW
+        while base + length <= end:
+            places = found_in(text[base : min(base + width + length - 1, end)])
+            if places:
+                return base + (places & -places).bit_length() - 1 + length
+            base += width
+            width = min(2 * width, _LAST_WINDOW)
+        return -1
+
+    def found_in(window: str) -> int:
+        backwards = window[::-1]
+        known = {character: int(backwards.translate(mark), 2) for character, mark in marks.items()}
+        found = (1 << (len(window) - length + 1)) - 1
+        for index, character in given:
+            found &= known[character] >> index
+            if not found:
+                break
+        return found
+
+    return find
+
+
+def _by_state(length: int, given: Given) -> Finder:
+    """Shift-And: bit i of the state is set where the last i + 1 characters are the part's first i + 1."""
+    complete, blanks = 1 << (length - 1), (1 << length) - 1
+    masks: dict[str, int] = {}
+    for index, character in given:
+        blanks ^= 1 << index
+        masks[character] = masks.get(character, 0) | 1 << index
+    masks = {character: mask | blanks for character, mask in masks.items()}
+
+    def find(text: str, base: int, end: int) -> int:
         state = 0
-        for base in range(hint - offset, end, _WINDOW):
-            for position, character in enumerate(text[base : min(base + _WINDOW, end)], base + 1):
-                state = (state << 1 | 1) & masks.get(character, anything)
+        for start in range(base, end, _LAST_WINDOW):  # a slice of the rest would copy it for each part
+            for position, character in enumerate(text[start : min(start + _LAST_WINDOW, end)], start + 1):
+                state = (state << 1 | 1) & masks.get(character, blanks)
                 if state & complete:
                     return position
         return -1
 
     return find
+
+
+class _Marks(dict[int, str]):
+    """For `str.translate`: "1" for one character, "0" for every other."""
+
+    def __init__(self, character: str) -> None:
+        super().__init__({ord(character): "1"})
+
+    def __missing__(self, key: int) -> str:
+        return "0"

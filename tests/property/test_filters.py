@@ -155,7 +155,11 @@ def test_like_is_like_the_table_of_prefixes(text: str, pattern: str, escape: str
     assert (matches(text) if matches else None) is expected
 
 
-@given(st.lists(st.text("ab_", min_size=1, max_size=4), max_size=5), st.text("ab", max_size=40))
+@settings(max_examples=500)
+@given(
+    st.lists(st.text("ab_", min_size=1, max_size=4) | st.text("abcdefghijkl_é", max_size=12), max_size=5),
+    st.text("ab", max_size=300) | st.text("abé", max_size=40) | st.text("abcdefghijkl", max_size=200),
+)
 def test_like_finds_parts_with_blanks_in_turn(parts: list[str], text: str) -> None:
     pattern = "%" + "%".join(parts) + "%"
     matches = like.compiled(pattern)

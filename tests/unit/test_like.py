@@ -17,6 +17,11 @@ SMALL, LARGE = 16_384, 65_536
 WORST: dict[str, tuple[str, Callable[[int], str]]] = {
     "one part with blanks, nearly there everywhere": ("%" + "aa_" * 1364 + "b%", lambda size: "a" * size),
     "one part with blanks, two characters in turn": ("%" + "ab_" * 1364 + "c%", lambda size: "ab" * (size // 2)),
+    "one part with blanks, not ASCII": ("%" + "éé_" * 1364 + "b%", lambda size: "é" * size),
+    "one part with blanks, many characters": (
+        "%" + "".join(chr(0x4E00 + n) + "_" for n in range(2046)) + "b%",
+        lambda size: ("".join(chr(0x4E00 + n) + "_" for n in range(2046)) * 20)[:size],
+    ),
     "a short part with blanks": ("%a_b%", lambda size: "a" * size),
     "many parts": ("%a" * 2046 + "%b%", lambda size: "a" * size),
     "many parts with blanks": ("%a_b" * 1022 + "%c_d%", lambda size: "aab" * (size // 3)),
