@@ -117,7 +117,8 @@ def _kafka(rule: KafkaRule, where: Where) -> Build:
         if not legal_topic(topic):
             return None
         reading = plain if rule.dead_letter is None else replace(plain, dead_letter=rule.dead_letter.fill(captures))
-        return KafkaRoute(rule.kafka, topic, assignment, rule.mode, rule.credit, rule.tombstones, reading, where)
+        fixed = rule.mode, rule.credit, rule.tombstones, reading, where, rule.key_from
+        return KafkaRoute(rule.kafka, topic, assignment, *fixed)
 
     return build
 

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, Stri
 from policies.assignment import Binding, GroupNames, Ownership, PartitionNumbers, Surplus
 from policies.base import Also, Count, Flag, Name, OneOrMany, Section, Strict, parsed
 from policies.patterns import Pattern, Template, parse_pattern, parse_template
-from policies.reading import Beginning, Truncation
+from policies.reading import Annotate, Beginning, Isolation, Truncation
 from policies.units import Duration, Target, parse_duration
 
 Action = Literal["send", "receive", "info"]
@@ -17,6 +17,7 @@ Replies = Literal["auto", "cookie", "rewrite", "none"]
 DirectMode = Literal["balanced", "multicast"]
 RecordMode = Literal["auto", "amqp", "data", "cloudevents"]
 ServiceName = Literal["echo"]
+KeySource = Literal["group-key", "group-id"]
 MAX_USES = 1000
 """More than this is a rate, not a limit of uses."""
 
@@ -162,6 +163,31 @@ class KafkaRule(Strict):
     filter_without_position: Beginning = Field(
         default="latest",
         description="where a link begins whose filter names no offset or time: latest, or earliest (all that is kept)",
+    )
+    annotate: Annotate = Field(
+        default="always",
+        description="events carry their offset, partition and time as delivery annotations: always; negotiated: for "
+        "clients that desire AMQP_EVENT_STREAMS_V1_0 or ask for something of it; never. For clients that refuse "
+        "annotations they do not know",
+    )
+    drop_expired: Flag = Field(
+        default=False,
+        description="true: events whose ttl or absolute-expiry-time is over are skipped; default: they are delivered, "
+        "a ttl always reduced by the time in the log",
+    )
+    isolation: Isolation = Field(
+        default="read_committed",
+        description="read_uncommitted: also events of Kafka transactions that are open or were given up",
+    )
+    strict_timestamps: Flag = Field(
+        default=False,
+        description="true: refuse links while the topic keeps its producers' times (message.timestamp.type is not "
+        "LogAppendTime); default: warn in the log",
+    )
+    key_from: Annotated[OneOrMany[KeySource], Field(min_length=1, max_length=2)] = Field(
+        default=("group-key",),
+        description="where the record key comes from, the first that a message has: group-key (the annotation "
+        "event-streams-group-key, or x-opt-kafka-key), group-id (the property)",
     )
     tombstones: Flag = Field(
         default=False, description="true: an amqp-value null with a key deletes that key (a Kafka null value)"

@@ -1,4 +1,4 @@
-"""What becomes of events that a consumer does not accept, and of positions that a log no longer has (KM-8, KM-12)."""
+"""How a log is read: what its events say and what becomes of those that a consumer does not accept (KM-8, KM-12)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Literal
 
 Truncation = Literal["continue", "detach"]
 Beginning = Literal["latest", "earliest"]
+Annotate = Literal["always", "negotiated", "never"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +23,7 @@ class Reading:
     dead_letter: str | None = None
     on_truncation: Truncation = "continue"
     filter_without_position: Beginning = "latest"
+    annotate: Annotate = "always"
+    drop_expired: bool = False
+    isolation: Isolation = "read_committed"
+    strict_timestamps: bool = False

@@ -16,7 +16,7 @@ from policies.assignment import Assignment
 from policies.base import Secret
 from policies.model import KafkaCluster, Policy
 from policies.model_kafka import settings
-from policies.model_rules import Action, DirectMode, RecordMode, Replies, ServiceName
+from policies.model_rules import Action, DirectMode, KeySource, RecordMode, Replies, ServiceName
 from policies.patterns import Pattern, routable
 from policies.problems import Problem, Where
 from policies.reading import Reading
@@ -62,6 +62,7 @@ class KafkaRoute:
     tombstones: bool
     reading: Reading
     where: Where = field(compare=False)
+    key_from: tuple[KeySource, ...] = ("group-key",)
 
 
 @dataclass(frozen=True, slots=True)

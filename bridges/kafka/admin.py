@@ -116,11 +116,11 @@ class Admin:
         compacted = "compact" in found["cleanup.policy"].value
         return int(found["max.message.bytes"].value), append, compacted
 
-    def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, Bounds]:
-        """Log start and last stable offset of each partition (KM-7)."""
+    def bounds(self, topic: str, partitions: Iterable[int], *, committed: bool = True) -> dict[int, Bounds]:
+        """Log start and last stable offset of each partition (KM-7); its end, where not only `committed` counts."""
         wanted = tuple(partitions)
         low = self._offsets(topic, wanted, OffsetSpec.earliest)
-        high = self._offsets(topic, wanted, OffsetSpec.latest)
+        high = self._offsets(topic, wanted, OffsetSpec.latest, committed=committed)
         return {partition: Bounds(low[partition], high[partition]) for partition in wanted}
 
     def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
@@ -135,10 +135,9 @@ class Admin:
         answers[group].result(self._timeout + 1)
 
     def _offsets(
-        self, topic: str, partitions: Iterable[int], spec: Callable[[], OffsetSpec]
+        self, topic: str, partitions: Iterable[int], spec: Callable[[], OffsetSpec], *, committed: bool = True
     ) -> dict[int, int]:
         asked = {TopicPartition(topic, partition): spec() for partition in partitions}
-        answers = self._client.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
-        )
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        answers = self._client.list_offsets(asked, isolation_level=level, request_timeout=self._timeout)
         return {asked.partition: answer.result(self._timeout + 1).offset for asked, answer in answers.items()}

@@ -58,7 +58,7 @@ class ClusterBridge:
 
     def info_node(self, route: Any) -> InfoNode:
         """The `$info` of a route's node."""
-        return InfoNode(self.cluster, route.topic)
+        return InfoNode(self.cluster, route.topic, isolation=route.reading.isolation)
 
     def group_key(self, topic: str, group: str) -> str:
         """The name of a consumer group's record among the leases."""

@@ -13,8 +13,10 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, Protocol
 
 from bridges.kafka.encoding import EventEncoder
+from bridges.kafka.expiry import ttl
 from bridges.kafka.redelivery import Event
-from bridges.kafka.selection import Matching, Together
+from bridges.kafka.selection import Matching, Together, Unannotated
+from gateway.amqp.sections import DELIVERY_ANNOTATIONS
 from gateway.errors import AmqpError
 
 _OVERHEAD: Final = 512
@@ -45,7 +47,7 @@ class Waiter(Protocol):
 class Chunk:
     """Records from `start` up to, but not including, `end`; gaps of the log are inside."""
 
-    __slots__ = ("_events", "_picks", "end", "log", "messages", "size", "source", "start")
+    __slots__ = ("_events", "_picks", "end", "log", "messages", "size", "source", "start", "timed")
 
     def __init__(
         self,
@@ -61,6 +63,8 @@ class Chunk:
         self.messages: Final = messages
         self.size: Final = 2 * sum(map(len, messages)) + _OVERHEAD * (len(messages) + 1)
         self.source = source
+        self.timed = False
+        """Some event encoded so far has a ttl."""
         self._events: list[Event] | None = None
         self._picks: dict[Selection, list[Event]] = {}
 
@@ -86,7 +90,9 @@ class Chunk:
         data = log.encoder.encode(
             message.key(), message.value(), message.headers(), partition, offset, kind, stamp
         )
-        return _new(Event, (data, partition, offset, 0, 0))
+        if data[2] != DELIVERY_ANNOTATIONS and ttl(data) is not None:  # it begins with a header
+            self.timed = True
+        return _new(Event, (data, partition, offset, 0, 0, stamp))
 
 
 class Cache:
@@ -142,6 +148,8 @@ class PartitionLog:
 
     def want(self, selection: Selection | None, change: int) -> None:
         """One link more, or less, has this selection."""
+        if isinstance(selection, Unannotated):
+            selection = selection.inner
         if isinstance(selection, Matching):
             self._wanted[selection] += change
             if self._wanted[selection] <= 0:

@@ -25,6 +25,7 @@ from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.tasks import Supervisor
 
 EMBEDDED: Final = "embedded"
+COMMITTED: Final = "read_committed"
 _THREADS: Final = 4
 _READER_END: Final = 2.0
 _MAX_QUESTIONS: Final = 1000
@@ -32,7 +33,7 @@ _MAX_EMBEDDED_TOPICS: Final = 64
 _EMBEDDED_PARTITIONS: Final = 4
 _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 T = TypeVar("T")
-log = structlog.get_logger("kafka")
+log = structlog.get_logger(logger_name="kafka")
 
 
 @dataclass(frozen=True)
@@ -88,19 +89,31 @@ class Cluster:
         self._watchers: dict[str, set[TopicWatcher]] = {}
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
-        self.streams: Final = Streams(
-            lambda owner: Reader(self.settings(), loop, owner),
-            loop.call_soon,
-            readers=config.max_readers,
-            cache=config.cache,
-            trouble=self.trouble,
-        )
+        self.streams: Final = self._make_streams(COMMITTED)
+        self._uncommitted: Streams | None = None
         self._refresher = supervisor.start(self._keep_fresh(), f"kafka-{name}")
 
     @property
     def plain(self) -> bool:
         """Whether the cluster cannot look up by time, tell topic ids or settings: the mock cluster."""
         return self._embedded is not None or self.config.plain
+
+    def streams_of(self, isolation: str) -> Streams:
+        """What is read with this isolation (KM-17); few nodes want another than `read_committed`."""
+        if isolation == COMMITTED:
+            return self.streams
+        if self._uncommitted is None:
+            self._uncommitted = self._make_streams(isolation)
+        return self._uncommitted
+
+    def _make_streams(self, isolation: str) -> Streams:
+        return Streams(
+            lambda owner: Reader(self.settings(), self.loop, owner, isolation),
+            self.loop.call_soon,
+            readers=self.config.max_readers,
+            cache=self.config.cache,
+            trouble=self.trouble,
+        )
 
     def settings(self) -> dict[str, Any]:
         """What every client of this cluster is configured with."""
@@ -145,9 +158,12 @@ class Cluster:
         """What was last seen of a topic, without asking."""
         return self._topics.get(name)
 
-    async def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, Bounds]:
-        """Log start and last stable offset of each partition."""
-        return await self._ask(topic, lambda: self._admin.bounds(topic, partitions))
+    async def bounds(
+        self, topic: str, partitions: Iterable[int], isolation: str = COMMITTED
+    ) -> dict[int, Bounds]:
+        """Log start and end of each partition for readers of this isolation; a committed one ends at what is stable."""
+        committed = isolation == COMMITTED
+        return await self._ask(topic, lambda: self._admin.bounds(topic, partitions, committed=committed))
 
     async def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
         """The first offset per partition at or after a time; only where the cluster can tell."""
@@ -158,7 +174,7 @@ class Cluster:
         if self.plain or not self.up:
             return
         try:
-            await self._in_thread(lambda: self._admin.commit(group, topic, positions))
+            await self.in_thread(lambda: self._admin.commit(group, topic, positions))
         except (KafkaException, TimeoutError, AmqpError) as error:
             if topic not in self._unmirrored:
                 self._unmirrored.add(topic)
@@ -166,7 +182,7 @@ class Cluster:
 
     async def _ask(self, topic: str, question: Callable[[], T]) -> T:
         try:
-            return await self._in_thread(question)
+            return await self.in_thread(question)
         except KafkaException as error:
             cause = error.args[0]
             self.trouble()
@@ -175,7 +191,8 @@ class Cluster:
             self.trouble()
             raise faults.unreachable(self.name) from error
 
-    async def _in_thread(self, question: Callable[[], T]) -> T:
+    async def in_thread(self, question: Callable[[], T]) -> T:
+        """Ask something that blocks; RESOURCE_LIMIT_EXCEEDED where too many ask already."""
         if self._questions >= _MAX_QUESTIONS:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links are waiting for Kafka")
         self._questions += 1
@@ -193,7 +210,7 @@ class Cluster:
                 RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka holds {_MAX_EMBEDDED_TOPICS} topics"
             )
         self._invented.add(name)
-        await self._in_thread(lambda: embedded.create_topic(name, _EMBEDDED_PARTITIONS))
+        await self.in_thread(lambda: embedded.create_topic(name, _EMBEDDED_PARTITIONS))
 
     def turn(self, what: str, among: Sequence[int]) -> int:
         """One of these, each in its turn; `what` is a topic and a direction (ES-4-11)."""
@@ -249,7 +266,7 @@ class Cluster:
                 del self._topics[name]
                 continue
             try:
-                new = await self._in_thread(lambda name=name: self._admin.topic(name))  # type: ignore[misc]
+                new = await self.in_thread(lambda name=name: self._admin.topic(name))  # type: ignore[misc]
             except (KafkaException, TimeoutError) as error:
                 if isinstance(error, KafkaException) and error.args[0].code() in faults.UNKNOWN_TOPIC:
                     self._gone(name)
@@ -276,7 +293,7 @@ class Cluster:
     async def close(self) -> None:
         """Stop asking; the embedded cluster ends with it."""
         self._refresher.cancel()
-        readers = self.streams.stop()
+        readers = [*self.streams.stop(), *(self._uncommitted.stop() if self._uncommitted else ())]
         await self.loop.run_in_executor(None, _join, readers)
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
         if self._embedded is not None:

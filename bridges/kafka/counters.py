@@ -7,8 +7,8 @@ class Counters:
     """Totals since start."""
 
     __slots__ = (
-        "accepted", "dead_lettered", "delivered", "dropped", "gaps", "modified", "presettled_failed", "redelivered",
-        "rejected", "released",
+        "accepted", "dead_lettered", "delivered", "dropped", "expired", "gaps", "modified", "presettled_failed",
+        "redelivered", "rejected", "released",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -26,5 +26,7 @@ class Counters:
         """Events copied to a dead-letter topic."""
         self.dropped = 0
         """Events given up for a link after too many redeliveries."""
+        self.expired = 0
+        """Events left out because their time was over (drop_expired)."""
         self.gaps = 0
         """Positions that retention overtook (KM-8)."""

@@ -22,7 +22,7 @@ from gateway.errors import AmqpError
 
 _AGAIN: Final = 1.0
 _ANY: Final = -1
-log = structlog.get_logger("kafka")
+log = structlog.get_logger(logger_name="kafka")
 
 
 class DeadLetters:

@@ -33,7 +33,7 @@ _MIRRORED_AT_ONCE: Final = 100
 _NEVER: Final = 3
 _STAYS: Final = {Left.DETACHED: 1, Left.OURS: 1, Left.SESSION: 2}
 """Expiry policies (link 0, session 1, connection 2, never 3) from which on a terminus outlasts this end of its link."""
-log = structlog.get_logger("kafka")
+log = structlog.get_logger(logger_name="kafka")
 
 
 class Wish(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
+from gateway.amqp.link_base import Left
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.types import Long, Symbol
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, STOLEN, AmqpError
@@ -21,6 +22,7 @@ from policies.assignment import MAX_GROUP_NAME, Assignment, legal_group
 
 EPOCH: Final = "event-streams-epoch"
 _GREATEST: Final = (1 << 63) - 1
+_IN_ORDER: Final = (Left.CLOSED, Left.SESSION, Left.CONNECTION)
 GRACE: Final = 5.0
 """Seconds that a link which is asked to attach again waits for outcomes."""
 
@@ -143,9 +145,8 @@ class GroupHandler:
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over: the partition is free."""
-        link = self._gate
-        # Neither we ended it nor the connection broke: its receiver left in good order (ES-4.5.2-6).
-        orderly = link.failure is None and not link.engine.closed
+        # A detach that does not close, and a connection that breaks, leave the epoch behind (ES-4.5.2-6).
+        orderly = error is None and self._gate.left in _IN_ORDER
         self._growth.end()
         self._receiver.on_detach(error)
         self._leases.release(self._lease, orderly=orderly)

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, Final
 
 from bridges.kafka.admin import Bounds, Topic
-from bridges.kafka.cluster import Cluster
+from bridges.kafka.cluster import COMMITTED, Cluster
 from bridges.kafka.links import wanted
 from bridges.kafka.partitions import refuse_group
 from gateway.amqp import sections
@@ -28,10 +28,17 @@ class InfoNode:
     """The subordinate source of one event-stream node."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, *, interval: float = INTERVAL, minimum: float = MIN_INTERVAL
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        isolation: str = COMMITTED,
+        interval: float = INTERVAL,
+        minimum: float = MIN_INTERVAL,
     ) -> None:
         self._cluster: Final = cluster
         self._name: Final = topic
+        self._isolation: Final = isolation
         self.interval: Final = interval
         self.minimum: Final = minimum
         self._topic: Topic | None = None
@@ -60,7 +67,8 @@ class InfoNode:
         """Ask Kafka; being away is no error here, not existing is."""
         try:
             self._topic = await self._cluster.topic(self._name)
-            self._bounds = await self._cluster.bounds(self._name, range(self._topic.partitions))
+            every = range(self._topic.partitions)
+            self._bounds = await self._cluster.bounds(self._name, every, self._isolation)
         except AmqpError as error:
             if error.condition != INTERNAL_ERROR:
                 raise

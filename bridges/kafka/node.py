@@ -6,7 +6,7 @@ out of the answer. Which partition a link is bound to says `placing`; a link of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from bridges.kafka import partitions
@@ -24,7 +24,7 @@ from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import Selections
 from bridges.kafka.sender import Sender
 from bridges.kafka.starts import resolve
-from gateway.errors import INTERNAL_ERROR, AmqpError
+from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError
 from gateway.filters.event_log import beyond_position, mentions_log
 from gateway.filters.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.state.leases import Leases
@@ -34,6 +34,11 @@ from policies.reading import Reading
 
 _OVERHEAD: Final = 512
 """Room in a Kafka record batch for what is not the message (KM-19)."""
+
+
+EVENT_STREAMS: Final = "AMQP_EVENT_STREAMS_V1_0"
+EXTENSION: Final = "event-streams-"
+"""How the link properties of the extension begin."""
 
 
 class Route(Protocol):
@@ -51,6 +56,8 @@ class Route(Protocol):
     def assignment(self) -> Assignment: ...
     @property
     def reading(self) -> Reading: ...
+    @property
+    def key_from(self) -> Sequence[str]: ...
 
 
 class KafkaNode:
@@ -100,11 +107,14 @@ class KafkaNode:
 
     async def _attach_sender(self, link: Any) -> None:
         topic = await self._topic_if_reachable()
+        if topic is not None:
+            await self._producer.learn(topic)
         bound = await self._placing.bound(link, topic)
         if not wanted(link):
             return
         compacted = topic is not None and topic.compacted
-        writer = RecordWriter(self._route.mode, tombstones=self._route.tombstones, compacted=compacted)
+        route = self._route
+        writer = RecordWriter(route.mode, tombstones=route.tombstones, compacted=compacted, keys=route.key_from)
         sender = Sender(
             link,
             self._cluster,
@@ -123,20 +133,29 @@ class KafkaNode:
     async def _topic_if_reachable(self) -> Topic | None:
         """None: Kafka is away. Senders may attach all the same and get `released` (issue: bad input)."""
         try:
-            return await self._cluster.topic(self._route.topic)
+            return await self._topic()
         except AmqpError as error:
             if error.condition == INTERNAL_ERROR:
                 return None
             raise
 
+    async def _topic(self) -> Topic:
+        """The topic, if it is as the policy wants it (KM-3)."""
+        topic = await self._cluster.topic(self._route.topic)
+        if self._route.reading.strict_timestamps and not topic.append_time:
+            why = "the event log keeps its producers' times; strict_timestamps wants LogAppendTime"
+            raise AmqpError(PRECONDITION_FAILED, why)
+        return topic
+
     # -- the peer receives
 
     async def _attach_receiver(self, link: Any, parsed: FilterSet) -> None:
         cluster = self._cluster
-        topic = await cluster.topic(self._route.topic)
+        topic = await self._topic()
         bound = await self._placing.bound(link, topic)
         mine = range(topic.partitions) if bound is None else (bound,)
         held = await self._terminus(link, topic, bound, parsed)
+        annotated = self._annotated(link, parsed)
         starts, ends = await self._starts(topic.name, mine, parsed, held)
         receiver = Receiver(
             link,
@@ -145,8 +164,8 @@ class KafkaNode:
             starts,
             self._counters,
             bound=bound is not None,
-            selections=Selections(parsed, starts, ends, bound=bound is not None),
-            terms=self._terms(topic.name, ordered=held is not None),
+            selections=Selections(parsed, starts, ends, bound=bound is not None, annotated=annotated),
+            terms=self._terms(topic.name, ordered=held is not None, annotated=annotated),
             held=held,
         )
         if held is not None:
@@ -173,24 +192,41 @@ class KafkaNode:
         self, topic: str, mine: Iterable[int], parsed: FilterSet, held: Held | None
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Where the link begins in each of its partitions, and what is `@latest` to it there."""
-        starts, ends = await resolve(self._cluster, topic, mine, parsed.position)
+        isolation = self._route.reading.isolation
+        starts, ends = await resolve(self._cluster, topic, mine, parsed.position, isolation)
         if held is None or held.start is None:
             return starts, ends
         resumed = held.resume(starts, named=mentions_log(parsed.predicate))
         return resumed, resumed
 
-    def _terms(self, topic: str, *, ordered: bool) -> Terms:
+    def _annotated(self, link: Any, parsed: FilterSet) -> bool:
+        """Whether events say where they are from (ledger A1); who asks for anything of the extension understands it."""
+        rule = self._route.reading.annotate
+        if rule != "negotiated":
+            return rule == "always"
+        asks = mentions_log(parsed.predicate) or any(str(key).startswith(EXTENSION) for key in link.properties)
+        return asks or EVENT_STREAMS in link.engine.desired
+
+    def _terms(self, topic: str, *, ordered: bool, annotated: bool = True) -> Terms:
         reading, letters = self._route.reading, None
         if reading.dead_letter is not None:
             loop = self._cluster.loop
             letters = DeadLetters(self._producer, loop, self._counters, topic, reading.dead_letter)
         strict = ordered if reading.strict_order is None else reading.strict_order
-        return Terms(reading.max_redeliveries, strict, letters, reading.on_truncation == "detach")
+        return Terms(
+            reading.max_redeliveries,
+            strict,
+            letters,
+            reading.on_truncation == "detach",
+            reading.drop_expired,
+            annotated,
+            reading.isolation,
+        )
 
     async def _attach_member(self, link: Any, parsed: FilterSet, member: Membership) -> None:
         """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
         cluster, rules = self._cluster, self._route.assignment
-        topic = await cluster.topic(self._route.topic)
+        topic = await self._topic()
         key = group_key(cluster.name, topic.name, member.group)
         growth = Growth(cluster, topic, self._leases, key, rules)
         lease: Lease | None = None
@@ -210,7 +246,8 @@ class KafkaNode:
         node = f"{cluster.name}/{topic.name}"
         held = await self._keeper.take(group_wish(group, node, lease.partition, topic.identity))
         starts, ends = await self._starts(topic.name, (lease.partition,), parsed, held)
-        gate, selections = Gate(link, lease), Selections(parsed, starts, ends, bound=True)
+        annotated = self._route.reading.annotate != "never"  # whose link names a group understands them
+        gate, selections = Gate(link, lease), Selections(parsed, starts, ends, bound=True, annotated=annotated)
         receiver = Receiver(
             gate,
             cluster,
@@ -219,7 +256,7 @@ class KafkaNode:
             self._counters,
             bound=True,
             selections=selections,
-            terms=self._terms(topic.name, ordered=True),
+            terms=self._terms(topic.name, ordered=True, annotated=annotated),
             held=held,
         )
         await self._keeper.begin(held, topic.name, receiver.positions)

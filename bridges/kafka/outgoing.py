@@ -10,13 +10,14 @@ for those of a request from another scope that says how it is answered: they are
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, seal
 from bridges.kafka.cloudevents import attribute_headers, is_binary, is_structured
 from bridges.kafka.readable import BODY, RESERVED, readable_headers
 from gateway.amqp.codec import Symbol, decode_all
-from gateway.amqp.sections import DATA, Layout, body_kind, body_values, map_entry
+from gateway.amqp.sections import DATA, Layout, body_kind, body_values, map_entry, properties
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, Fault
 
 GROUP_KEY: Final = "event-streams-group-key"
@@ -50,10 +51,16 @@ def to_record(
 
 
 def stored(
-    data: bytes, layout: Layout, *, mode: str, tombstones: bool, compacted: bool
+    data: bytes,
+    layout: Layout,
+    *,
+    mode: str,
+    tombstones: bool,
+    compacted: bool,
+    keys: Sequence[str] = ("group-key",),
 ) -> tuple[bytes | None, bytes | None, list[Header]]:
     """Key, value and headers: the record without a look at what the sender asked for."""
-    key = record_key(data, layout) if layout.ma < layout.bare else None
+    key = _first_key(data, layout, keys)
     if compacted and key is None:
         raise AmqpError(
             INVALID_FIELD, "a compacted event log takes only messages with a key", info=_field(GROUP_KEY)
@@ -88,6 +95,19 @@ def target_partition(data: bytes, layout: Layout) -> str | None:
     if value is None or type(value) in (str, Symbol):
         return value  # type: ignore[no-any-return]
     raise _wrong_type(TARGET_PARTITION, "symbol")
+
+
+def _first_key(data: bytes, layout: Layout, keys: Sequence[str]) -> bytes | None:
+    """The key from the first of these sources that the message has (ES-4.6.7-3)."""
+    for source in keys:
+        if source == "group-key":
+            key = record_key(data, layout) if layout.ma < layout.bare else None
+        else:
+            group = properties(data, layout).group_id if layout.properties < layout.app else None
+            key = None if group is None else group.encode()
+        if key is not None:
+            return key
+    return None
 
 
 def record_key(data: bytes, layout: Layout) -> bytes | None:

@@ -13,12 +13,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
+from gateway.errors import AmqpError
 
 _BUSY: Final = 0.001
 _IDLE: Final = 0.1
+_METADATA: Final = 5.0
 _SETTINGS: Final[dict[str, Any]] = {
     "acks": "all",
     "enable.idempotence": True,
@@ -33,7 +36,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "message.timeout.ms": 30_000,
 }
 Report = Callable[[KafkaError | None, Message], None]
-log = structlog.get_logger("kafka")
+log = structlog.get_logger(logger_name="kafka")
 
 
 class ClusterProducer:
@@ -47,6 +50,8 @@ class ClusterProducer:
         self._busy = False
         self._closed = False
         self._idle: Final = asyncio.Event()
+        self._partitions: Final[dict[str, int]] = {}
+        self._learning: Final = asyncio.Lock()
         self._current = Producer(self._settings)
         self._timer: asyncio.TimerHandle = self._loop.call_later(_IDLE, self._poll)
 
@@ -71,6 +76,19 @@ class ClusterProducer:
             self._busy = True
             self._timer.cancel()
             self._timer = self._loop.call_later(_BUSY, self._poll)
+
+    async def learn(self, topic: Topic) -> None:
+        """Make sure that librdkafka knows of all partitions, which it else finds out minutes later (KM-9).
+
+        It would refuse records to a new one until then. Only asks where a topic has grown since it was first used.
+        """
+        async with self._learning:  # many links hear of growth at once: the first asks
+            known = self._partitions.setdefault(topic.name, topic.partitions)
+            producer = self._current
+            if known < topic.partitions:
+                with contextlib.suppress(KafkaException, AmqpError):  # away: what is sent now is released or waits
+                    await self._cluster.in_thread(lambda: producer.list_topics(topic.name, timeout=_METADATA))
+                    self._partitions[topic.name] = topic.partitions
 
     def __len__(self) -> int:
         """Records whose report is still to come."""

@@ -35,14 +35,13 @@ _SETTINGS: Final[dict[str, Any]] = {
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,  # the only exact sign of the end: control records have offsets, too
     "auto.offset.reset": "error",
-    "isolation.level": "read_committed",
     "fetch.queue.backoff.ms": 1,  # at its default of 1000 both sides idle once the queue is full
     "fetch.wait.max.ms": 500,
     "queued.max.messages.kbytes": 8192,
     "allow.auto.create.topics": False,
 }
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
-log = structlog.get_logger("kafka")
+log = structlog.get_logger(logger_name="kafka")
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -73,9 +72,13 @@ class Reader:
     """A Kafka client and its thread; the upper half is for the loop."""
 
     def __init__(
-        self, settings: Mapping[str, Any], loop: asyncio.AbstractEventLoop, owner: ReaderOwner
+        self,
+        settings: Mapping[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        owner: ReaderOwner,
+        isolation: str = "read_committed",
     ) -> None:
-        self._settings: Final = {**settings, **_SETTINGS}
+        self._settings: Final = {**settings, **_SETTINGS, "isolation.level": isolation}
         self._loop: Final = loop
         self._owner: Final = owner
         self._wake: Final = threading.Condition()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import time
 from bisect import bisect_left
 from collections.abc import Mapping
 from operator import itemgetter
@@ -15,10 +16,11 @@ from typing import Any, Final, NamedTuple
 
 from bridges.kafka.admin import Bounds, Topic
 from bridges.kafka.chunks import Chunk, PartitionLog, Selection
-from bridges.kafka.cluster import Cluster
+from bridges.kafka.cluster import COMMITTED, Cluster
 from bridges.kafka.counters import Counters
 from bridges.kafka.deadletters import DeadLetters
 from bridges.kafka.durable import Held
+from bridges.kafka.expiry import living
 from bridges.kafka.redelivery import Event, after_gap, again, announced
 from bridges.kafka.selection import Selections
 from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
@@ -40,6 +42,9 @@ class Terms(NamedTuple):
     strict_order: bool = False
     dead_letters: DeadLetters | None = None
     detach_at_gap: bool = False
+    drop_expired: bool = False
+    annotated: bool = True
+    isolation: str = COMMITTED
 
 
 PLAIN: Final = Terms()
@@ -72,6 +77,7 @@ class Receiver:
         self._tracks: Final = held is not None or terms.strict_order
         self._bound: Final = bound
         self._counters: Final = counters
+        self._streams: Final = cluster.streams_of(terms.isolation)
         self._logs: Final[dict[int, PartitionLog]] = {}
         self._ready: dict[int, None] = {}
         """Partitions whose next chunk may be at hand, in the order of their turns."""
@@ -79,7 +85,7 @@ class Receiver:
         self._unresolved: Final[dict[int, set[int]]] = {}
         """Offsets by partition that newer events wait for, where order counts (KM-12)."""
         self._held = 0
-        self._announce = not bound
+        self._announce = self._announces = not bound and terms.annotated
         self._gaps: Final[set[int]] = set()
         self._drain_to: dict[int, Bounds] | None = None
         self._draining = False
@@ -97,7 +103,7 @@ class Receiver:
     def _live_on(self, partition: int) -> None:
         selection = None if self._wanted is None else self._wanted.of(partition)
         self._selections[partition] = selection
-        log = self._logs[partition] = self._cluster.streams.join(self._topic, partition, self)
+        log = self._logs[partition] = self._streams.join(self._topic, partition, self)
         log.want(selection, 1)
         self._ready[partition] = None
 
@@ -135,7 +141,7 @@ class Receiver:
         added = range(len(self._positions), topic.partitions)
         if self._bound or not added:
             return
-        self._announce = True
+        self._announce = self._announces
         for partition in added:
             self._positions[partition] = 0
             self._live_on(partition)
@@ -200,7 +206,7 @@ class Receiver:
         self._cluster.unwatch(self._topic, self)
         for partition, log in self._logs.items():
             log.want(self._selections[partition], -1)
-            self._cluster.streams.leave(log, self, self._positions[partition])
+            self._streams.leave(log, self, self._positions[partition])
         self._logs.clear()
         self._ready.clear()
         self._again.clear()
@@ -233,7 +239,11 @@ class Receiver:
         position = self._positions[partition]
         events = chunk.picked(self._selections[partition])
         index = 0 if position == chunk.start else bisect_left(events, position, key=_offset)
-        chosen = events[index : index + self._link.credit]
+        if chunk.timed or self._terms.drop_expired:
+            chosen, index = self._living(events, index)
+        else:
+            chosen = events[index : index + self._link.credit]
+            index += len(chosen)
         terminus = self._terminus
         if terminus is not None:
             terminus.progress.sent(partition, map(_offset, chosen))
@@ -241,7 +251,6 @@ class Receiver:
         if not chosen:
             self._positions[partition] = chunk.end
             return
-        index += len(chosen)
         self._positions[partition] = events[index].offset if index < len(events) else chunk.end
         if self._announce or self._gaps:
             chosen[0] = self._edited(chosen[0])
@@ -249,6 +258,12 @@ class Receiver:
         self._held += sum([len(event[0]) for event in chosen])
         self._counters.delivered += len(chosen)
         self._link.send_all(chosen)
+
+    def _living(self, events: list[Event], index: int) -> tuple[list[Event], int]:
+        now, drop, most = time.time_ns() // 1_000_000, self._terms.drop_expired, self._link.credit
+        chosen, after = living(events, index, most, now, drop=drop)
+        self._counters.expired += after - index - len(chosen)
+        return chosen, after
 
     def _edited(self, event: Event) -> Event:
         """What the next event has to tell beside itself: ES-4.6.5-2, KM-8."""
@@ -300,7 +315,7 @@ class Receiver:
         ends: dict[int, Bounds] = {}  # stays so when Kafka is away: there is nothing to wait for
         for _ in range(_DRAIN_QUESTIONS):
             with contextlib.suppress(AmqpError):
-                ends = await self._cluster.bounds(self._topic, tuple(self._positions))
+                ends = await self._cluster.bounds(self._topic, tuple(self._positions), self._terms.isolation)
                 break
         if self._link.open:
             self._drain_to = ends

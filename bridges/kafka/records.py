@@ -6,6 +6,7 @@ Pure: no Kafka client, no clock. `to_record` and `from_record` do one message; `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from bridges.kafka.annotations import AnnotationTemplate, offset_text
@@ -45,14 +46,23 @@ def answer_cookie(headers: list[Header]) -> bytes | None:
 class RecordWriter:
     """Makes records for one topic."""
 
-    def __init__(self, mode: str = "auto", *, tombstones: bool = False, compacted: bool = False) -> None:
+    def __init__(
+        self,
+        mode: str = "auto",
+        *,
+        tombstones: bool = False,
+        compacted: bool = False,
+        keys: Sequence[str] = ("group-key",),
+    ) -> None:
         self._mode: Final = mode
+        self._keys: Final = keys
         self._tombstones: Final = tombstones
         self._compacted: Final = compacted
 
     def record(self, data: bytes, layout: Layout) -> tuple[bytes | None, bytes | None, list[Header]]:
         """Key, value and headers of the record for a message."""
-        return stored(data, layout, mode=self._mode, tombstones=self._tombstones, compacted=self._compacted)
+        tombstones, compacted = self._tombstones, self._compacted
+        return stored(data, layout, mode=self._mode, tombstones=tombstones, compacted=compacted, keys=self._keys)
 
 
 class RecordReader:

@@ -18,13 +18,17 @@ _DELIVERY_COUNT: Final = 4
 
 
 class Event(NamedTuple):
-    """An encoded event and where it comes from; `attempts` and `failures` count its redeliveries."""
+    """An encoded event and where it comes from; `attempts` and `failures` count its redeliveries.
+
+    `time` is when it was added, in milliseconds since 1970; -1: unknown.
+    """
 
     data: bytes
     partition: int
     offset: int
     attempts: int = 0
     failures: int = 0
+    time: int = -1
 
 
 def announced(data: bytes, partitions: Iterable[int]) -> bytes:
@@ -50,7 +54,7 @@ def again(event: Event, *, failed: bool, annotations: bytes | None = None) -> Ev
         data = _counted(data, failures)
     if annotations:
         data = _merged(data, annotations)
-    return Event(data, event.partition, event.offset, event.attempts + 1, failures)
+    return Event(data, event.partition, event.offset, event.attempts + 1, failures, event.time)
 
 
 def _counted(data: bytes, failures: int) -> bytes:

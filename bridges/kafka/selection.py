@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from bridges.kafka.record_access import RecordFilter, RecordFilters
+from gateway.amqp.sections import splice
+from gateway.amqp.sections import walk as sections_of
 from gateway.filters.event_log import beyond_position
 from gateway.filters.event_stream import Position, offset_symbol
 from gateway.filters.filter_set import FilterSet
@@ -69,6 +71,20 @@ class Together:
         return found
 
 
+class Unannotated(NamedTuple):
+    """The events of another selection without what the log says of them (ledger A1)."""
+
+    inner: Selection | None
+
+    def pick(self, chunk: Chunk) -> list[Event]:
+        """The events of `chunk`, without delivery annotations."""
+        return [event._replace(data=_bare(event.data)) for event in chunk.picked(self.inner)]
+
+
+def _bare(data: bytes) -> bytes:
+    return splice(data, sections_of(data), da=None)
+
+
 _known: Final[WeakValueDictionary[Predicate, Matching]] = WeakValueDictionary()
 """Equal predicates are one selection, compared by identity for every chunk."""
 
@@ -84,8 +100,17 @@ def matching(predicate: Predicate) -> Matching:
 class Selections:
     """What a link wants, for each of its partitions: `@latest` is another offset in each."""
 
-    def __init__(self, wanted: FilterSet, starts: Mapping[int, int], ends: Mapping[int, int], *, bound: bool) -> None:
+    def __init__(
+        self,
+        wanted: FilterSet,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        bound: bool,
+        annotated: bool = True,
+    ) -> None:
         """`ends` are those of the partitions when the link attached; later ones are read from their beginning."""
+        self._annotated: Final = annotated
         self._wanted: Final = wanted
         self._ends: Final = ends
         self._moving: Final = Literal(Latest.LATEST) in walk(wanted.predicate)
@@ -94,6 +119,10 @@ class Selections:
 
     def of(self, partition: int) -> Selection | None:
         """None: everything."""
+        found = self._matching(partition)
+        return found if self._annotated else Unannotated(found)
+
+    def _matching(self, partition: int) -> Selection | None:
         if self._simple:
             position = self._wanted.position
             rest = position._replace(first_offset=0) if self._begun else position

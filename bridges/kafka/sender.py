@@ -28,7 +28,7 @@ from gateway.report import shown
 
 _ANY: Final = -1
 _BREATH: Final = 0.1
-log = structlog.get_logger("kafka")
+log = structlog.get_logger(logger_name="kafka")
 
 
 class Sender:
@@ -73,6 +73,10 @@ class Sender:
 
     def topic_grew(self, topic: Topic) -> None:
         """KM-9: more partitions may be named."""
+        self._cluster.supervisor.start(self._learn(topic), f"kafka-topic-{self._name}")
+
+    async def _learn(self, topic: Topic) -> None:
+        await self._producer.learn(topic)
         self._topic = topic
 
     def topic_gone(self) -> None:

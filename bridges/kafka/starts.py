@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bridges.kafka.cluster import Cluster
+from bridges.kafka.cluster import COMMITTED, Cluster
 from gateway.filters.event_stream import Position, Start
 
 _GREATEST: Final = (1 << 63) - 1
 
 
 async def resolve(
-    cluster: Cluster, topic: str, partitions: Iterable[int], position: Position
+    cluster: Cluster, topic: str, partitions: Iterable[int], position: Position, isolation: str = COMMITTED
 ) -> tuple[dict[int, int], dict[int, int]]:
     """The first offset to read in each partition, and the end of each; events before cannot match `position`.
 
     Done before the attach is answered: an event appended after the answer is never missed (ES-1-4).
     """
     wanted = tuple(partitions)
-    bounds = await cluster.bounds(topic, wanted)
+    bounds = await cluster.bounds(topic, wanted, isolation)
     ends = {partition: bound.high for partition, bound in bounds.items()}
     starts = {partition: position.first(*bound) for partition, bound in bounds.items()}
     time = position.after_ms

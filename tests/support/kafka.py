@@ -6,7 +6,7 @@ import base64
 import itertools
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic  # type: ignore[attr-defined]
@@ -60,14 +60,22 @@ class KafkaBroker(Server):
         self._folder = fresh_folder("kafka")
         self._properties = self._folder / "server.properties"
         text = PROPERTIES.format(port=self.port, controller=controller, data=self._folder / "data")
-        self._properties.write_text(text)
+        self._properties.write_text(self._configured(text))
         self._format()
         self.start()
+
+    def _configured(self, text: str) -> str:
+        """The properties of this kind of broker."""
+        return text
+
+    def _users(self) -> Sequence[str]:
+        """Options that give the new broker its users."""
+        return ()
 
     def _format(self) -> None:
         # A cluster id is a random uuid in base64; the tool refuses a leading dash.
         cluster = "S" + base64.urlsafe_b64encode(os.urandom(16)).decode()[1:22]
-        arguments = ("format", "--cluster-id", cluster, "-c", str(self._properties))
+        arguments = ("format", "--cluster-id", cluster, "-c", str(self._properties), *self._users())
         run_tool("kafka-format", java("kafka.tools.StorageTool", *arguments))
 
     def start(self) -> None:

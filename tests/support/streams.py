@@ -39,6 +39,7 @@ class Route:
     tombstones: bool = False
     assignment: Assignment = field(default_factory=Assignment)
     reading: Reading = field(default_factory=Reading)
+    key_from: tuple[str, ...] = ("group-key",)
 
 
 class Side:

@@ -1,0 +1,177 @@
+"""Kafka behind TLS and logins, on the real process and a real broker (issue 6, item 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.support.document import Document
+from tests.support.fixtures import served
+from tests.support.gateway import Gateway, Gateways
+from tests.support.kafka_secured import PASSWORD, USER, SecuredKafka, TokenEndpoint
+from tests.support.links import outcomes, receiving, refusal, sending
+from tests.support.messages import message
+from tests.support.process import wait_until
+from tests.support.proton_clients import Login, receive, send
+
+WRONG = "some-other-phrase-9"
+LOGINS = "plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "mtls"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[SecuredKafka]:
+    yield from served(SecuredKafka())
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Iterator[TokenEndpoint]:
+    endpoint = TokenEndpoint()
+    yield endpoint
+    endpoint.stop()
+
+
+def cluster(broker: SecuredKafka, tokens: TokenEndpoint, login: str) -> dict[str, Any]:
+    """A cluster of the policy that the gateway enters in this way; its password is in a file or the environment."""
+    tls: dict[str, Any] = {"ca": str(broker.authority.ca)}
+    if login == "mtls":
+        own = broker.authority.client("gateway")
+        return {"bootstrap": broker.mtls, "security": {"tls": {**tls, "cert": str(own.cert), "key": str(own.key)}}}
+    sasl: dict[str, Any] = {"mechanism": login, "user": USER, "password": {"env": "KAFKA_PASSWORD"}}
+    if login == "oauthbearer":
+        sasl["token_url"] = tokens.url
+    return {"bootstrap": broker.sasl, "security": {"tls": tls, "sasl": sasl}}
+
+
+def policy(where: dict[str, Any]) -> Document:
+    document = Document()
+    document.kafka(**where)
+    return document
+
+
+def hidden(gateway: Gateway) -> None:
+    """No password is in the log, nor where operators look."""
+    seen = [gateway.process.text(), gateway.get("/readyz")[1], gateway.get("/metrics")[1]]
+    assert not [text for text in seen if PASSWORD in text or WRONG in text]
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_each_way_in(start_gateway: Gateways, broker: SecuredKafka, tokens: TokenEndpoint, login: str) -> None:
+    document, topic = policy(cluster(broker, tokens, login)), broker.create_topic()
+    gateway = start_gateway(document.text, env={"KAFKA_PASSWORD": PASSWORD})
+    here = Login(document.edge)
+    receiver = receive(here, f"events/{topic}", 1)
+    receiver.attached()
+    (outcome,) = send(here, f"events/{topic}", [message_of("x")]).finish()
+    assert outcome.name == "accepted"
+    assert [received.message.body for received in receiver.finish()] == ["x"]
+    hidden(gateway)
+
+
+def message_of(text: str) -> Any:
+    from proton import Message
+
+    return Message(body=text)
+
+
+@pytest.mark.parametrize("login", [login for login in LOGINS if login != "mtls"])
+def test_wrong_credentials_are_said_until_they_are_right(
+    start_gateway: Gateways, broker: SecuredKafka, tokens: TokenEndpoint, login: str
+) -> None:
+    where, topic = cluster(broker, tokens, login), broker.create_topic()
+    secret = broker.folder / f"{login}.password"
+    secret.write_text(f"{WRONG}\n")
+    where["security"]["sasl"]["password"] = {"file": str(secret)}
+    document = policy(where)
+    gateway = start_gateway(document.text, ready=False)
+    said = "OAUTHBEARER" if login == "oauthbearer" else "uthentication"
+    wait_until(lambda: said in gateway.get("/readyz")[1], f"/readyz says {said}")
+    line = gateway.wait_log("kafka down", cluster="main", level="error")
+    assert said in line["reason"]
+    assert gateway.get("/readyz")[0] == 503
+    address = f"events/{topic}"
+    sender = sending(document.edge, address)
+    sender.transfer(message(b"early"))
+    assert outcomes(sender, 1) == {0: "released"}
+    assert refusal(document.edge, address) == "amqp:internal-error"
+    hidden(gateway)
+    secret.write_text(PASSWORD)
+    gateway.reload()
+    wait_until(gateway.is_ready, "the cluster with the right password")
+    late = sending(document.edge, address)
+    late.transfer(message(b"late"))
+    assert outcomes(late, 1) == {0: "accepted"}
+    hidden(gateway)
+
+
+def test_a_broker_of_another_authority_is_not_believed(
+    start_gateway: Gateways, broker: SecuredKafka, tokens: TokenEndpoint
+) -> None:
+    from tests.support.certs import Authority
+
+    where = cluster(broker, tokens, "scram-sha-256")
+    where["security"]["tls"]["ca"] = str(Authority(broker.folder, "stranger").ca)
+    document = policy(where)
+    gateway = start_gateway(document.text, ready=False, env={"KAFKA_PASSWORD": PASSWORD})
+    wait_until(lambda: "certificate" in gateway.get("/readyz")[1], "/readyz names the certificate")
+    assert "certificate" in gateway.wait_log("kafka down")["reason"]
+    where["security"]["tls"]["verify"] = False
+    trusting = policy(where)
+    start_gateway(trusting.text, env={"KAFKA_PASSWORD": PASSWORD})  # returns when it is ready
+
+
+def deny(broker: SecuredKafka, topic: str, operation: AclOperation) -> None:
+    admin = broker.admin()
+    where = ResourceType.TOPIC, topic, ResourcePatternType.LITERAL
+    rules = [
+        AclBinding(*where, f"User:{USER}", "*", operation, AclPermissionType.DENY),
+        AclBinding(*where, "User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW),
+    ]
+    for answer in admin.create_acls(rules).values():
+        answer.result(10)
+
+
+def test_what_kafka_does_not_allow_the_peer_learns(
+    start_gateway: Gateways, broker: SecuredKafka, tokens: TokenEndpoint
+) -> None:
+    document = policy(cluster(broker, tokens, "scram-sha-512"))
+    unwritable, unreadable, unseen = (broker.create_topic() for _ in range(3))
+    deny(broker, unwritable, AclOperation.WRITE)
+    deny(broker, unreadable, AclOperation.READ)
+    deny(broker, unseen, AclOperation.DESCRIBE)
+    gateway = start_gateway(document.text, env={"KAFKA_PASSWORD": PASSWORD})
+    sender = sending(document.edge, f"events/{unwritable}")
+    sender.transfer(message(b"no"))
+    answer = sender.until("disposition")
+    assert (answer.state.name, answer.state["error"]["condition"]) == ("rejected", "amqp:unauthorized-access")
+    receiver = receiving(document.edge, f"events/{unreadable}")
+    receiver.until("detach", closed=True, error="amqp:unauthorized-access")
+    assert refusal(document.edge, f"events/{unseen}") == "amqp:unauthorized-access"
+    assert gateway.get("/readyz")[0] == 200
+
+
+def test_each_scope_has_its_own_cluster(
+    start_gateway: Gateways, broker: SecuredKafka, tokens: TokenEndpoint
+) -> None:
+    topic = broker.create_topic()
+    document = policy(cluster(broker, tokens, "plain"))
+    document.data["kafka"]["other"] = {"bootstrap": "embedded", "topics": {topic: 1}}
+    other = document.add_scope("lab", {"match": "events/{topic}", "kafka": "other"})
+    start_gateway(document.text, env={"KAFKA_PASSWORD": PASSWORD})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    readers = [receive(Login(port), f"events/{topic}", 1) for port in (document.edge, other)]
+    for reader in readers:
+        reader.attached()
+    producer.produce(topic, b"from kafka")
+    assert producer.flush(10) == 0
+    send(Login(other), f"events/{topic}", [message_of("from the lab")]).finish()
+    assert [reader.finish()[0].message.body for reader in readers] == [b"from kafka", "from the lab"]
