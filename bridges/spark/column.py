@@ -47,6 +47,8 @@ def verdict(predicate: Predicate) -> Column:
 
 
 def _marked(marks: Sequence[str]) -> Column:
+    if not marks:
+        return F.lit(False)
     wanted = F.array(*map(F.lit, marks)).cast("array<string>")
     return F.coalesce(F.arrays_overlap(F.col("not_shown"), wanted), F.lit(False))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any
 
 from tests.bench import filters as bench_filters
@@ -224,7 +225,27 @@ def filters(effort: Effort) -> Iterator[Figure]:
         yield Figure(f"filters_{count}", rate, "msg/s", alone, "one filter after the other")
 
 
+def columns(effort: Effort) -> Iterator[Figure]:
+    """Filters over columns: Arrow on one core, a Spark Column against a Python UDF on one core."""
+    from tests.bench import columns as bench_columns  # pyarrow and Spark: loaded for this case only
+
+    rows, seconds = bench_columns.batch(), effort.seconds
+    lookup = bench_columns.looking_up(rows, seconds)
+    details = {"different_names": bench_columns.filtering(bench_columns.irregular(rows), seconds)}
+    rate = bench_columns.filtering(rows, seconds)
+    yield Figure("filter_arrow", rate, "rows/s", target=20e6, details={**details, "map_lookup": lookup})
+    promoted = bench_columns.filtering(bench_columns.with_fields(rows), seconds)
+    yield Figure("filter_arrow_promoted", promoted, "rows/s", target=20e6)
+    yield Figure("rows_converted", bench_columns.converting(seconds), "msg/s")
+    with bench_columns.spark() as session:
+        frame = bench_columns.cached(session, max(1, effort.records // (10 * bench_columns.ROWS)))
+        sides = [(bench_columns.by_column(frame), bench_columns.by_udf(frame)) for _ in range(effort.rounds + 1)]
+        ours, theirs = (median(side) for side in zip(*sides[1:], strict=True))  # the first round compiles
+        yield Figure("filter_column", ours, "rows/s", theirs, "Python UDF", 20.0)
+
+
 CASES: dict[str, Case] = {
+    "columns": columns,
     "cookies": cookies,
     "filters": filters,
     "loadgen": loadgen_self,

@@ -18,6 +18,7 @@ EXPECTED = {
     "kafka": {"kafka_produce", "kafka_consume"},
     "memory": {"memory_per_connection"},
     "start": {"start_to_ready"},
+    "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"},
 }
 COMPARED = EXPECTED["kafka"] | EXPECTED["replies"] | {"direct_100", "direct_10k", "relay_100", "relay_10k"}

@@ -1,0 +1,138 @@
+"""Filters over columns: Arrow batches on one core, and Spark Columns against Python UDFs of the same expression."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gateway.filters import columns
+from gateway.filters.arrow import compile_filter, promote
+from gateway.filters.predicate import fields_of
+from gateway.filters.rows import Event, record_batch
+from gateway.filters.sql import parse_sql
+from tests.bench.filters import BATCH, TWO_TERMS, messages
+
+ROWS = 20_000
+_WANTED = ("spark.driver.host", "spark.driver.bindAddress")
+
+
+def batch(rows: int = ROWS, reds: int = 4) -> Any:
+    """Rows of messages with six application properties in the same order; one of `reds` is red."""
+    sources = [data for first in range(0, rows, BATCH) for data, _ in messages(reds, first)]
+    return record_batch(Event(0, offset, offset, None, data) for offset, data in enumerate(sources))
+
+
+def irregular(rows: Any) -> Any:
+    """The same rows without any two neighbours that have the same names: every second one lacks its last entry."""
+    maps = rows.column("application_properties")
+    kept = pa.array(
+        [entries[: len(entries) - number % 2] for number, entries in enumerate(maps.to_pylist())], maps.type
+    )
+    place = rows.schema.get_field_index("application_properties")
+    return rows.set_column(place, rows.schema.field(place), kept)
+
+
+def with_fields(rows: Any) -> Any:
+    """The same rows with the fields of the filter promoted."""
+    return promote(rows, fields_of(parse_sql(TWO_TERMS)))
+
+
+def filtering(rows: Any, seconds: float) -> float:
+    """Rows a second past the two-term filter: one core, best call."""
+    matches = compile_filter(parse_sql(TWO_TERMS))
+    return rows.num_rows / _best(lambda: matches(rows), seconds)
+
+
+def looking_up(rows: Any, seconds: float) -> float:
+    """Rows a second of the same with Arrow's own `map_lookup`."""
+    maps = rows.column("application_properties")
+
+    def two_terms() -> Any:
+        color, number = (pc.map_lookup(maps, name, "first") for name in ("color", "n"))
+        return pc.and_kleene(
+            pc.equal(pc.struct_field(color, "text"), "red"), pc.greater(pc.struct_field(number, "long"), 5)
+        )
+
+    return rows.num_rows / _best(two_terms, seconds)
+
+
+def converting(seconds: float) -> float:
+    """Messages a second into columns."""
+    sources = [Event(0, offset, offset, None, data) for offset, (data, _) in enumerate(messages(4))]
+    return len(sources) / _best(lambda: record_batch(sources), seconds)
+
+
+def _best(call: Callable[[], object], seconds: float) -> float:
+    """Processor time of the fastest call."""
+    best, end = float("inf"), time.monotonic() + seconds
+    while time.monotonic() < end:
+        start = time.process_time_ns()
+        call()
+        best = min(best, time.process_time_ns() - start)
+    return best / 1e9
+
+
+# -- Spark
+
+
+@contextmanager
+def spark() -> Iterator[Any]:
+    """A session of one core, so that neither side has more."""
+    from pyspark.sql import SparkSession
+
+    if (running := SparkSession.getActiveSession()) is not None:  # the suite's, when it tries the bench
+        yield running
+        return
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.memory", "3g").config("spark.python.unix.domain.socket.enabled", "true")
+    for name in _WANTED:
+        builder = builder.config(name, "127.0.0.1")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def cached(session: Any, copies: int) -> Any:
+    """Rows in Spark's memory: the batch, `copies` times."""
+    frame = session.createDataFrame(pa.Table.from_batches([batch()]), schema=columns.DDL).coalesce(1)
+    frame = frame.select("application_properties", "not_shown").crossJoin(session.range(copies)).drop("id").cache()
+    frame.count()
+    return frame
+
+
+def by_column(frame: Any) -> float:
+    """Rows a second past the filter as Column."""
+    from bridges.spark.column import column
+
+    return _job(frame, column(parse_sql(TWO_TERMS)))
+
+
+def by_udf(frame: Any) -> float:
+    """Rows a second past the same expression as a Python UDF."""
+    from pyspark.sql import functions as F
+
+    def two_terms(properties: Any) -> bool:
+        color, number = properties.get("color"), properties.get("n")
+        return bool(color and number and color["text"] == "red" and number["long"] is not None and number["long"] > 5)
+
+    return _job(frame, F.udf(two_terms, "boolean")(F.col("application_properties")))
+
+
+def _job(frame: Any, condition: Any) -> float:
+    """Rows a second of counting what matches; the rows are counted beforehand."""
+    rows = frame.count()
+    started = time.monotonic()
+    frame.where(condition).count()
+    return float(rows / (time.monotonic() - started))
