@@ -171,7 +171,7 @@ def _refused(place: Place) -> Iterator[float]:
     return (value for name, value in metrics if "messages_refused" in name and 'scope="core"' in name)
 
 
-@pytest.mark.row("X-6")
+@pytest.mark.row("X-6", "ES-4.6.4-3", "ES-4.6.5-3")
 @pytest.mark.parametrize("capable", [True, False])
 def test_a_consumed_event_enters_another_scope_without_what_its_log_said(place: Place, capable: bool) -> None:
     """The gateway consumes it from an event log and forwards it: ES annotations off, those of the request on."""
