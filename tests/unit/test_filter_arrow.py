@@ -109,6 +109,25 @@ def test_integers_with_a_constant_are_computed_exactly(operator: p.Operator, con
             assert found.to_pylist() == [None if result is None else result == answer for result in results]
 
 
+def test_a_time_compares_with_integers_of_every_size_and_with_nothing_else() -> None:
+    five = codec.Decimal32(b"\x32\x80\0\x05")
+    others = (codec.Ulong(2**64 - 1), codec.Ulong(5), codec.Timestamp(6), 5.0, five)
+    values = [{"n": codec.Timestamp(5), "m": other} for other in others]
+    batch = batch_of([sections.section(sections.APPLICATION_PROPERTIES, each) for each in values])
+    less = p.Compare(p.Comparison.LT, N, p.Field(AP, "m"))
+    assert compile_verdict(less)(batch).to_pylist() == [True, False, True, None, None]
+    assert compile_verdict(p.Compare(p.Comparison.GT, p.Field(AP, "m"), N))(batch).to_pylist() == [
+        True, False, True, None, None,
+    ]  # fmt: skip
+
+
+def test_what_is_no_number_is_no_answer() -> None:
+    batch = batch_of(messages(float("inf"), 1.0))
+    nothing = p.Arithmetic(p.Operator.SUB, N, N)
+    assert compile_verdict(p.IsNull(nothing))(batch).to_pylist() == [True, False]
+    assert compile_verdict(p.Compare(p.Comparison.EQ, nothing, p.Literal(0)))(batch).to_pylist() == [None, True]
+
+
 def wire(number: int) -> Any:
     return codec.Ulong(number) if number >= 2**63 else codec.Long(number)
 
