@@ -59,7 +59,8 @@ class KafkaBroker(Server):
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._folder = fresh_folder("kafka")
         self._properties = self._folder / "server.properties"
-        text = PROPERTIES.format(port=self.port, controller=controller, data=self._folder / "data")
+        self.data = self._folder / "data"
+        text = PROPERTIES.format(port=self.port, controller=controller, data=self.data)
         self._properties.write_text(self._configured(text))
         self._format()
         self.start()
