@@ -241,6 +241,14 @@ def test_an_epoch_ends_with_an_orderly_close_and_outlives_a_lost_connection(port
     again = Member(port, "brief/orders", asked("ends", 2))
     assert again.attached().properties[EPOCH] == 0
     again.close()
+    leaves = Member(port, "brief/orders", asked("ends", 2, 6))
+    leaves.attached()
+    leaves.peer.close().until("close")
+    assert tries(port, None) == 0
+    detached = Member(port, "brief/orders", asked("detached", 2, 6))
+    detached.attached()
+    detached.peer.detach(closed=False).until("detach")
+    assert tries(port, 5, "detached") == "amqp:resource-locked"
     lost = Member(port, "brief/orders", asked("ends", 2, 6))
     lost.attached()
     lost.cut()
@@ -251,12 +259,13 @@ def test_an_epoch_ends_with_an_orderly_close_and_outlives_a_lost_connection(port
     wait_until(lambda: tries(port, 3) == 3, "the epoch to be forgotten", 10)
 
 
-def tries(port: int, epoch: int) -> Any:
-    """Attach with an epoch; the epoch in force, or the condition of the refusal."""
-    member = Member(port, "brief/orders", asked("ends", 2, epoch))
+def tries(port: int, epoch: int | None, group: str = "ends") -> Any:
+    """Attach with an epoch and close; the epoch that was in force, or the condition of the refusal."""
+    member = Member(port, "brief/orders", asked(group, 2, epoch))
     answer = member.peer.expect("attach")
     if answer.source is None:
         return member.peer.expect("detach").error["condition"]
+    member.close()
     return answer.properties[EPOCH]
 
 
