@@ -10,7 +10,7 @@ from bridges.kafka.cluster import Cluster
 from bridges.kafka.groups import Growth, Membership
 from bridges.kafka.groups_shards import Shards
 from bridges.kafka.links import wanted
-from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, AmqpError, Fault
+from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, RESOURCE_DELETED, AmqpError, Fault
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Wish
 from policies.assignment import Assignment
@@ -84,7 +84,12 @@ class Placing:
         rules = self._rules
         pend = rules.pending_limit if rules.surplus == "pend" else 0
         wish = Wish(named, member.epoch, among, pend, rules.pending_timeout, rules.epoch_retention)
-        return await self._leases.claim(key, wish, gone=lambda: growth.gone or not wanted(link))
+        try:
+            return await self._leases.claim(key, wish, gone=lambda: growth.gone or not wanted(link))
+        except AmqpError as error:
+            if growth.gone:  # while the link waited (KM-18)
+                raise AmqpError(RESOURCE_DELETED, f"the event log {self._topic!r} was deleted") from error
+            raise
 
     def _named_in_group(
         self, link: Any, topic: Topic, member: Membership, among: tuple[int, ...]

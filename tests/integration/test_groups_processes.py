@@ -176,6 +176,20 @@ def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) ->
     assert {waiting.partition, again.partition} == {"0", "1"}
 
 
+def test_who_waits_for_a_log_that_is_deleted_is_told(pair: Pair, kafka_broker: KafkaBroker) -> None:
+    topic = made(pair, kafka_broker, 1)
+    member = Member(pair.a, f"pend/{topic}", asked("g1"))
+    member.attached()
+    late = Member(pair.b, f"pend/{topic}", asked("g1"))
+    late.waits(0.3)
+    admin = kafka_broker.admin()  # kept: an answer ends with its client
+    admin.delete_topics([topic])[topic].result(10)
+    late.peer.expect("attach", source=None, seconds=25)
+    # Its process may hear of the free partition before it hears that there is none.
+    assert late.peer.expect("detach", closed=True).error["condition"] in ("amqp:resource-deleted", "amqp:not-found")
+    member.ended("amqp:resource-deleted", seconds=25)
+
+
 # -- shards
 
 

@@ -135,6 +135,7 @@ class Machine(RuleBasedStateMachine):
         self.numbers = itertools.count()
         self.links: list[Link] = []
         self.processes: list[Leases] = []
+        self.every: list[Leases] = []
         self.boards: list[Counting] = []
         self.granted: dict[int, list[Link]] = {partition: [] for partition in range(PARTITIONS)}
         self.ended: dict[int, int] = {}
@@ -149,7 +150,8 @@ class Machine(RuleBasedStateMachine):
             self.do(self.beats(number))
 
     def process(self, board: Counting) -> Leases:
-        return Leases(board, self.supervisor, clock=lambda: self.now / 1000)
+        self.every.append(Leases(board, self.supervisor, clock=lambda: self.now / 1000))
+        return self.every[-1]
 
     async def beats(self, number: int) -> None:
         await self.processes[number].beat()
@@ -160,7 +162,8 @@ class Machine(RuleBasedStateMachine):
         for link in self.links:
             if link.lease is not None and link not in self.granted[link.lease.partition]:
                 self.check_grant(link, link.lease)
-            if link.left and link.number not in self.ended:
+            over = link.left or (link.lease is not None and not link.lease.valid)
+            if over and link.number not in self.ended:
                 self.ended[link.number] = self.now
 
     async def _do(self, what: Any) -> None:
@@ -277,9 +280,9 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         async def end() -> None:
+            for process in self.every:
+                await process.close()
             await self.supervisor.close()
-            for board in self.boards:
-                await board.close()
 
         if hasattr(self, "supervisor"):
             self.loop.run_until_complete(end())
@@ -288,7 +291,7 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_POLL", 0.002)
+    monkeypatch.setattr(module, "_POLL", 0.01)
 
 
 def in_memory(now_ms: Callable[[], int]) -> Callable[[], Board]:
@@ -298,7 +301,7 @@ def in_memory(now_ms: Callable[[], int]) -> Callable[[], Board]:
 
 @pytest.mark.row("ES-4.5-8", "ES-4.5.1-7")
 def test_one_owner_at_a_time_in_memory() -> None:
-    run_state_machine_as_test(lambda: Machine(in_memory), settings=settings(max_examples=100, stateful_step_count=40))
+    run_state_machine_as_test(lambda: Machine(in_memory), settings=settings(max_examples=60, stateful_step_count=40))
 
 
 @pytest.mark.row("ES-4.5-8")
