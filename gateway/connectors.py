@@ -7,16 +7,17 @@ import random
 import ssl
 from collections.abc import Callable
 from itertools import cycle
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.connection import Connection, Hub
 from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.sasl import SaslClient
-from gateway.errors import NOT_ALLOWED, AmqpError
+from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.listeners import PRODUCT
 from gateway.nodes.announcing import Way, way
 from gateway.nodes.crossings import HOMEWARD
+from gateway.nodes.events import CAPABILITY
 from gateway.nodes.homecoming import Homecoming
 from gateway.nodes.meeting import CrossingMaker
 from gateway.nodes.pull import Pull
@@ -34,6 +35,13 @@ _HANDSHAKE: Final = 10.0
 _ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"
 
 
+class Watcher(Protocol):
+    """Who attaches links of its own to the container (bridges)."""
+
+    def opened(self, engine: Engine) -> None: ...
+    def closed(self) -> None: ...
+
+
 class Connector:
     """Keeps one connection to the container up and carries the relays that use it; the host of its connection."""
 
@@ -47,8 +55,9 @@ class Connector:
         report: Report,
         node_scope: Callable[[], Scope],
         routes: bool,
+        bridged: bool = False,
     ) -> None:
-        """`routes`: the policy routes responses in this scope."""
+        """`routes`: the policy routes responses in this scope; `bridged`: it reads an event log there."""
         self.name: Final = model.name
         self.scope: Final = scope
         self.model: Final = model
@@ -57,6 +66,7 @@ class Connector:
         self._hub: Final = hub
         self._report: Final = report
         self._relays: set[Relay] = set()
+        self._watchers: set[Watcher] = set()
         self._connection: Connection | None = None
         self._endpoint: Endpoint = model.to[0]
         self._ended = asyncio.Event()
@@ -68,20 +78,28 @@ class Connector:
         self._trunk: Trunk | None = None
         pauses = (model.backoff.min.seconds, model.backoff.max.seconds)
         self._pulls: Final = tuple(Pull(self, entry, node_scope, pauses) for entry in model.pull)
+        self.bridged: Final = bridged
+        self._unfit = False
+        self._engine_config: Final = self._config(container_id)
+
+    def _config(self, container_id: str) -> EngineConfig:
+        """What our open says; RA-2.1-2: the targets of pulls announce response routing."""
+        model, routes = self.model, self.routes
+        streams = (CAPABILITY,) if self.bridged or model.require_event_streams else ()
         annotations = (_ANNOTATIONS,) if routes and model.annotations != "never" else ()
-        self._engine_config: Final = EngineConfig(
+        return EngineConfig(
             container_id=model.container_id or container_id,
-            desired=(("ANONYMOUS-RELAY",) if model.use_relay else ()) + annotations,
-            offered=(_ANNOTATIONS,) if routes and model.pull else (),  # RA-2.1-2: the targets of pulls announce it
+            desired=(("ANONYMOUS-RELAY",) if model.use_relay else ()) + annotations + streams,
+            offered=(_ANNOTATIONS,) if routes and model.pull else (),
             properties=PRODUCT,
             idle_timeout=model.idle_timeout,
             max_links=65_535,
         )
 
     @property
-    def settings(self) -> tuple[ConnectorModel, bool]:
+    def settings(self) -> tuple[ConnectorModel, bool, bool]:
         """What makes another connector necessary when it changes."""
-        return self.model, self.routes
+        return self.model, self.routes, self.bridged
 
     def credentials(self, password: str | None, tls: ssl.SSLContext | None) -> None:
         """What the next connection uses; set before `run`, and again by every reload."""
@@ -161,13 +179,21 @@ class Connector:
     def engine(self) -> Engine | None:
         connection = self._connection
         engine = connection.engine if connection is not None else None
-        return engine if engine is not None and engine.opened and not engine.closed else None
+        usable = engine is not None and engine.opened and not engine.closed and not self._unfit
+        return engine if usable else None
 
     def join(self, relay: Relay) -> None:
         self._relays.add(relay)
 
     def leave(self, relay: Relay) -> None:
         self._relays.discard(relay)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` when the connection is up, and when it is gone."""
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
 
     def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         return self._hub.loop.call_later(seconds, call)
@@ -238,6 +264,9 @@ class Connector:
     def opened(self, connection: Connection) -> None:
         engine = connection.engine
         assert engine is not None
+        if self.model.require_event_streams and CAPABILITY not in engine.offered:
+            self._refuse(connection, engine)
+            return
         self._was_open = True
         self._report.bump("connector_opens", self.name)
         self._report.log.info(
@@ -250,6 +279,16 @@ class Connector:
             relay.connect(engine)
         for pull in self._pulls:
             pull.opened(engine)
+        for watcher in list(self._watchers):
+            watcher.opened(engine)
+
+    def _refuse(self, connection: Connection, engine: Engine) -> None:
+        """ES-3.1-4: what the policy requires is not there."""
+        self._unfit = True
+        text = f"the policy requires {CAPABILITY}, and this container does not offer it"
+        self._failed(f"{self._endpoint}: {text}")
+        engine.close(AmqpError(NOT_IMPLEMENTED, text))
+        self.later(_HANDSHAKE, connection.abort)
 
     def requested(self, connection: Connection, link: Link) -> None:
         """A container we connected to may attach to nothing of ours."""
@@ -265,9 +304,11 @@ class Connector:
         self._report.message_refused(link, error)
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
-        self._connection = None
+        self._connection, self._unfit = None, False
         self.home.closed()
         for pull in self._pulls:
             pull.closed()
+        for watcher in list(self._watchers):
+            watcher.closed()
         self._failed(f"{self._endpoint}: {error or 'connection lost'}")
         self._ended.set()

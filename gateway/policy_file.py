@@ -17,7 +17,21 @@ if TYPE_CHECKING:
 
 def load(path: Path, *, with_secrets: bool = True) -> CompiledPolicy:
     """The policy at `path`; raises `policies.problems.PolicyErrors` with every mistake."""
-    return load_policy(path, environ=os.environ, read_bytes=Path.read_bytes, with_secrets=with_secrets)
+    return load_policy(
+        path, environ=os.environ, read_bytes=Path.read_bytes, with_secrets=with_secrets, check_filter=_wrong
+    )
+
+
+def _wrong(text: str) -> str | None:
+    """What is wrong with a filter of the policy's own."""
+    from gateway.errors import AmqpError
+    from gateway.filters.sql import parse_sql
+
+    try:
+        parse_sql(text)
+    except AmqpError as error:
+        return error.description
+    return None
 
 
 def make_ring(signing: SigningKeys) -> KeyRing:

@@ -9,11 +9,12 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway import connectors
 from gateway.amqp.connection import Connection, Hub
+from gateway.bridging import Bridges, reads_logs
+from gateway.bridging_one import Shared
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
@@ -29,7 +30,7 @@ from gateway.sharing import GroupDesk, announced, shared_leases
 from gateway.state import open_state
 from gateway.state.leases import Leases
 from gateway.state.termini import Termini
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, until
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -87,6 +88,8 @@ class Service:
         waits = Waits(self._state.store, now_ms, loop.time, loop.call_later)
         self.world: Final = World({}, self.clusters, self._crossings, self._new_name, waits)
         self.world.filter_rules = make_filter_rules(policy.model.filters)
+        shared = Shared(self.leases, self._state.termini, self.report)
+        self.bridges: Final = Bridges(self.world, shared, self.supervisor, self.readiness)
         self._observe()
         loop.set_exception_handler(self._loop_error)
 
@@ -168,6 +171,7 @@ class Service:
             if (error := judge.link(link)) is not None and link.open:
                 link.detach(error)
                 closed += 1
+        self.bridges.judge(judge)
         return closed
 
     async def _install(self, policy: CompiledPolicy, materials: Materials) -> Replaced:
@@ -176,6 +180,7 @@ class Service:
         self._install_scopes(policy)
         replaced = Replaced(clusters, self._install_connectors(policy, materials))
         await self._install_listeners(policy, materials)
+        self.bridges.install(policy.model)
         return replaced
 
     # -- rooms
@@ -220,7 +225,7 @@ class Service:
         gone = {
             key
             for key, made in self.connectors.items()
-            if (wanted.get(key), _routes(policy, key[0])) != made.settings
+            if (wanted.get(key), _routes(policy, key[0]), reads_logs(policy.model, *key)) != made.settings
         }
         for key in gone:
             self._connector_tasks.pop(key).cancel()
@@ -246,6 +251,7 @@ class Service:
             report=self.report,
             node_scope=lambda: self.world.scopes[key[0]],
             routes=_routes(policy, key[0]),
+            bridged=reads_logs(policy.model, *key),
         )
         self.connectors[key] = connector
         self.readiness.add(_part(key), connector.ready)
@@ -353,7 +359,7 @@ class Service:
         """Deliveries whose outcome is still to come."""
         waiting = sum(len(each.engine.unsettled) for each in self.connections() if each.engine is not None)
         far = sum(len(each.engine.unsettled) for each in self.connectors.values() if each.engine is not None)
-        return waiting + far + sum(bridge.in_flight for bridge in self.clusters.values())
+        return waiting + far + self.bridges.held + sum(bridge.in_flight for bridge in self.clusters.values())
 
     # -- the end
 
@@ -362,17 +368,19 @@ class Service:
         self.report.log.info("draining", unsettled=self.unsettled(), patience=patience)
         for listener in self.listeners.values():
             listener.stop()
+        self.bridges.hold()
         ends: list[Connection | connectors.Connector] = [*self.connections(), *self.connectors.values()]
         for end in ends:
             if end.engine is not None:
                 end.engine.stop_granting()
-        await _until(lambda: not self.unsettled(), patience)
+        await until(lambda: not self.unsettled(), patience)
         left = self.unsettled()
+        await self.bridges.close()
         for connection in self.connections():
             connection.close(AmqpError(CONNECTION_FORCED, "the gateway is shutting down; connect again later"))
         for connector in self.connectors.values():
             connector.close()
-        await _until(lambda: not any(self.connections()), _CLOSING)
+        await until(lambda: not any(self.connections()), _CLOSING)
         for bridge in self.clusters.values():
             await bridge.close(min(patience, 5.0))
         await self.leases.close()
@@ -390,11 +398,3 @@ def _routes(policy: CompiledPolicy, scope: str) -> bool:
 def _part(connector: tuple[str, str]) -> str:
     """What `/readyz` calls a connector: two scopes may have one of the same name."""
     return f"connector/{connector[0]}/{connector[1]}"
-
-
-async def _until(condition: Any, seconds: float) -> None:
-    """Wait for a condition that events of the loop bring about; give up after `seconds`."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - many small things make it true, none of them tells
-                await asyncio.sleep(0.01)

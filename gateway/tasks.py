@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 
@@ -36,3 +37,11 @@ class Supervisor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(condition: Callable[[], Any], seconds: float) -> None:
+    """Wait for a condition that events of the loop bring about; give up after `seconds`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - many small things make it true, none of them tells
+                await asyncio.sleep(0.01)

@@ -43,6 +43,9 @@ def _scope(scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
     for rule in scope.addresses:
         yield from _rule(rule, scope, parts)
     yield from _shadowed(scope.addresses)
+    for bridge in scope.bridge:
+        if bridge.value.durable and _in_memory(parts):
+            yield Finding(bridge.loc, f"where it has got to is known {_MEMORY}", warning=True)
     if scope.listen and not scope.grants:
         message = "has no access entries: clients may connect, and every link is refused"
         yield Finding(scope.loc, message, at_key=True, warning=True)

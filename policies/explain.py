@@ -66,6 +66,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
     allowed = action == "send" and decision.condition is None
     replies = tuple(replies_lines(policy, scope, decision.route, hops)) if allowed else ()
     pulled = _pulled(policy, scope, address) if action == "send" else ()
+    bridged = _bridged(policy, scope, address, action)
     asks = f"{shown(user)} asks to {action} at {shown(address)}"
     return Explanation(
         scope=scope,
@@ -84,6 +85,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
             *(f"  links    {line}" for line in _links(decision, hops, action)),
             *(f"  {line}" for line in replies),
             *(f"  pulled   {line}" for line in pulled),
+            *(f"  bridge   {line}" for line in bridged),
         ),
     )
 
@@ -101,6 +103,16 @@ def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:
         for pull in connector.pull:
             if pull.to == address:
                 yield f"from {shown(pull.source)} at connector {connector.name}, by the gateway itself"
+
+
+def _bridged(policy: CompiledPolicy, scope: str, address: str, action: Action) -> Iterator[str]:
+    """What the gateway itself moves from here, or to here; no access entry is asked for it."""
+    for bridge in policy.model.scopes[scope].bridge:
+        if action == "send" and bridge.to.connector is None and bridge.to.address == address:
+            yield f"{bridge.name} brings events from {bridge.source} here, by the gateway itself"
+        if action == "receive" and bridge.source.connector is None and bridge.source.address == address:
+            kept = "goes on where it was" if bridge.durable else "keeps no position"
+            yield f"{bridge.name} moves events from here to {bridge.to}, by the gateway itself; {kept}"
 
 
 def _onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from policies.base import Secret
 from policies.checks import findings
+from policies.checks_bridge import CheckFilter, bridges
 from policies.checks_pull import pulls
 from policies.compile import circles, compile_scopes
 from policies.findings import Finding
@@ -25,12 +26,17 @@ from policies.tree import Tree, parse
 
 
 def load_policy(
-    path: Path, *, environ: Mapping[str, str], read_bytes: ReadBytes, with_secrets: bool = True
+    path: Path,
+    *,
+    environ: Mapping[str, str],
+    read_bytes: ReadBytes,
+    with_secrets: bool = True,
+    check_filter: CheckFilter = lambda _: None,
 ) -> CompiledPolicy:
     """Read, check and compile the policy at `path`, or raise `PolicyErrors` with every mistake.
 
     `with_secrets=False` looks at nothing outside the file: for checks on a machine without secrets. Such a
-    policy has no `signing` keys and must not be served.
+    policy has no `signing` keys and must not be served. `check_filter` says what is wrong with a bridge's filter.
     """
     tree = parse(_read(path, read_bytes), str(path))
     vault = Vault(path.parent, environ, read_bytes) if with_secrets else None
@@ -38,7 +44,8 @@ def load_policy(
     if policy is None or problems:
         raise PolicyErrors(problems)
     scopes = compile_scopes(policy, tree)
-    if problems := _placed((*circles(policy, scopes), *pulls(policy, scopes)), tree):
+    found_later = (*circles(policy, scopes), *pulls(policy, scopes), *bridges(policy, scopes, check_filter))
+    if problems := _placed(found_later, tree):
         raise PolicyErrors(problems)
     found, files = (vault.values, vault.digests) if vault is not None else ({}, {})
     return CompiledPolicy(path, policy, scopes, _signing(policy, found), tuple(warnings), found, files)

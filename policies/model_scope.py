@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from policies.base import Count, Flag, Name, OneOrMany, Path, Secret, Section, Strict, parsed
+from policies.model_bridge import Bridge
 from policies.model_rules import AccessRule, AddressRule
 from policies.units import Duration, Endpoints, PerTime, Place, Size, parse_bind, parse_duration, parse_size
 
@@ -165,6 +166,11 @@ class Connector(Strict):
         description="true: desire ANONYMOUS-RELAY, and where it is offered send messages whose own to is the "
         "destination over one link to the null target; false: always a link for each address",
     )
+    require_event_streams: Flag = Field(
+        default=False,
+        description="true: desire AMQP_EVENT_STREAMS_V1_0, and close with amqp:not-implemented where the container "
+        "does not offer it; false: desire it for bridges, and work plainly without",
+    )
     pull: tuple[Pull, ...] = Field(
         default=(), description="queues there whose messages the gateway fetches and sends to an address of this scope"
     )
@@ -178,6 +184,9 @@ class Scope(Section):
     addresses: tuple[AddressRule, ...] = Field(
         default=(),
         description="what addresses are: match and one of direct, relay, kafka, service, redirect; first match wins",
+    )
+    bridge: tuple[Bridge, ...] = Field(
+        default=(), description="events that the gateway itself moves to another address or container"
     )
     access: tuple[AccessRule, ...] = Field(default=(), description="who may do what; what no entry allows is denied")
     anonymous_relay: Flag = Field(default=True, description="offer the anonymous terminus (null target)")

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from policies.base import Secret
 from policies.messages import shown
 from policies.model import GatewaySection, KafkaCluster, KeyEntry, Setting
+from policies.model_bridge import Bridge
 from policies.model_rules import AccessRule, AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
 from policies.model_scope import Connector, Listener
 from policies.schema import allowed_keys, nearest
@@ -33,6 +34,7 @@ _LISTENER: Final = TypeAdapter(Listener)
 _CONNECTOR: Final = TypeAdapter(Connector)
 _ADDRESS: TypeAdapter[AnyAddressRule] = TypeAdapter(AddressRule)
 _ACCESS: Final = TypeAdapter(AccessRule)
+_BRIDGE: Final = TypeAdapter(Bridge)
 
 # Values for required keys that had a mistake; `broken` keeps every check away from them.
 _STAND_INS: Final = {"match": "**", "name": "x", "to": "amqps://x", "redirect": "amqps://x", "may": "info"}
@@ -60,6 +62,7 @@ class ScopePieces:
     connect: tuple[Piece[Connector], ...]
     addresses: tuple[Piece[AnyAddressRule], ...]
     access: tuple[Piece[AccessRule], ...]
+    bridge: tuple[Piece[Bridge], ...]
     connector_names: frozenset[str]
     grants: bool
 
@@ -107,7 +110,8 @@ def outline(data: Any) -> Outline:
 
 def _scope(name: str, raw: dict[str, Any]) -> ScopePieces:
     loc: Loc = ("scopes", name)
-    lists = {key: list(enumerate(_list(raw.get(key)))) for key in ("listen", "connect", "addresses", "access")}
+    keys = ("listen", "connect", "addresses", "access", "bridge")
+    lists = {key: list(enumerate(_list(raw.get(key)))) for key in keys}
     names = (_dict(item).get("name") for _, item in lists["connect"])
     return ScopePieces(
         name=name,
@@ -115,6 +119,7 @@ def _scope(name: str, raw: dict[str, Any]) -> ScopePieces:
         connect=tuple(_pieces(_CONNECTOR, lists["connect"], (*loc, "connect"))),
         addresses=tuple(_pieces(_ADDRESS, lists["addresses"], (*loc, "addresses"))),
         access=tuple(_pieces(_ACCESS, lists["access"], (*loc, "access"))),
+        bridge=tuple(_pieces(_BRIDGE, lists["bridge"], (*loc, "bridge"))),
         connector_names=frozenset(item for item in names if isinstance(item, str)),
         grants=bool(lists["access"]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from bridges.kafka.cluster import Cluster, ClusterConfig
@@ -59,6 +60,11 @@ class ClusterBridge:
     def info_node(self, route: Any) -> InfoNode:
         """The `$info` of a route's node."""
         return InfoNode(self.cluster, route.topic, isolation=route.reading.isolation)
+
+    async def behind(self, topic: str, positions: Mapping[int, int]) -> int:
+        """How many records the topic keeps from these positions on; raises AmqpError."""
+        bounds = await self.cluster.bounds(topic, tuple(positions))
+        return sum(max(0, each.high - max(each.low, positions[partition])) for partition, each in bounds.items())
 
     def group_key(self, topic: str, group: str) -> str:
         """The name of a consumer group's record among the leases."""

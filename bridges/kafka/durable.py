@@ -64,7 +64,8 @@ def durable_wish(link: Any, node: str, about: Any) -> Wish | None:
     if link.source.expiry != _NEVER and not link.source.timeout:
         return None  # it would end with its link, at the latest with its connection
     key = _digest([link.scope, link.user, container, link.name, node])
-    return Wish(key, _digest(about), f"amqp.{key}", link.source.expiry, link.source.timeout, True)
+    group = getattr(link, "shown_as", None) or f"amqp.{key}"
+    return Wish(key, _digest(about), group, link.source.expiry, link.source.timeout, True)
 
 
 def group_wish(group: str, node: str, partition: int, identity: object) -> Wish:

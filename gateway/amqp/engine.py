@@ -255,13 +255,16 @@ class Engine:
         """Give peers no more credit: what comes now is what they may still send (drain)."""
         self.granting = False
 
-    def attach(self, name: str, *, incoming: bool) -> Link:
-        """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here."""
+    def attach(self, name: str, *, incoming: bool, known: bool = False) -> Link:
+        """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here.
+
+        `known`: the peer knows a terminus by this name, which is the same in every process of ours.
+        """
         if self._session is None:
             self._session = lib.pn_session(self._connection)
             self._begin(self._session)
         make = lib.pn_receiver if incoming else lib.pn_sender
-        pointer = make(self._session, f"{name}-{_PROCESS}".encode())
+        pointer = make(self._session, (name if known else f"{name}-{_PROCESS}").encode())
         link = self._links[pointer] = Link(self, pointer)
         return link
 

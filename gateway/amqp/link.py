@@ -78,6 +78,8 @@ class Link(Receiving, Sending):
         lib.pn_terminus_set_type(lib.pn_link_source(pointer), lib.PN_SOURCE)
         lib.pn_terminus_set_type(lib.pn_link_target(pointer), lib.PN_TARGET)
         pndata.answer_terminus(remote, granted, source=self.incoming)
+        if granted.durable:
+            lib.pn_terminus_set_expiry_policy(remote, lib.PN_EXPIRE_NEVER)
         if granted.own:
             mine = lib.pn_link_target(pointer) if self.incoming else lib.pn_link_source(pointer)
             pndata.write(lib.pn_terminus_capabilities(mine), pndata.capability_array(granted.own))

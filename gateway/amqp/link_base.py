@@ -126,6 +126,14 @@ class LinkBase:
         self._close(error)
         self.ended(error)
 
+    def leave(self) -> None:
+        """Detach and let the terminus be, ours or the peer's, which outlives the link (AMQP 2.6.3)."""
+        if self.open:
+            self.left, self.durable = Left.OURS, True
+            lib.pn_link_detach(self.ptr)
+            self.engine.touch()
+            self.ended(None)
+
     def fail(self, error: AmqpError) -> None:
         """A pre-settled message cannot be refused: the link that carried it ends."""
         self.detach(error)

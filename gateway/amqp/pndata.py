@@ -150,6 +150,7 @@ class Granted(NamedTuple):
     own: Iterable[str] = ()
     """Links of ours: the capabilities of our own terminus."""
     durable: bool = False
+    """The terminus outlives its link; one that we ask for lives until it is closed."""
 
 
 def answer_terminus(mine: Any, granted: Granted, *, source: bool) -> None:

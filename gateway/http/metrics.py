@@ -33,6 +33,7 @@ RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "connections_accepted": ("Connections accepted.", ("scope",)),
     "connections_closed": ("Accepted connections that have ended.", ("scope",)),
     "connector_opens": ("Connections a connector has opened.", ("connector",)),
+    "bridge_failures": ("Times an end of a bridge was not there, or no more.", ("bridge",)),
     "pull_failures": ("Times a queue could not be pulled from, or no more.", ("connector",)),
     "connector_failures": ("Connections a connector has lost or could not make.", ("connector",)),
     "links_attached": ("Links asked for and not refused at once.", ("scope", "direction")),
@@ -46,6 +47,11 @@ RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 HELP: Final = {
+    "bridge_events": "Events of bridges: moved, given back (repeated), given up, skipped, of a wrong partition.",
+    "bridge_up": "1: this gateway moves the events of the bridge, and both ends are there.",
+    "bridge_held": "Events of the bridge that are here and not done with.",
+    "bridge_delay_seconds": "From an event's timestamp in its log to its acceptance by the target; the last one.",
+    "bridge_lag": "Records of the topic that the bridge is not done with; not a number: not known.",
     "socket_bytes": "Bytes on sockets, before TLS.",
     "deliveries": "Messages on links.",
     "kafka_events": "Transfers into topics by outcome, deliveries from topics, and what went wrong.",
@@ -88,6 +94,10 @@ class Metrics:
     def gauge(self, name: str, read: Callable[[], float], labels: Labels = ()) -> None:
         """Show `read()` as the gauge `name` (with its prefix) at every scrape; the last one given stays."""
         self._gauges[name, labels] = read
+
+    def forget(self, name: str, labels: Labels) -> None:
+        """Show a gauge no more."""
+        self._gauges.pop((name, labels), None)
 
     def count_source(self, source: Source) -> None:
         """Show the counters that `source()` yields (names without prefix and `_total`) at every scrape."""

@@ -14,32 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from gateway.amqp.annotated import SUPPORTED, annotated
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.pndata import ABSENT, Granted
-from gateway.amqp.sections import edit_map, splice, walk
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
+from gateway.nodes.events import forwarded
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
     from gateway.amqp.link import Link
     from gateway.nodes.scopes import Scope
-
-
-_EVENT: Final = b"event-streams-"
-_LOOKED_AT: Final = 4096
-_OF_THE_LOG: Final = tuple(
-    f"event-streams-{name}" for name in ("offset", "timestamp", "source-partition", "associated-partitions-changed")
-)
-
-
-def forwarded(data: bytes) -> bytes:
-    """An event without what its log said of it there, which means nothing where it goes (X-6)."""
-    try:
-        layout = walk(data)
-        left = edit_map(data[layout.da : layout.ma], drop=_OF_THE_LOG) if layout.da < layout.ma else None
-        return splice(data, layout, da=left)
-    except AmqpError:
-        return data  # no message: the node says what is wrong with it
 
 
 class Wish(Protocol):
@@ -233,8 +216,7 @@ class PulledLink:
 
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
         self._busy += 1
-        if data.find(_EVENT, 0, _LOOKED_AT) >= 0:
-            data = forwarded(data)
+        data = forwarded(data)
         if not self._announced and annotated(data):
             text = "the address this is pulled to does not take response annotations"
             refuse(self, delivery, AmqpError(NOT_IMPLEMENTED, text), settled)  # type: ignore[arg-type]

@@ -3,7 +3,8 @@
 A record holds a position for each partition, and the token of the link that has it now. A link that takes a record
 gets a new token, and with that the older one can write no more: the fence, whichever processes the two are on. `about`
 says what the terminus was made for; asked for with another one it begins anew. A record ends `ttl_ms` after it was
-written last, or when it is dropped.
+written last, or when it is dropped. Positions in a log of ours are numbers; `marks` are those in a log of somebody
+else's, text that only that log understands (ES-5.1.1-2).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 MOST: Final = 100_000
@@ -27,6 +29,7 @@ class Kept(NamedTuple):
 
     token: str
     positions: dict[int, int] | None
+    marks: Mapping[str, str] = MappingProxyType({})
 
 
 class Save(NamedTuple):
@@ -36,6 +39,7 @@ class Save(NamedTuple):
     token: str
     positions: Mapping[int, int]
     ttl_ms: int | None
+    marks: Mapping[str, str] = MappingProxyType({})
 
 
 class Termini(Protocol):
@@ -52,11 +56,12 @@ class Termini(Protocol):
 
 
 class _Record:
-    __slots__ = ("about", "ends", "positions", "token")
+    __slots__ = ("about", "ends", "marks", "positions", "token")
 
     def __init__(self, about: str) -> None:
         self.about: Final = about
         self.positions: dict[int, int] | None = None
+        self.marks: dict[str, str] = {}
         self.token = ""
         self.ends = float("inf")
 
@@ -80,7 +85,7 @@ class MemoryTermini:
             record = self._records[key] = _Record(about)
         record.token = secrets.token_hex(8)
         self._lives(key, record, ttl_ms)
-        return Kept(record.token, None if record.positions is None else dict(record.positions))
+        return Kept(record.token, None if record.positions is None else dict(record.positions), dict(record.marks))
 
     async def save(self, saves: Sequence[Save]) -> list[bool]:
         """Answers at once."""
@@ -92,6 +97,7 @@ class MemoryTermini:
         if record is None or record.token != save.token:
             return False
         record.positions = {**(record.positions or {}), **save.positions}
+        record.marks.update(save.marks)
         self._lives(save.key, record, save.ttl_ms)
         return True
 

@@ -16,6 +16,8 @@ from redis.exceptions import RedisError
 from gateway.state.termini import Kept, Save, Unavailable
 
 _PREFIX: Final = "scopegate:terminus:"
+_MARK: Final = b"@"
+"""Before the names of marks, lest one be taken for a partition of ours, or for `token`."""
 
 _LIVES: Final = """
 if tonumber(ARGV[2]) < 0 then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
@@ -50,14 +52,16 @@ class RedisTermini:
         found = await self._run(_TAKE, key, token, _ttl(ttl_ms), about)
         fields = dict(zip(found[::2], found[1::2], strict=True))
         positions = {int(name): int(at) for name, at in fields.items() if name.isdigit()}
-        return Kept(token, positions or None)
+        marks = {name[1:].decode(): at.decode() for name, at in fields.items() if name.startswith(_MARK)}
+        return Kept(token, positions or None, marks)
 
     async def save(self, saves: Sequence[Save]) -> list[bool]:
         """One round trip for all of them."""
         try:
             async with self._client.pipeline(transaction=False) as pipe:
                 for save in saves:
-                    pairs = [part for item in save.positions.items() for part in item]
+                    pairs: list[int | str | bytes] = [part for item in save.positions.items() for part in item]
+                    pairs += [part for name, at in save.marks.items() for part in (_MARK + name.encode(), at)]
                     pipe.eval(_SAVE, 1, _PREFIX + save.key, save.token, _ttl(save.ttl_ms), *pairs)
                 return [bool(done) for done in await pipe.execute()]
         except (RedisError, OSError, TimeoutError) as error:

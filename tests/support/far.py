@@ -32,6 +32,7 @@ scopes:
       - {{match: "in/{{name}}", relay: edge, address: "q/{{name}}"}}
       - {{match: "here/**", direct: balanced}}
       - {{match: echo, service: echo}}
+    bridge: [{bridge}]
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 ENV = {"SCOPEGATE_TEST_KEY": "k" * 43}
@@ -40,14 +41,20 @@ ENV = {"SCOPEGATE_TEST_KEY": "k" * 43}
 class Far:
     """The scripted container, with one session, and the gateway that connects to it."""
 
-    def __init__(self, gateways: Gateways, listener: Listener, more: str) -> None:
+    def __init__(self, gateways: Gateways, listener: Listener, more: str, bridge: str = "") -> None:
         self.edge, self.core, http = ports(3)
-        policy = POLICY.format(edge=self.edge, core=self.core, http=http, far=listener.port, more=more)
+        policy = POLICY.format(edge=self.edge, core=self.core, http=http, far=listener.port, more=more, bridge=bridge)
         self.gateway: Gateway = gateways(policy, env=ENV, ready=False)
         self.listener = listener
         self.handles = itertools.count()
 
     def accept(self, *offered: str, desired: tuple[str, ...] = ()) -> Far:
+        """Play the container's part of the opening, and wait until the gateway takes it for open."""
+        self.begin_open(*offered, desired=desired)
+        wait_until(lambda: self.gateway.get("/readyz")[0] == 200, "the connector to be open")
+        return self
+
+    def begin_open(self, *offered: str, desired: tuple[str, ...] = ()) -> None:
         """Play the container's part of the opening."""
         self.offered = offered
         far = self.peer = self.listener.accept()
@@ -55,11 +62,9 @@ class Far:
         far.send("sasl_mechanisms", sasl_server_mechanisms=["ANONYMOUS"]).expect("sasl_init")
         far.send("sasl_outcome", code=0).expect_header().send_raw(frames.AMQP_HEADER)
         self.opened = far.expect("open")
+        self.begun = False
         said = {"offered_capabilities": list(offered), "desired_capabilities": list(desired)}
         far.open(container_id="far", **{name: value for name, value in said.items() if value})
-        self.begun = False
-        wait_until(lambda: self.gateway.get("/readyz")[0] == 200, "the connector to be open")
-        return self
 
     def attach(self) -> Frame:
         """Return the gateway's next attach; its first comes with a session."""

@@ -1,0 +1,176 @@
+"""The sending end of a bridge: to the node at its target the gateway itself looks as if a sender had attached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gateway.amqp.annotated import SUPPORTED, annotated
+from gateway.amqp.engine_config import EngineConfig, Peer
+from gateway.amqp.outcomes import Outcome
+from gateway.amqp.pndata import ABSENT
+from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError
+from gateway.nodes.announcing import way
+from gateway.nodes.bridge_flow import Flow, Item
+from gateway.nodes.refusal import refuse
+
+if TYPE_CHECKING:
+    from gateway.nodes.scopes import Scope
+
+
+class End(Protocol):
+    """The policy's word for one end (`policies.model_bridge.BridgeEnd`)."""
+
+    @property
+    def connector(self) -> str | None: ...
+    @property
+    def address(self) -> str: ...
+
+
+class Owner(Protocol):
+    """The bridge."""
+
+    def target_stands(self) -> None: ...
+    def target_ended(self, error: AmqpError | None) -> None: ...
+    def message_refused(self, error: AmqpError) -> None: ...
+
+
+def inside(scope: str) -> Any:
+    """What nodes read of a link's engine, where the gateway itself is the peer."""
+    return SimpleNamespace(
+        config=EngineConfig(container_id=""),
+        peer=Peer(scope=scope, user=""),
+        remote_container="bridge",
+        blocked=False,
+        closed=False,
+        granting=True,
+        desired=frozenset(),
+        links=(),
+        unsettled={},
+        watch_formats=lambda: None,
+    )
+
+
+class Target:
+    """The sender that the node sees; see `gateway.amqp.link.Link` for what a node uses of it."""
+
+    incoming: Final = True
+    draining: Final = False
+    presettled: Final = False
+    rejects: Final = True
+    user: Final = ""
+    filter_rules: Final = None
+
+    def __init__(self, owner: Owner, flow: Flow, scope: Scope, name: str, end: End) -> None:
+        self._owner: Final = owner
+        self._flow: Final = flow
+        self._scope: Final = scope
+        self._end: Final = end
+        self.engine: Final = inside(scope.name)
+        self.scope: Final = scope.name
+        self.name: Final = name
+        self.address: Final = end.address
+        self.source: Final = ABSENT._replace(present=True, address=name)
+        self.target: Final = ABSENT._replace(present=True, address=end.address)
+        self.properties: Final[dict[Any, Any]] = {}
+        self.way: Any = way(scope.name)
+        self.node: Any = None
+        self.handler: Any = None
+        self.open = False
+        self.gone = False
+        self.max_message_size = 0
+        self._announced = False
+        self._connector: Any = None
+
+    def start(self) -> None:
+        """Attach; the bridge hears `target_stands` or `target_ended`."""
+        try:
+            if self._end.connector is None:
+                self._scope.attach_to(self, self._end.address, None)
+                return
+            self._connector = connector = self._scope.connectors.get(self._end.connector)
+            if connector is None:
+                raise AmqpError(DETACH_FORCED, f"there is no connector {self._end.connector} now")
+            connector.relay(self._end.address, self._scope.world.between).attach(self)  # type: ignore[arg-type]
+        except AmqpError as error:
+            self.end(error)
+
+    # -- what a node does
+
+    def accept(self, handler: Any, *, max_message_size: int = 0, capabilities: Iterable[str] = (), **_: Any) -> None:
+        """The node takes the link."""
+        if self.gone:  # a node that answers late
+            handler.on_detach(None)
+            return
+        self.handler, self.open = handler, True
+        self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
+        self._flow.target_open(self._give)
+        self._owner.target_stands()
+
+    def refuse(self, error: AmqpError) -> None:
+        """The node does not take the link."""
+        self.end(error)
+
+    def detach(self, error: AmqpError | None = None) -> None:
+        """The node ends the link."""
+        self.end(error)
+
+    def fail(self, error: AmqpError) -> None:
+        """One bad message must not keep the others from being moved."""
+
+    @property
+    def granted(self) -> int:
+        """What the node has granted and not got yet."""
+        return self._flow.room if self.open else 0
+
+    def grant(self, credit: int) -> None:
+        """The node takes `credit` more messages."""
+        if self.open:
+            self._flow.credited(credit)
+
+    def settle(self, delivery: Item, outcome: Outcome) -> None:
+        """The node's word on an event."""
+        if self.open:
+            self._flow.outcome(delivery, outcome)
+
+    def drop(self, delivery: Item) -> None:
+        """Only pre-settled messages are dropped, and there are none."""
+
+    def odd(self, delivery: Item) -> bool:
+        return False
+
+    def tag(self, delivery: Item) -> bytes:
+        return delivery.serial.to_bytes(8)
+
+    def message_refused(self, error: AmqpError) -> None:
+        self._owner.message_refused(error)
+
+    # -- from the bridge
+
+    def _give(self, item: Item) -> None:
+        data = item.event.data
+        if not self._announced and annotated(data):
+            text = "the target of this bridge does not take response annotations"
+            refuse(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)  # type: ignore[arg-type]
+        else:
+            self.handler.on_transfer(item, data, False)
+
+    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
+        """A reload: what the address means, or the connector, may have changed."""
+        error = verdict(self.node)
+        if self._end.connector is not None and self._scope.connectors.get(self._end.connector) is not self._connector:
+            error = AmqpError(DETACH_FORCED, "the connector has changed")
+        if error is not None:
+            self.end(error)
+
+    def end(self, error: AmqpError | None) -> None:
+        """End it, once."""
+        if self.gone:
+            return
+        self.gone = True
+        was_open, self.open = self.open, False
+        if was_open:
+            self._flow.target_gone()
+            self.handler.on_detach(error)
+        self._owner.target_ended(error)

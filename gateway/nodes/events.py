@@ -1,0 +1,63 @@
+"""Events on their way out of a log: what the log said of them is read, and left behind (ES-4.6.4-3, ES-4.6.5-3; X-6).
+
+Offset, timestamp and partitions mean nothing where an event goes; another log writes its own. The group key is a
+message annotation, the producer's own, and stays. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from gateway.amqp.codec import Symbol, encode
+from gateway.amqp.sections import delivery_annotations, edit_map, splice, walk
+from gateway.errors import AmqpError
+
+PARTITION: Final = "event-streams-partition"
+GROUP: Final = "event-streams-consumer-group"
+CAPABILITY: Final = "AMQP_EVENT_STREAMS_V1_0"
+_OFFSET: Final = "event-streams-offset"
+_TIMESTAMP: Final = "event-streams-timestamp"
+_SOURCE: Final = "event-streams-source-partition"
+_ASSOCIATED: Final = "event-streams-associated-partitions-changed"
+_TARGET: Final = "event-streams-target-partition"
+_OF_THE_LOG: Final = (_OFFSET, _TIMESTAMP, _SOURCE, _ASSOCIATED)
+_EVENT: Final = b"event-streams-"
+_LOOKED_AT: Final = 4096
+
+
+class Event(NamedTuple):
+    """A message without what its log said of it, and that: the timestamp in milliseconds, the rest as it was."""
+
+    data: bytes
+    offset: str | None = None
+    partition: str | None = None
+    timestamp: int | None = None
+
+
+def forwarded(data: bytes) -> bytes:
+    """An event without what its log said of it there."""
+    return read_event(data).data
+
+
+def read_event(data: bytes, *, aim: bool = False) -> Event:
+    """Take an event from its log; `aim`: it names its partition as the one it wants to get to (ES 4.6.6)."""
+    if data.find(_EVENT, 0, _LOOKED_AT) < 0:
+        return Event(data)
+    try:
+        layout = walk(data)
+        if layout.da == layout.ma:
+            return Event(data)
+        said = delivery_annotations(data, layout)
+        partition = _text(said.get(_SOURCE))
+        put = {_TARGET: encode(Symbol(partition))} if aim and partition is not None else {}
+        left = edit_map(data[layout.da : layout.ma], drop=_OF_THE_LOG, put=put)
+        time = said.get(_TIMESTAMP)
+        return Event(
+            splice(data, layout, da=left), _text(said.get(_OFFSET)), partition, time if isinstance(time, int) else None
+        )
+    except AmqpError:
+        return Event(data)  # no message: the node says what is wrong with it
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,369 @@
+"""A bridge from an event log behind a connector, against a scripted log that sees every frame (ES-E2E-14, KM-24)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gateway.amqp.codec import Symbol, Timestamp
+from gateway.amqp.types import Array, Uint
+from tests.support import frames
+from tests.support.crossing import Inbox
+from tests.support.far import Far
+from tests.support.frames import Frame
+from tests.support.gateway import Gateways
+from tests.support.messages import message, sections
+from tests.support.peer import RECEIVER, SENDER, Listener
+from tests.support.process import wait_until
+
+STREAMS = "AMQP_EVENT_STREAMS_V1_0"
+FILTER = "amqp:event-streams-delivery-annotations-filter"
+PARTITION, GROUP = "event-streams-partition", "event-streams-consumer-group"
+OFFSET = "event-streams-offset"
+Fars = Callable[..., Far]
+
+
+@pytest.fixture
+def fars(start_gateway: Gateways) -> Iterator[Fars]:
+    """A log that the gateway moves from: `log` to `here/1`, a meeting point of its scope, unless told otherwise."""
+    with Listener() as listener:
+
+        def make(more: str = "", **entry: Any) -> Far:
+            source = "{connector: far, address: log}"
+            entry = {"name": "b", "from": source, "to": "here/1", **entry}
+            text = "{" + ", ".join(f"{key}: {value}" for key, value in entry.items()) + "}"
+            return Far(start_gateway, listener, more, text)
+
+        yield make
+
+
+def asked(far: Far, **answer: Any) -> tuple[Frame, int]:
+    """Wait for the gateway's receiver and accept it; return its attach and our handle."""
+    attach = far.attach()
+    assert attach.role is RECEIVER
+    assert attach.source["address"] == "log"
+    return attach, far.agree(attach, **{"source": frames.source("log"), **answer})
+
+
+def lasting(**more: Any) -> Any:
+    """The source of an answer that says that the terminus stays."""
+    return frames.source("log", durable=Uint(2), expiry_policy=Symbol("never"), **more)
+
+
+def event(number: int, partition: str | None = None, at: int = 1_700_000_000_000, **more: Any) -> bytes:
+    """An event as a log sends it: offsets of its own kind, that nobody could compute."""
+    said = {OFFSET: Symbol(offset(number)), "event-streams-timestamp": Timestamp(at)}
+    if partition is not None:
+        said["event-streams-source-partition"] = Symbol(partition)
+    return message(b"%d" % number, da={**said, **more.pop("da", {})}, **more)
+
+
+def offset(number: int) -> str:
+    return f"log-{'abcdefghijklmnop'[number]}"
+
+
+def position(attach: Frame) -> str | None:
+    """The offset after which events are asked for."""
+    found = attach.source["filter"]
+    return None if found is None or FILTER not in found else str(found[FILTER].value[OFFSET])
+
+
+def credit(far: Far, attach: Frame) -> int:
+    return int(far.peer.until("flow", handle=attach.handle).link_credit)
+
+
+def outcome(far: Far) -> Any:
+    """What the log hears of its delivery."""
+    frame = far.peer.until("disposition", role=RECEIVER)
+    assert frame.first == far.peer.last_delivery
+    return frame.state
+
+
+def body(data: bytes) -> int:
+    return int(sections(data)["data"])
+
+
+def moved(far: Far, attach: Frame, handle: int, inbox: Inbox, *numbers: int) -> None:
+    """Events go from the log to the receiver, each accepted."""
+    for number in numbers:
+        far.peer.transfer(event(number), handle)
+        assert body(inbox.take()) == number
+        assert outcome(far).matches("accepted")
+
+
+# -- what is desired and offered
+
+
+@pytest.mark.row("ES-3.1-3")
+def test_a_log_that_offers_event_streams_is_asked_as_one(fars: Fars) -> None:
+    far = fars(partition="'2'", start="earliest").accept(STREAMS)
+    assert STREAMS in far.opened.desired_capabilities.items
+    attach, _ = asked(far, properties={Symbol(PARTITION): Symbol("2")})
+    assert attach.properties[PARTITION] == "2"
+    assert position(attach) == "@earliest"
+    assert attach.source["durable"] == 1
+    assert attach.source["expiry_policy"] == "never"
+
+
+@pytest.mark.row("ES-3.1-4")
+def test_without_event_streams_it_works_plainly(fars: Fars) -> None:
+    far = fars(partition="'2'").accept()
+    attach, handle = asked(far)
+    assert not attach.properties
+    assert position(attach) is None
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    far.peer.transfer(message(b"plain"), handle)
+    assert sections(inbox.take())["data"] == b"plain"
+    assert outcome(far).matches("accepted")
+
+
+@pytest.mark.row("ES-3.1-4")
+def test_a_policy_may_require_event_streams(start_gateway: Gateways) -> None:
+    with Listener() as listener:
+        far = Far(start_gateway, listener, ", require_event_streams: true")
+        far.begin_open()
+        close = far.peer.until("close")
+        assert close.error.matches("amqp:not-implemented")
+        assert STREAMS in close.error["description"]
+        far.peer.close()
+        assert STREAMS in far.gateway.wait_log("connector down")["detail"]
+        wait_until(lambda: "does not offer it" in far.gateway.get("/readyz")[1], "the reason in /readyz")
+        far.accept(STREAMS)
+
+
+# -- what is moved
+
+
+@pytest.mark.row("ES-4.6.4-3", "ES-4.6.5-3")
+def test_what_the_log_said_of_an_event_is_left_behind(fars: Fars) -> None:
+    far = fars().accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    changed = {"event-streams-associated-partitions-changed": Array("symbol", (Symbol("0"), Symbol("1")))}
+    kept = {"event-streams-group-key": "k"}
+    far.peer.transfer(event(3, "0", da=changed, ma=kept, subject="s"), handle)
+    assert inbox.take() == message(b"3", ma=kept, subject="s")
+    far.peer.transfer(event(4, "0", da={"mine": 1}), handle)
+    assert inbox.take() == message(b"4", da={"mine": 1})
+
+
+@pytest.mark.row("ES-4.6.4-3")
+def test_it_is_left_behind_on_the_way_to_another_container_too(fars: Fars) -> None:
+    far = fars(to="{connector: far, address: queue}").accept(STREAMS)
+    target = far.attach()
+    assert target.role is SENDER
+    assert target.target["address"] == "queue"
+    far.take(target, credit=5)
+    attach, handle = asked(far)
+    assert credit(far, attach) == 5
+    far.peer.transfer(event(1, "0"), handle)
+    assert far.transfer(target) == message(b"1")
+    far.peer.disposition(0, "accepted")
+    assert outcome(far).matches("accepted")
+
+
+def test_partitions_are_kept_where_the_policy_says_so(fars: Fars) -> None:
+    far = fars(keep_partitions="true").accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    far.peer.transfer(event(1, "7"), handle)
+    assert sections(inbox.take())["delivery_annotations"] == {"event-streams-target-partition": "7"}
+
+
+@pytest.mark.row("ES-5.1.2-4")
+def test_events_are_moved_in_the_order_of_the_log_whatever_their_times(fars: Fars) -> None:
+    far = fars().accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    for number in range(10):
+        far.peer.transfer(event(number, at=1_700_000_000_000 - number), handle)
+    assert [body(inbox.take()) for _ in range(10)] == list(range(10))
+
+
+def test_no_more_is_in_flight_than_the_policy_says(fars: Fars) -> None:
+    far = fars(credit=2).accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1", credit=100)
+    assert credit(far, attach) == 2
+    far.peer.transfer(event(0), handle).transfer(event(1), handle)
+    first, _ = inbox.transfer(), inbox.transfer()
+    inbox.peer.disposition(first.delivery_id, "accepted")
+    flow = far.peer.until("flow", handle=attach.handle)
+    assert (flow.delivery_count, flow.link_credit) == (2, 1)
+
+
+@pytest.mark.parametrize("how", ["released", "modified"])
+def test_what_the_target_gives_back_it_gets_again_before_what_follows(fars: Fars, how: str) -> None:
+    """As often as it takes, and the log hears nothing of it: it would give the event up in the end."""
+    far = fars().accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1", credit=1)
+    credit(far, attach)
+    far.peer.transfer(event(0), handle)
+    for turn in range(7):
+        transfer = inbox.transfer()
+        assert body(transfer.payload) == 0
+        fields = {"delivery_failed": True} if how == "modified" else {}
+        state = frames.composite(how, **fields) if turn < 6 else "accepted"
+        inbox.peer.disposition(transfer.delivery_id, state)
+        inbox.peer.flow(0, link_credit=1, delivery_count=turn + 1)
+    assert outcome(far).matches("accepted")
+    assert count(far, "repeated") == 6
+
+
+def test_what_the_target_rejects_the_log_hears_of(fars: Fars) -> None:
+    far = fars().accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    far.peer.transfer(event(0), handle)
+    inbox.take(frames.composite("rejected", error=frames.error("vendor:no", "not this")))
+    assert outcome(far)["error"].matches("vendor:no")
+    warning = far.gateway.wait_log("bridge gives an event up")
+    assert (warning["bridge"], warning["offset"]) == ("b", offset(0))
+    moved(far, attach, handle, inbox, 1)
+
+
+def test_a_receiver_that_leaves_costs_nothing(fars: Fars) -> None:
+    far = fars().accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1", credit=2)
+    credit(far, attach)
+    far.peer.transfer(event(0), handle).transfer(event(1), handle)
+    inbox.transfer()
+    inbox.peer.disconnect()
+    inbox = Inbox(far.core, "here/1")
+    assert [body(inbox.take()) for _ in range(2)] == [0, 1]
+
+
+# -- partitions
+
+
+@pytest.mark.row("ES-4.4-3")
+def test_an_event_of_another_partition_is_rejected(fars: Fars) -> None:
+    far = fars(partition="'2'").accept(STREAMS)
+    attach, handle = asked(far, properties={Symbol(PARTITION): Symbol("2")})
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    far.peer.transfer(event(0, "3"), handle)
+    assert outcome(far)["error"].matches("amqp:invalid-field")
+    far.peer.transfer(event(1, "2"), handle)
+    assert body(inbox.take()) == 1
+    assert outcome(far).matches("accepted")
+    assert count(far, "misplaced") == 1
+
+
+@pytest.mark.row("ES-4-14", "ES-4.5.1-6")
+def test_a_link_that_is_closed_is_attached_anew_and_in_a_group_without_a_partition(fars: Fars) -> None:
+    far = fars(group="g").accept(STREAMS)
+    inbox = Inbox(far.core, "here/1")
+    for partition in ("0", "1"):
+        attach, handle = asked(far, properties={Symbol(PARTITION): Symbol(partition), Symbol(GROUP): "g"})
+        assert attach.properties == {GROUP: "g"}
+        credit(far, attach)
+        far.peer.transfer(event(0, partition), handle)
+        inbox.take()
+        outcome(far)
+        far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "dealt anew"))
+        far.peer.until("detach", handle=attach.handle)
+    assert "amqp:link:detach-forced" in far.gateway.wait_log("bridge link down", end="from")["detail"]
+    asked(far)
+
+
+# -- positions
+
+
+@pytest.mark.row("ES-5.1.1-2")
+def test_the_next_link_asks_for_what_comes_after_the_last_accepted_offset(fars: Fars) -> None:
+    far = fars(partition="'0'").accept(STREAMS)
+    attach, handle = asked(far)
+    assert position(attach) == "@latest"
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    for number in range(4):
+        far.peer.transfer(event(number, "0"), handle)
+    ids = [inbox.transfer().delivery_id for _ in range(4)]
+    for number in (0, 1, 3):  # 2 is still under way
+        inbox.peer.disposition(ids[number], "accepted")
+        far.peer.until("disposition", role=RECEIVER)
+    far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "again"))
+    again, _ = asked(far)
+    assert position(again) == offset(1)
+
+
+def test_a_terminus_that_stays_is_found_again_under_its_name(fars: Fars) -> None:
+    far = fars().accept(STREAMS)
+    attach, handle = asked(far, source=lasting())
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    moved(far, attach, handle, inbox, 0)
+    far.peer.disconnect()
+    far.accept(STREAMS)
+    again, _ = asked(far, source=lasting())
+    assert again.name == attach.name == "bridge-core-b"
+    policy = far.gateway.policy.read_text()
+    far.gateway.reload(policy.replace("name: b,", "name: b, credit: 7,"))
+    assert not far.peer.until("detach").closed, "a closed link would end its terminus"
+
+
+def test_a_log_that_keeps_no_position_is_read_again_and_what_was_moved_left_out(fars: Fars) -> None:
+    """One offset says nothing of the other partitions of a link that sees them all."""
+    far = fars().accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    for number, partition in ((0, "0"), (1, "0"), (0, "1")):
+        far.peer.transfer(event(number, partition), handle)
+        inbox.take()
+        outcome(far)
+    far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "again"))
+    again, handle = asked(far)
+    assert position(again) == "@earliest"
+    credit(far, again)
+    for number, partition in ((0, "0"), (1, "0"), (0, "1"), (2, "0"), (1, "1")):
+        far.peer.transfer(event(number, partition), handle)
+    assert [body(inbox.take()) for _ in range(2)] == [2, 1]
+
+
+def test_a_filter_that_the_log_does_not_know_is_applied_here(fars: Fars) -> None:
+    far = fars(filter="\"properties.subject = 'yes'\"").accept(STREAMS)
+    attach, handle = asked(far, source=frames.source("log"))
+    assert "amqp:sql-filter" in attach.source["filter"]
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    far.peer.transfer(event(0, subject="no"), handle)
+    assert outcome(far).matches("accepted")
+    far.peer.transfer(event(1, subject="yes"), handle)
+    assert body(inbox.take()) == 1
+    assert count(far, "skipped") == 1
+
+
+# -- what operators see
+
+
+def test_what_operators_see(fars: Fars) -> None:
+    far = fars().accept(STREAMS)
+    attach = far.attach()
+    wait_until(lambda: "not moving, from: not attached yet" in far.gateway.get("/readyz")[1], "what is missing")
+    handle = far.agree(attach, source=frames.source("log"))
+    wait_until(lambda: "moving from log at connector far to here/1" in far.gateway.get("/readyz")[1], "the bridge up")
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    moved(far, attach, handle, inbox, 0, 1)
+    metrics = far.gateway.metrics()
+    assert count(far, "moved") == 2
+    assert metrics['scopegate_bridge_up{bridge="b",scope="core"}'] == 1
+    assert metrics['scopegate_bridge_held{bridge="b",scope="core"}'] == 0
+    assert metrics['scopegate_bridge_delay_seconds{bridge="b",scope="core"}'] > 1000
+    opened = far.gateway.wait_log("bridge link open", end="from")
+    assert (opened["bridge"], opened["position"]) == ("b", "position kept here")
+
+
+def count(far: Far, what: str) -> float:
+    return far.gateway.metrics()[f'scopegate_bridge_events_total{{bridge="b",event="{what}",scope="core"}}']
