@@ -81,6 +81,12 @@ def settled(place: Place, peer: Peer) -> None:
     assert not peer.until("detach").closed, "a terminus that stays is detached, not closed"
 
 
+def kept(redis: Redis) -> list[int]:
+    """The positions of partition 0 that the state has."""
+    keys = redis.command("--raw", "KEYS", "scopegate:terminus:*").split()
+    return [int(redis.command("--raw", "HGET", key, "0") or -1) for key in keys]
+
+
 @pytest.fixture
 def place(start_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
     return Place(start_gateway, kafka_broker)
@@ -109,19 +115,23 @@ def test_a_durable_terminus_goes_on_where_acceptance_was_contiguous(place: Place
 
 
 @pytest.mark.row("ES-3.2-7", "ES-3.2-8")
-def test_it_survives_the_kill_of_the_gateway_and_moves_to_another_process(shared: Place) -> None:
+def test_it_survives_the_kill_of_the_gateway_and_moves_to_another_process(
+    shared: Place, redis_server: Redis
+) -> None:
     with shared.attach() as peer:
         shared.produce(*range(8))
         for delivery, number in bodies(peer, 8):
             if number < 5:
                 peer.disposition(delivery, "accepted")
         settled(shared, peer)
+    wait_until(lambda: kept(redis_server) == [5], "the position to be written", 20)
     shared.gateway.kill()
     shared.produce(8)
     shared.gateway.restart()
     with shared.attach() as peer:
         assert numbers(peer, 4) == [5, 6, 7, 8]
         settled(shared, peer)
+    wait_until(lambda: kept(redis_server) == [9], "the position to be written", 20)
     shared.produce(9)
     with shared.attach(port=shared.another()) as peer:
         assert numbers(peer, 1) == [9]
