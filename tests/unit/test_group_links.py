@@ -1,0 +1,95 @@
+"""A group's link gives no credit once its lease is over, whether or not anybody was told (KM-10)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from bridges.kafka.groups import Gate, GroupHandler
+from gateway.amqp.link_base import Left
+from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
+from gateway.state.leases import Leases
+from gateway.state.leases_board import MemoryBoard, Table
+from gateway.state.leases_lease import Lease, Why, Wish
+from gateway.tasks import Supervisor
+
+
+class Link(SimpleNamespace):
+    """What a gate needs of a link."""
+
+    def __init__(self) -> None:
+        super().__init__(credit=7, sent=[], left=Left.LOST, ended=None, engine=SimpleNamespace(unsettled={}))
+
+    def send(self, *_: Any) -> None:
+        raise AssertionError("nothing is sent")
+
+    send_all = send
+
+    def detach(self, error: AmqpError) -> None:
+        self.ended = error.condition
+
+
+class World:
+    """A clock in seconds, a lease that lasts nine of them, and its link."""
+
+    def __init__(self) -> None:
+        self.now, self.errors = 100.0, list[Any]()
+        self.supervisor = Supervisor(lambda name, error: self.errors.append((name, error)))
+        board = MemoryBoard(Table(lambda: int(self.now * 1000)), 10)
+        self.leases = Leases(board, self.supervisor, clock=lambda: self.now)
+        self.link = Link()
+
+    async def lease(self) -> Lease:
+        return await self.leases.claim("main/orders/g1", Wish(0, None, (0,)))
+
+    def handler(self, lease: Lease) -> GroupHandler:
+        quiet: Any = SimpleNamespace(on_credit=None, on_outcome=None, on_detach=lambda error: None, end=lambda: None)
+        return GroupHandler(Gate(self.link, lease), quiet, quiet, self.leases, quiet)
+
+
+async def test_credit_ends_with_the_time_and_no_callback() -> None:
+    world = World()
+    gate = Gate(world.link, await world.lease())
+    assert gate.credit == 7
+    world.now += 8.99
+    assert gate.credit == 7
+    world.now += 0.02  # a process that slept asks before anything has told it
+    assert gate.credit == 0
+
+
+async def test_credit_ends_with_the_release() -> None:
+    world = World()
+    lease = await world.lease()
+    gate = Gate(world.link, lease)
+    world.leases.release(lease, orderly=True)
+    assert gate.credit == 0
+
+
+async def test_what_ends_a_link() -> None:
+    for why, condition in ((Why.DISPLACED, STOLEN), (Why.LOST, DETACH_FORCED), (Why.DEALT, DETACH_FORCED)):
+        world = World()
+        lease = await world.lease()
+        world.handler(lease).stop(lease, why)
+        assert world.link.ended == condition
+
+
+async def test_only_an_orderly_end_forgets_the_epoch() -> None:
+    for left, error, orderly in (
+        (Left.CLOSED, None, True),
+        (Left.CONNECTION, None, True),
+        (Left.CLOSED, AmqpError(STOLEN), False),
+        (Left.DETACHED, None, False),
+        (Left.LOST, None, False),
+        (Left.OURS, None, False),
+    ):
+        world = World()
+        lease = await world.leases.claim("main/orders/g1", Wish(0, 3, (0,), retain_ms=1000))
+        handler = world.handler(lease)
+        world.link.left = left
+        handler.on_detach(error)
+        while (await world.leases.view("main/orders/g1")).held:
+            await asyncio.sleep(0)
+        again = await world.lease()
+        assert again.epoch == (0 if orderly else 3)
+        assert not world.errors
