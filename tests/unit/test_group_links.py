@@ -88,7 +88,7 @@ async def test_only_an_orderly_end_forgets_the_epoch() -> None:
         handler = world.handler(lease)
         world.link.left = left
         handler.on_detach(error)
-        while (await world.leases.view("main/orders/g1")).held:
+        while (await world.leases.view("main/orders/g1")).held:  # noqa: ASYNC110 (nothing tells; it is asked)
             await asyncio.sleep(0)
         again = await world.lease()
         assert again.epoch == (0 if orderly else 3)
