@@ -27,6 +27,8 @@ from gateway.tasks import Supervisor
 EMBEDDED: Final = "embedded"
 COMMITTED: Final = "read_committed"
 _THREADS: Final = 4
+_FRESH: Final = 0.25
+"""Seconds for which what was seen of a topic is good enough for who attaches."""
 _READER_END: Final = 2.0
 _MAX_QUESTIONS: Final = 1000
 _MAX_EMBEDDED_TOPICS: Final = 64
@@ -82,6 +84,8 @@ class Cluster:
         self._questions = 0
         self._admin: Final = Admin(self.settings(), timeout=config.timeout, plain=self.plain)
         self._topics: dict[str, Topic] = {}
+        self._seen: Final[dict[str, float]] = {}
+        self._asked: Final[dict[str, asyncio.Future[Topic]]] = {}
         self._invented: set[str] = set()
         self._turns: Final[dict[str, int]] = {}
         self._warned: Final[set[str]] = set()
@@ -113,6 +117,7 @@ class Cluster:
             readers=self.config.max_readers,
             cache=self.config.cache,
             trouble=self.trouble,
+            gone=self._gone,
         )
 
     def settings(self) -> dict[str, Any]:
@@ -134,18 +139,55 @@ class Cluster:
     # -- asking Kafka
 
     async def topic(self, name: str) -> Topic:
-        """A topic that exists; NOT_FOUND otherwise, INTERNAL_ERROR while nobody answers."""
-        if (known := self._topics.get(name)) is not None:
+        """A topic that exists; NOT_FOUND otherwise, INTERNAL_ERROR while nobody answers.
+
+        A link must not resume a position in a log that was made anew meanwhile (KM-18), so who attaches gets what was
+        seen just now; many at once share one question.
+        """
+        known = self._topics.get(name)
+        if known is not None and (not self.up or self.loop.time() - self._seen[name] < _FRESH):
             return known
+        if (asked := self._asked.get(name)) is not None:
+            return await asyncio.shield(asked)
+        asked = self._asked[name] = self.loop.create_future()
+        asked.add_done_callback(_heard)
+        try:
+            asked.set_result(topic := await self._find(name))
+            return topic
+        except BaseException as error:
+            asked.set_exception(error)
+            raise
+        finally:
+            del self._asked[name]
+
+    async def _find(self, name: str) -> Topic:
         if not name or len(name) > 249 or name in (".", "..") or not _LEGAL.issuperset(name):
             raise AmqpError(NOT_FOUND, "no event log can have this name")
         await self.probed.wait()
         if self._embedded is not None:
             await self._invent(self._embedded, name)
-        topic = await self._ask(name, lambda: self._admin.topic(name))
-        self._topics[name] = topic
+        try:
+            topic = await self._ask(name, lambda: self._admin.topic(name))
+        except AmqpError as error:
+            known = self._topics.get(name)
+            if known is None:
+                raise
+            if error.condition != NOT_FOUND:  # away for a moment: what was seen last will do
+                return known
+            self._gone(name)
+            raise
+        self._learned(name, topic)
         self._warn_of_times(topic)
         return topic
+
+    def _learned(self, name: str, new: Topic) -> None:
+        """What a topic is now; links on it hear of what has changed."""
+        old = self._topics.get(name)
+        if old is not None and (new.identity != old.identity or new.partitions < old.partitions):
+            self._gone(name)
+        self._topics[name], self._seen[name] = new, self.loop.time()
+        if old is not None and new.identity == old.identity and new.partitions > old.partitions:
+            self._grew(new)
 
     def _warn_of_times(self, topic: Topic) -> None:
         """KM-3: once per topic, when it is first used."""
@@ -203,14 +245,14 @@ class Cluster:
 
     async def _invent(self, embedded: EmbeddedKafka, name: str) -> None:
         """Nobody creates topics for the embedded cluster, so using one does; within bounds."""
-        if self.config.topics:
+        if self.config.topics or name in self._invented:
             return
         if len(self._invented | {name}) > _MAX_EMBEDDED_TOPICS:
             raise AmqpError(
                 RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka holds {_MAX_EMBEDDED_TOPICS} topics"
             )
-        self._invented.add(name)
         await self.in_thread(lambda: embedded.create_topic(name, _EMBEDDED_PARTITIONS))
+        self._invented.add(name)
 
     def turn(self, what: str, among: Sequence[int]) -> int:
         """One of these, each in its turn; `what` is a topic and a direction (ES-4-11)."""
@@ -261,9 +303,9 @@ class Cluster:
         self.probed.set()
 
     async def _refresh_topics(self) -> None:
-        for name, old in list(self._topics.items()):
+        for name in list(self._topics):
             if name not in self._watchers:  # asked again when somebody attaches
-                del self._topics[name]
+                self._forget(name)
                 continue
             try:
                 new = await self.in_thread(lambda name=name: self._admin.topic(name))  # type: ignore[misc]
@@ -271,12 +313,7 @@ class Cluster:
                 if isinstance(error, KafkaException) and error.args[0].code() in faults.UNKNOWN_TOPIC:
                     self._gone(name)
                 continue
-            if new.identity != old.identity or new.partitions < old.partitions:
-                self._gone(name)
-            else:
-                self._topics[name] = new
-                if new.partitions > old.partitions:
-                    self._grew(new)
+            self._learned(name, new)
 
     def _grew(self, topic: Topic) -> None:
         log.info("topic grew", cluster=self.name, topic=topic.name, partitions=topic.partitions)
@@ -286,9 +323,13 @@ class Cluster:
     def _gone(self, name: str) -> None:
         """KM-18: deleted, or deleted and created again; either way its offsets mean nothing any more."""
         log.warning("topic gone", cluster=self.name, topic=name)
-        self._topics.pop(name, None)
+        self._forget(name)
         for watcher in list(self._watchers.get(name, ())):
             watcher.topic_gone()
+
+    def _forget(self, name: str) -> None:
+        self._topics.pop(name, None)
+        self._seen.pop(name, None)
 
     async def close(self) -> None:
         """Stop asking; the embedded cluster ends with it."""
@@ -298,6 +339,12 @@ class Cluster:
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
         if self._embedded is not None:
             self._embedded.close()
+
+
+def _heard(asked: asyncio.Future[Topic]) -> None:
+    """Whoever asked has the error already."""
+    if not asked.cancelled():
+        asked.exception()
 
 
 def _create_topics(embedded: EmbeddedKafka, topics: Mapping[str, int]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from bridges.kafka.chunks import Cache, Chunk, PartitionLog, Waiter
 from bridges.kafka.reader import Fetched, Key, Reader, ReaderOwner
-from gateway.errors import AmqpError
+from gateway.errors import RESOURCE_DELETED, AmqpError
 
 _AHEAD: Final = 2
 """Chunks that nobody has picked yet, above which a stream has read enough for now."""
@@ -72,7 +72,9 @@ class Streams:
         readers: int,
         cache: int,
         trouble: Callable[[], None],
+        gone: Callable[[str], None],
     ) -> None:
+        """`gone` is told of topics that were replaced, and tells their links."""
         self._new: Final = new_reader
         self._call_soon: Final = call_soon
         self._limit: Final = readers
@@ -82,6 +84,7 @@ class Streams:
         self._streams: Final[dict[Reader, dict[Key, Stream]]] = {}
         self._ending: Final[set[Reader]] = set()
         self._turns: Final[set[Key]] = set()
+        self._gone: Final = gone
 
     # -- links
 
@@ -261,7 +264,10 @@ class Streams:
                 return
 
     def _failed(self, topic: str | None, error: AmqpError) -> None:
-        """Kafka will not let us read `topic` (None: anything)."""
+        """Kafka will not let us read `topic` (None: anything), or it is not the one it was."""
+        if topic is not None and error.condition == RESOURCE_DELETED:
+            self._gone(topic)
+            return
         for log in [log for log in self._logs.values() if topic in (None, log.topic)]:
             for member in list(log.members):
                 member.failed(error)

@@ -175,6 +175,7 @@ class House:
             readers=readers,
             cache=cache,
             trouble=lambda: None,
+            gone=lambda topic: None,
         )
 
     def _new(self, owner: ReaderOwner) -> ScriptedReader:
