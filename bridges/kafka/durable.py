@@ -20,7 +20,7 @@ from bridges.kafka.cluster import Cluster
 from bridges.kafka.progress import Progress
 from gateway.amqp.link_base import Left
 from gateway.errors import INTERNAL_ERROR, STOLEN, AmqpError, Fault
-from gateway.state.termini import Kept, Save, Termini, Unavailable
+from gateway.state.termini import Kept, Overtaken, Save, Termini, Unavailable
 
 _EVERY: Final = 0.1
 """Seconds between two writes of what changed."""
@@ -93,12 +93,14 @@ class Keeper:
         self._task: asyncio.Task[Any] | None = None
         self._mirror_task: asyncio.Task[Any] | None = None
 
-    async def take(self, wish: Wish) -> Held:
-        """Have the record for a link; INTERNAL_ERROR while the state is away."""
+    async def take(self, wish: Wish, fence: int = 0) -> Held:
+        """Have the record for a link; INTERNAL_ERROR while the state is away, STOLEN when a later owner has it."""
         await self.flush()  # what an earlier link of this process got done counts
         ttl = wish.ttl_ms if wish.ttl_ms is None else wish.ttl_ms + _GRACE_MS
         try:
-            kept = await self._termini.take(wish.key, wish.about, ttl)
+            kept = await self._termini.take(wish.key, wish.about, ttl, fence)
+        except Overtaken as error:
+            raise _stolen() from error
         except Unavailable as error:
             raise _unavailable(error) from error
         return Held(self, wish, kept)

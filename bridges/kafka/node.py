@@ -244,7 +244,7 @@ class KafkaNode:
         cluster = self._cluster
         topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
         node = f"{cluster.name}/{topic.name}"
-        held = await self._keeper.take(group_wish(group, node, lease.partition, topic.identity))
+        held = await self._keeper.take(group_wish(group, node, lease.partition, topic.identity), lease.fence)
         starts, ends = await self._starts(topic.name, (lease.partition,), parsed, held)
         annotated = self._route.reading.annotate != "never"  # whose link names a group understands them
         gate, selections = Gate(link, lease), Selections(parsed, starts, ends, bound=True, annotated=annotated)

@@ -24,6 +24,10 @@ class Unavailable(Exception):
     """The state cannot be asked now, or has no room."""
 
 
+class Overtaken(Exception):
+    """A later owner has the record already."""
+
+
 class Kept(NamedTuple):
     """A record taken: `positions` None says that there was none."""
 
@@ -45,8 +49,12 @@ class Save(NamedTuple):
 class Termini(Protocol):
     """Records by key; a key names container, link and node, or node, group and partition."""
 
-    async def take(self, key: str, about: str, ttl_ms: int | None) -> Kept:
-        """Have the record from here on; raises `Unavailable`."""
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0) -> Kept:
+        """Have the record from here on; raises `Unavailable`.
+
+        `fence` grows with every owner by some other rule, a lease: with a smaller one than the record has seen,
+        `Overtaken` is raised.
+        """
 
     async def save(self, saves: Sequence[Save]) -> list[bool]:
         """Write positions; False: another link has the record, nothing was written. Raises `Unavailable`."""
@@ -56,14 +64,17 @@ class Termini(Protocol):
 
 
 class _Record:
-    __slots__ = ("about", "ends", "marks", "positions", "token")
+    __slots__ = ("about", "ends", "fence", "marks", "positions", "queued", "token")
 
     def __init__(self, about: str) -> None:
         self.about: Final = about
         self.positions: dict[int, int] | None = None
         self.marks: dict[str, str] = {}
         self.token = ""
+        self.fence = 0
         self.ends = float("inf")
+        self.queued = float("inf")
+        """When its end is looked at next: when it comes, or before."""
 
 
 class MemoryTermini:
@@ -75,14 +86,17 @@ class MemoryTermini:
         self._records: Final[dict[str, _Record]] = {}
         self._ends: Final[list[tuple[float, str]]] = []
 
-    async def take(self, key: str, about: str, ttl_ms: int | None) -> Kept:
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0) -> Kept:
         """Answers at once."""
         self._expire()
         record = self._records.get(key)
+        if record is not None and record.fence > fence:
+            raise Overtaken
         if record is None and len(self._records) >= self._most:
             raise Unavailable(f"this process keeps {self._most} durable termini already")
         if record is None or record.about != about:
             record = self._records[key] = _Record(about)
+        record.fence = fence
         record.token = secrets.token_hex(8)
         self._lives(key, record, ttl_ms)
         return Kept(record.token, None if record.positions is None else dict(record.positions), dict(record.marks))
@@ -109,7 +123,8 @@ class MemoryTermini:
 
     def _lives(self, key: str, record: _Record, ttl_ms: int | None) -> None:
         record.ends = float("inf") if ttl_ms is None else self._clock() + ttl_ms / 1000
-        if ttl_ms is not None:
+        if record.ends < record.queued:
+            record.queued = record.ends
             heappush(self._ends, (record.ends, key))
 
     def _expire(self) -> None:
@@ -117,5 +132,11 @@ class MemoryTermini:
         while self._ends and self._ends[0][0] <= now:
             ends, key = heappop(self._ends)
             record = self._records.get(key)
-            if record is not None and record.ends <= ends:
+            if record is None or record.queued != ends:
+                continue
+            if record.ends <= now:
                 del self._records[key]
+                continue
+            record.queued = record.ends
+            if record.ends < float("inf"):
+                heappush(self._ends, (record.ends, key))

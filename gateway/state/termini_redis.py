@@ -13,7 +13,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.state.termini import Kept, Save, Unavailable
+from gateway.state.termini import Kept, Overtaken, Save, Unavailable
 
 _PREFIX: Final = "scopegate:terminus:"
 _MARK: Final = b"@"
@@ -23,8 +23,9 @@ _LIVES: Final = """
 if tonumber(ARGV[2]) < 0 then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 """
 _TAKE: Final = f"""
+if tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) > tonumber(ARGV[4]) then return false end
 if redis.call('HGET', KEYS[1], 'about') ~= ARGV[3] then redis.call('DEL', KEYS[1]) end
-redis.call('HSET', KEYS[1], 'about', ARGV[3], 'token', ARGV[1])
+redis.call('HSET', KEYS[1], 'about', ARGV[3], 'token', ARGV[1], 'fence', ARGV[4])
 {_LIVES}
 return redis.call('HGETALL', KEYS[1])
 """
@@ -46,10 +47,12 @@ class RedisTermini:
     def __init__(self, client: Redis) -> None:
         self._client: Final = client
 
-    async def take(self, key: str, about: str, ttl_ms: int | None) -> Kept:
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0) -> Kept:
         """One round trip."""
         token = secrets.token_hex(8)
-        found = await self._run(_TAKE, key, token, _ttl(ttl_ms), about)
+        found = await self._run(_TAKE, key, token, _ttl(ttl_ms), about, fence)
+        if found is None:
+            raise Overtaken
         fields = dict(zip(found[::2], found[1::2], strict=True))
         positions = {int(name): int(at) for name, at in fields.items() if name.isdigit()}
         marks = {name[1:].decode(): at.decode() for name, at in fields.items() if name.startswith(_MARK)}

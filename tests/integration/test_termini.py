@@ -1,0 +1,114 @@
+"""The records of durable termini, in memory and in a real Redis: one behaviour (KM-11)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis as Client
+
+from gateway.state.termini import MemoryTermini, Overtaken, Save, Termini, Unavailable
+from gateway.state.termini_redis import RedisTermini
+from tests.support.process import free_port
+from tests.support.servers import Redis
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def termini(request: pytest.FixtureRequest) -> AsyncIterator[Termini]:
+    if request.param == "memory":
+        yield MemoryTermini()
+        return
+    server: Redis = request.getfixturevalue("redis_server")
+    server.command("FLUSHALL")
+    client = Client.from_url(server.url)
+    yield RedisTermini(client)
+    await client.aclose()
+
+
+async def test_positions_stay_and_come_back(termini: Termini) -> None:
+    first = await termini.take("k", "orders", None)
+    assert first.positions is None
+    assert await termini.save([Save("k", first.token, {0: 5, 2: 7}, None)]) == [True]
+    assert await termini.save([Save("k", first.token, {0: 6}, None)]) == [True]
+    assert (await termini.take("k", "orders", None)).positions == {0: 6, 2: 7}
+
+
+async def test_who_takes_the_record_fences_the_one_before(termini: Termini) -> None:
+    old = await termini.take("k", "orders", None)
+    new = await termini.take("k", "orders", None)
+    saves = [Save("k", old.token, {0: 9}, None), Save("k", new.token, {0: 1}, None)]
+    assert await termini.save(saves) == [False, True]
+    await termini.drop("k", old.token)
+    assert (await termini.take("k", "orders", None)).positions == {0: 1}
+
+
+async def test_a_terminus_for_something_else_begins_anew(termini: Termini) -> None:
+    old = await termini.take("k", "red ones", None)
+    await termini.save([Save("k", old.token, {0: 9}, None)])
+    assert (await termini.take("k", "blue ones", None)).positions is None
+
+
+async def test_a_dropped_record_is_gone(termini: Termini) -> None:
+    kept = await termini.take("k", "orders", None)
+    await termini.save([Save("k", kept.token, {0: 9}, None)])
+    await termini.drop("k", kept.token)
+    assert await termini.save([Save("k", kept.token, {0: 9}, None)]) == [False]
+    assert (await termini.take("k", "orders", None)).positions is None
+
+
+async def test_an_owner_by_an_older_lease_comes_too_late(termini: Termini) -> None:
+    kept = await termini.take("k", "orders", None, fence=7)
+    with pytest.raises(Overtaken):
+        await termini.take("k", "orders", None, fence=6)
+    assert await termini.save([Save("k", kept.token, {0: 1}, None)]) == [True]
+    assert (await termini.take("k", "orders", None, fence=8)).positions == {0: 1}
+
+
+async def test_a_record_ends_when_its_time_is_over() -> None:
+    now = [0.0]
+    termini = MemoryTermini(lambda: now[0], most=1)
+    kept = await termini.take("k", "orders", 1000)
+    await termini.save([Save("k", kept.token, {0: 9}, 2000)])
+    now[0] = 1.5
+    with pytest.raises(Unavailable):
+        await termini.take("other", "orders", None)
+    now[0] = 2.5
+    assert (await termini.take("other", "orders", None)).positions is None
+
+
+async def test_a_record_that_is_written_often_ends_with_its_last_time_and_is_looked_at_seldom() -> None:
+    now = [0.0]
+    termini = MemoryTermini(lambda: now[0])
+    kept = await termini.take("k", "orders", 60_000)
+    for _ in range(1000):
+        now[0] += 0.1
+        await termini.save([Save("k", kept.token, {0: 9}, 60_000)])
+    assert len(termini._ends) <= 2
+    await termini.save([Save("k", kept.token, {0: 9}, 1000)])
+    now[0] += 1.1
+    assert (await termini.take("k", "orders", None)).positions is None
+
+
+async def test_redis_ends_a_record_and_keeps_one_without_a_time(redis_server: Redis) -> None:
+    client = Client.from_url(redis_server.url)
+    termini = RedisTermini(client)
+    lasting, ending = await termini.take("lasts", "a", None), await termini.take("ends", "a", 50_000)
+    await termini.save([Save("lasts", lasting.token, {0: 1}, None), Save("ends", ending.token, {0: 1}, 60_000)])
+    assert redis_server.command("PTTL", "scopegate:terminus:lasts") == "-1"
+    assert 50_000 < int(redis_server.command("PTTL", "scopegate:terminus:ends")) <= 60_000
+    await client.aclose()
+
+
+async def test_without_redis_nothing_is_said_to_be_kept() -> None:
+    client = Client(port=free_port(), socket_connect_timeout=1)
+    termini = RedisTermini(client)
+    asks: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+        lambda: termini.take("k", "a", None),
+        lambda: termini.save([Save("k", "t", {0: 1}, None)]),
+        lambda: termini.drop("k", "t"),
+    ]
+    for ask in asks:
+        with pytest.raises(Unavailable):
+            await ask()
+    await client.aclose()
