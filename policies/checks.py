@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from policies.checks_kafka import cluster_findings, setting_findings
 from policies.checks_sasl import connector_findings, listener_findings
 from policies.findings import Finding
+from policies.model import EMBEDDED
 from policies.model_rules import KafkaRule, RedirectRule, RelayRule
 from policies.outline import AnyAddressRule, Outline, Piece, ScopePieces
 from policies.patterns import Pattern, Template
@@ -110,8 +111,16 @@ def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> It
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
         yield from _partitions(Piece(rule.loc, value, rule.broken), scope, parts)
+        yield from _times(Piece(rule.loc, value, rule.broken), parts)
     if isinstance(value, RelayRule | RedirectRule) and value.address is not None and rule.ok("match"):
         yield from _captures((*rule.loc, "address"), value.address, value.match)
+
+
+def _times(rule: Piece[KafkaRule], parts: Outline) -> Iterator[Finding]:
+    embedded = any(piece.value.bootstrap == EMBEDDED for piece in parts.kafka if piece.loc[-1] == rule.value.kafka)
+    if rule.value.strict_timestamps and embedded and rule.ok("strict_timestamps", "kafka"):
+        message = "no link would be taken: the topics of an embedded cluster keep their producers' times"
+        yield Finding((*rule.loc, "strict_timestamps"), message)
 
 
 def _partitions(rule: Piece[KafkaRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:

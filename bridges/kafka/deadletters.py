@@ -6,7 +6,7 @@ The record is the event as its topic has it (key, value, headers), and behind it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
@@ -29,14 +29,22 @@ class DeadLetters:
     """The dead letters of one topic."""
 
     def __init__(
-        self, producer: ClusterProducer, loop: asyncio.AbstractEventLoop, counters: Counters, topic: str, to: str
+        self,
+        producer: ClusterProducer,
+        loop: asyncio.AbstractEventLoop,
+        counters: Counters,
+        topic: str,
+        to: str,
+        *,
+        keys: Sequence[str] = ("group-key",),
     ) -> None:
+        """`keys` is where records of the topic have their keys from: copies keep theirs."""
         self._producer: Final = producer
         self._loop: Final = loop
         self._counters: Final = counters
         self._topic: Final = topic
         self._to: Final = to
-        self._writer: Final = RecordWriter()
+        self._writer: Final = RecordWriter(keys=keys)
         self._warned = False
 
     def bury(self, event: Event, error: AmqpError | None, done: Callable[[], None], wanted: Callable[[], bool]) -> None:

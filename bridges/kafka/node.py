@@ -211,7 +211,8 @@ class KafkaNode:
         reading, letters = self._route.reading, None
         if reading.dead_letter is not None:
             loop = self._cluster.loop
-            letters = DeadLetters(self._producer, loop, self._counters, topic, reading.dead_letter)
+            to, keys = reading.dead_letter, self._route.key_from
+            letters = DeadLetters(self._producer, loop, self._counters, topic, to, keys=keys)
         strict = ordered if reading.strict_order is None else reading.strict_order
         return Terms(
             reading.max_redeliveries,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.outcomes import ACCEPTED
+from gateway.amqp.outcomes import ACCEPTED, Rejected
 from gateway.amqp.types import Array, Described, Symbol, Timestamp, Uint
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.filters.event_stream import offset_symbol
@@ -114,6 +114,28 @@ def test_events_are_annotated_for_whom_the_policy_says(
     assert annotated == {"plain": plain, "desiring": desiring, "asking": asking, "filtering": asking}
     for event in taken.values():
         assert sections(event) | {"delivery_annotations": None} == sections(sent) | {"delivery_annotations": None}
+
+
+async def test_a_dead_letter_keeps_its_key(kafka_broker: KafkaBroker, streams: Streams) -> None:
+    topic, dead = kafka_broker.create_topic(), kafka_broker.create_topic()
+    streams.routes[topic] = Route(topic, reading=Reading(dead_letter=dead), key_from=("group-key", "group-id"))
+    sender = await streams.sender(topic)
+    assert await sender.send(message(b"x", group_id="g")) is ACCEPTED
+    receiver = await streams.receiver(topic, after="@earliest", credit=1)
+    await receiver.receive(1, Rejected(AmqpError("app:wrong", "no")))
+    (letter,) = consume(kafka_broker, dead, 1)
+    assert (letter.key(), letter.value()) == (b"g", b"x")
+    assert ("amqp.dead-letter.condition", b"app:wrong") in letter.headers()
+
+
+def consume(broker: KafkaBroker, topic: str, count: int) -> list[Any]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "t", "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[Any] = []
+    while len(found) < count:
+        found += consumer.consume(count - len(found), 10)
+    consumer.close()
+    return found
 
 
 # -- times

@@ -1,10 +1,11 @@
-"""`security` of a Kafka cluster: what librdkafka is told, mistakes with their places, and secrets that stay hidden."""
+"""Kafka in the policy: what librdkafka is told of security, mistakes with their places, secrets that stay hidden."""
 
 from __future__ import annotations
 
 import pytest
 
 from bridges.kafka.admin import mistake
+from policies.rules import KafkaRoute
 from tests.support.policy import load_text, mistakes
 
 FILES = {"ca.pem": b"ca", "own.pem": b"own", "own.key": b"key", "pw": b"from-a-file\n"}
@@ -142,3 +143,21 @@ def test_a_certificate_that_was_replaced_is_noticed() -> None:
 def test_what_librdkafka_does_not_take_is_said_before_it_is_used(settings: dict[str, str], said: str | None) -> None:
     found = mistake(settings)
     assert found is None if said is None else said in str(found)
+
+
+def test_strict_times_are_not_to_be_had_of_the_embedded_cluster() -> None:
+    rule = "{match: 'e/{topic}', kafka: k, strict_timestamps: true}"
+    (line,) = mistakes(f"kafka: {{k: }}\nscopes: {{edge: {{addresses: [{rule}]}}}}")
+    assert "addresses[0].strict_timestamps: no link would be taken" in line
+    load_text(f'kafka: {{k: {{bootstrap: "h:1"}}}}\nscopes: {{edge: {{addresses: [{rule}]}}}}')
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [("", ("group-key",)), (", key_from: group-id", ("group-id",)), (", key_from: [group-key, group-id]", None)],
+)
+def test_where_keys_come_from(given: str, keys: tuple[str, ...] | None) -> None:
+    rule = f"{{match: 'e/{{topic}}', kafka: k{given}}}"
+    route = load_text(f"kafka: {{k: }}\nscopes: {{edge: {{addresses: [{rule}]}}}}").scopes["edge"].route("e/t")
+    assert isinstance(route, KafkaRoute)
+    assert route.key_from == (keys or ("group-key", "group-id"))
