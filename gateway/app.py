@@ -111,6 +111,13 @@ def newest_events(
     return newest({"bootstrap.servers": model.bootstrap, **settings}, cluster, topic, count)
 
 
+def pipeline_jobs() -> Any:
+    """The jobs of the data pipeline (`bridges.spark.jobs`), for the command line; ImportError without the extra."""
+    from bridges.spark import jobs
+
+    return jobs
+
+
 class Process:
     """Signals and the policy file of a running service."""
 

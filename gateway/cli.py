@@ -15,6 +15,7 @@ import click
 from gateway.cli_cookie import cookie
 from gateway.cli_filter import filter_command
 from gateway.cli_groups import groups
+from gateway.cli_pipeline import pipeline
 from gateway.cli_secrets import keys, users
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ main.add_command(cookie)
 main.add_command(filter_command)
 main.add_command(groups)
 main.add_command(keys)
+main.add_command(pipeline)
 main.add_command(users)
 
 

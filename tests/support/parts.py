@@ -114,10 +114,10 @@ def run(*command: str, cwd: Path | None = None) -> None:
 
 
 def maven_jars(project: str) -> Callable[[Path], None]:
-    """Return a fetch that copies all jars of tests/clients/PROJECT/pom.xml."""
+    """Return a fetch that copies all jars of tests/clients/PROJECT/pom.xml, or of a folder of ours."""
 
     def fetch(folder: Path) -> None:
-        pom = str(CLIENTS / project / "pom.xml")
+        pom = str((CLIENTS / project / "pom.xml").resolve())
         run("mvn", "-B", "-q", "-f", pom, f"{COPY}:copy-dependencies", f"-DoutputDirectory={folder}")
 
     return fetch
@@ -147,6 +147,7 @@ def fetch_rhea(folder: Path) -> None:
 
 ALL = (
     Part("kafka", ("kafka/pom.xml",), maven_jars("kafka")),
+    Part("spark-kafka", ("../../bridges/spark/pom.xml",), maven_jars("../../bridges/spark")),
     Part("artemis", (ARTEMIS,), fetch_artemis),
     Part("jms", ("jms/pom.xml",), maven_jars("jms")),
     Part("jms-client", ("jms/pom.xml", "jms/JmsClient.java"), compile_jms_client),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.parts import COMMANDS
+from tests.support.parts import COMMANDS, folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,8 @@ def spark() -> Iterator[SparkSession]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("scopegate-tests")
-    for name, value in CONFIGURATION.items():
+    jars = ",".join(map(str, sorted(folder("spark-kafka").glob("*.jar"))))
+    for name, value in {**CONFIGURATION, "spark.jars": jars}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -1,0 +1,106 @@
+"""Records written to a topic together with how far the job has come, in one transaction: both are there, or neither.
+
+The progress is the committed offset's metadata of a group that has no members: which source partition is written up
+to which offset. So a job that was killed anywhere goes on with the record after the last one that readers can see.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
+
+_TIMEOUT: Final = 30.0
+_METADATA: Final = 4000
+"""Bytes that Kafka keeps beside an offset (offset.metadata.max.bytes, 4096 by default)."""
+Header = tuple[str, bytes | None]
+
+
+class Replayed(NamedTuple):
+    """A record of the source and where it goes."""
+
+    source: int
+    offset: int
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header] | None
+    timestamp_ms: int
+    """Zero: Kafka says."""
+
+
+class Replayer:
+    """One named replay into one topic; a second process of the same name fences the first. Raises `AmqpError`."""
+
+    def __init__(self, settings: Mapping[str, Any], topic: str, name: str) -> None:
+        self._topic: Final = topic
+        group = f"scopegate-replay-{name}"
+        own = {"log_level": 0, **settings}
+        consumer: dict[str, Any] = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        producer = {"transactional.id": group, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+        self._failed: Any = None
+        try:
+            self._consumer = Consumer({**own, **consumer})
+            self._producer = Producer({**own, **producer})
+            self._producer.init_transactions(_TIMEOUT)
+            self.progress: dict[int, int] = self._progress()
+            """The next offset per source partition, as of the last commit."""
+        except KafkaException as error:
+            raise _said(topic, error) from None
+
+    def _progress(self) -> dict[int, int]:
+        (place,) = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=_TIMEOUT)
+        if place.offset < 0 or not place.metadata:
+            return {}
+        return {int(partition): offset for partition, offset in json.loads(place.metadata).items()}
+
+    def write(self, records: Iterable[Replayed]) -> None:
+        """Write these and note the progress, all or nothing."""
+        progress = dict(self.progress)
+        try:
+            self._producer.begin_transaction()
+            for record in records:
+                self._produce(record)
+                progress[record.source] = record.offset + 1
+            self._producer.send_offsets_to_transaction(
+                [self._place(progress)], self._consumer.consumer_group_metadata(), _TIMEOUT
+            )
+            self._producer.commit_transaction(_TIMEOUT)
+        except KafkaException as error:
+            raise _said(self._topic, error, self._failed) from None
+        self.progress = progress
+
+    def _produce(self, record: Replayed) -> None:
+        where = {"partition": record.partition, "timestamp": record.timestamp_ms, "on_delivery": self._report}
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, record.value, record.key, headers=record.headers or None, **where  # type: ignore[arg-type]
+                )
+                self._producer.poll(0)
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+
+    def _report(self, error: Any, message: Any) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error
+
+    def _place(self, progress: Mapping[int, int]) -> TopicPartition:
+        text = json.dumps(progress, separators=(",", ":"))
+        if len(text) > _METADATA:
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the replay has more partitions than Kafka notes the progress of")
+        return TopicPartition(self._topic, 0, sum(progress.values()), metadata=text)
+
+    def close(self) -> None:
+        """Give the connections back; nothing is under way between two writes."""
+        self._consumer.close()
+
+
+def _said(topic: str, error: KafkaException, first: Any = None) -> AmqpError:
+    cause: Any = first or error.args[0]
+    return AmqpError(INTERNAL_ERROR, f"topic {topic} could not be written: {cause.str()}")

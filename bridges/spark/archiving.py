@@ -1,0 +1,154 @@
+"""The archive's job: step after step from the end of the manifest to the end of the logs (docs/pipeline.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from bridges.spark.archive import Archive, Commit, digest
+from bridges.spark.census import census, counted, mistakes
+from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.ranges import Log, Range, Refused, next_ranges, problems
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FIRST_FILE: Final = 100_000
+"""Rows of a file as long as nothing is known of their size."""
+_LEAST_ROWS: Final = 100
+
+
+class Origin(Protocol):
+    """Where events come from."""
+
+    def logs(self) -> Iterable[Log]: ...
+    def rows(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame: ...
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much a step takes and how it ends."""
+
+    offsets: int = 500_000
+    """Offsets of one commit."""
+    file_bytes: int = 128 * 1024 * 1024
+    """What a file is to have at most; kept by the size that rows had so far."""
+    fail_on_loss: bool = True
+
+
+def step(spark: SparkSession, archive: Archive, origin: Origin, bounds: Bounds) -> Commit | None:
+    """Add what is new, up to the bounds; `None` where nothing is. To be called within `archive.writing()`.
+
+    Raises `PipelineError`; then the archive is as before.
+    """
+    commits = archive.commits()
+    ends = {(each.address, each.partition): each for commit in commits for each in commit.ranges}
+    try:
+        ranges = next_ranges(ends, origin.logs(), bounds.offsets, fail_on_loss=bounds.fail_on_loss)
+    except Refused as error:
+        raise PipelineError(str(error)) from None
+    if not ranges:
+        return None
+    number = len(commits) + 1
+    staging = archive.stage(number)
+    try:
+        _write(spark, origin, ranges, staging, _rows_per_file(commits, bounds.file_bytes))
+        files = archive.staged(staging, number)
+        counts = census((file.address, source) for source, file in files)
+        ranges = counted(ranges, counts)
+        if wrong := mistakes(ranges, counts):
+            raise PipelineError(f"what Spark wrote is not what was asked for: {'; '.join(wrong)}")
+        return archive.commit(number, staging, ranges, files)
+    except PipelineError:
+        raise
+    except Exception as error:  # of Spark, of Java, of the disk
+        raise PipelineError(f"commit {number}: {sentence(error)}") from error
+
+
+def _write(spark: SparkSession, origin: Origin, ranges: Sequence[Range], staging: Path, rows: int) -> None:
+    present = [each for each in ranges if each.start < each.end and not each.fate]
+    if not present:
+        return
+    frame = origin.rows(spark, present).sortWithinPartitions("address", "date", "partition", "offset")
+    writer = frame.write.partitionBy("address", "date").option("maxRecordsPerFile", rows)
+    writer.parquet(str(staging))
+
+
+def _rows_per_file(commits: Sequence[Commit], size: int) -> int:
+    latest = commits[-8:]
+    rows = sum(each.rows for commit in latest for each in commit.ranges)
+    stored = sum(file.bytes for commit in latest for file in commit.files)
+    return max(size * rows // stored, _LEAST_ROWS) if rows and stored else _FIRST_FILE
+
+
+def run(
+    spark: SparkSession,
+    archive: Archive,
+    origin: Origin,
+    bounds: Bounds,
+    *,
+    tell: Callable[[Commit], None],
+    over: Callable[[], bool],
+    stopped: Callable[[], bool],
+) -> None:
+    """Archive until `over`, asked whenever nothing is new, or `stopped`, asked after each commit, says so."""
+    with archive.writing():
+        while True:
+            commit = step(spark, archive, origin, bounds)
+            if commit is not None:
+                tell(commit)
+            if stopped() or (commit is None and over()):
+                return
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check of an archive found."""
+
+    commits: int
+    files: int
+    rows: int
+    ranges: tuple[Range, ...]
+    """Per partition from the first to the last offset."""
+    problems: tuple[str, ...]
+
+
+def verify(archive: Archive) -> Verdict:
+    """Prove from files and manifest that no offset is missing or there twice; raises `PipelineError` for no archive."""
+    commits = archive.placed()
+    found = problems(each for commit in commits for each in commit.ranges)
+    for commit in commits:
+        found += [f"commit {commit.number}: {text}" for text in _wrong_with(archive, commit)]
+    found += [f"{path}: in no commit" for path in _strangers(archive, commits)]
+    merged: dict[tuple[str, int], Range] = {}
+    for each in (each for commit in commits for each in commit.ranges):
+        before = merged.get((each.address, each.partition))
+        rows = each.rows + (before.rows if before else 0)
+        merged[each.address, each.partition] = replace(each, start=before.start if before else each.start, rows=rows)
+    rows = sum(each.rows for each in merged.values())
+    files = sum(len(commit.files) for commit in commits)
+    return Verdict(len(commits), files, rows, tuple(merged[key] for key in sorted(merged)), tuple(found))
+
+
+def _wrong_with(archive: Archive, commit: Commit) -> list[str]:
+    found = []
+    for file in commit.files:
+        path = archive.path / file.path
+        if not path.exists():
+            found.append(f"{path} is missing")
+        elif path.stat().st_size != file.bytes or digest(path) != file.sha256:
+            found.append(f"{path} is not the file that was committed: its bytes changed")
+    if found:
+        return found
+    try:
+        return mistakes(commit.ranges, census((file.address, archive.path / file.path) for file in commit.files))
+    except PipelineError as error:
+        return [str(error)]
+
+
+def _strangers(archive: Archive, commits: Sequence[Commit]) -> list[Path]:
+    known = {archive.path / file.path for commit in commits for file in commit.files}
+    latest = {archive.path / file.path for commit in archive.commits()[len(commits) :] for file in commit.files}
+    return sorted(set(archive.path.glob("address=*/date=*/*.parquet")) - known - latest)

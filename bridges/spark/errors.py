@@ -1,0 +1,39 @@
+"""What ends a job of the pipeline: one sentence that says what is wrong and the way out (docs/pipeline.md)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+
+class PipelineError(Exception):
+    """A job cannot go on; the text is for the operator."""
+
+
+_OURS: Final = re.compile(r"PipelineError: (.+)")
+_KNOWN: Final = (
+    (r"FAILED_READ_FILE\S* [^\n]*?file (?:file:)?(\S+?)\.? ", "{} cannot be read as Parquet"),
+    (r"No space left on device", "the disk is full"),
+    (r"SaslAuthenticationException: (.+)", "Kafka refuses the login: {}"),
+    (r"TopicAuthorizationException: (.+)", "Kafka does not allow it: {}"),
+    (r"SslAuthenticationException: (.+)", "no TLS with Kafka: {}"),
+    (r"OffsetOutOfRangeException: (.+)", "offsets went out of the topic while they were read: {}"),
+    (r"(?:Timeout|Retriable)Exception: (.+)", "Kafka does not answer in time: {}"),
+    (r"Failed to find data source: kafka", "Spark has no Kafka source: its jars are missing (scopegate pipeline jars)"),
+    (r"ModuleNotFoundError: (.+)", "a Spark worker lacks a module, install the wheel of scopegate there: {}"),
+    (r"Connection refused.*", "a process of Spark is gone: {}"),
+)
+
+
+def sentence(error: BaseException) -> str:
+    """What an error of Spark, Arrow or the system comes down to; the first line where nothing better is known."""
+    if isinstance(error, PipelineError):
+        return str(error)
+    text = str(error)
+    if (found := _OURS.search(text)) is not None:
+        return found[1].strip()
+    for pattern, said in _KNOWN:
+        if (found := re.search(pattern, text)) is not None:
+            return said.format(*(found.groups() or (found[0],))).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

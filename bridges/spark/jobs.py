@@ -1,0 +1,162 @@
+"""The pipeline's jobs as functions, for the command line and for Python: everything they need is an argument."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bridges.kafka.offsets import Offsets
+from bridges.kafka.replayer import Replayer
+from bridges.spark import archiving, replaying
+from bridges.spark.archive import Archive, Commit
+from bridges.spark.archiving import Bounds, Origin, Verdict
+from bridges.spark.errors import PipelineError
+from bridges.spark.jars import cache, fetch, kafka_jars
+from bridges.spark.kafka_origin import KafkaOrigin, Start
+from bridges.spark.reading import Selection
+from bridges.spark.session import open_session
+from gateway.errors import AmqpError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "Bounds",
+    "Engine",
+    "PipelineError",
+    "Selection",
+    "archive_topics",
+    "fetch_jars",
+    "replay_to_topic",
+    "verify",
+]
+
+DEFAULT: Final = Bounds()
+_NEVER: Final = 3600.0
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Which Spark runs a job."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    jars: Path | None = None
+    """A folder with the jars of Spark's Kafka source; default: see `jars.kafka_jars`."""
+
+
+def fetch_jars(folder: Path | None = None) -> list[Path]:
+    """Fetch the jars of Spark's Kafka source into a folder, or into the cache. Raises `PipelineError`."""
+    return fetch(folder or cache())
+
+
+@contextmanager
+def _running(name: str, engine: Engine, *, kafka: bool) -> Iterator[tuple[SparkSession, threading.Event]]:
+    """A session, and what SIGTERM and Ctrl-C set: a job ends with what it is doing."""
+    jars = kafka_jars(engine.jars) if kafka else []
+    spark = open_session(name, master=engine.master, jars=jars, conf=engine.conf)
+    stop = threading.Event()
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield spark, stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        spark.stop()
+
+
+def archive_topics(
+    path: Path,
+    settings: Mapping[str, str],
+    topics: Mapping[str, str],
+    *,
+    start: Start = "earliest",
+    bounds: Bounds = DEFAULT,
+    every: float | None = None,
+    engine: Engine = Engine(),
+    tell: Callable[[Commit], None] = lambda _: None,
+) -> None:
+    """Archive topics (topic: address) of the cluster that librdkafka's `settings` lead to.
+
+    Ends at the end of the topics, or, with `every` (seconds between looks), at SIGTERM. Raises `PipelineError`.
+    """
+    origin = KafkaOrigin(settings, topics, start)
+    _archive(path, origin, bounds, every, engine, tell, kafka=True)
+
+
+def _archive(
+    path: Path,
+    origin: Origin,
+    bounds: Bounds,
+    every: float | None,
+    engine: Engine,
+    tell: Callable[[Commit], None],
+    *,
+    kafka: bool,
+) -> None:
+    with _running("archive", engine, kafka=kafka) as (spark, stop):
+
+        def over() -> bool:
+            return every is None or stop.wait(every)
+
+        archiving.run(spark, Archive(path), origin, bounds, tell=tell, over=over, stopped=stop.is_set)
+
+
+def verify(path: Path) -> Verdict:
+    """What is in an archive and what is wrong with it; needs no Spark. Raises `PipelineError` where there is none."""
+    return archiving.verify(Archive(path))
+
+
+def replay_to_topic(
+    path: Path,
+    selection: Selection,
+    settings: Mapping[str, str],
+    topic: str,
+    *,
+    name: str | None = None,
+    rate: float | None = None,
+    dry_run: bool = False,
+    engine: Engine = Engine(),
+    tell: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Write archived events into a topic, each once however often the job of this name is killed and started again.
+
+    The number of events written now. Raises `PipelineError`.
+    """
+    called = name or replay_name(path, selection, topic)
+    with _running("replay", engine, kafka=False) as (spark, stop):
+        target = None if dry_run else _topic_target(settings, topic, called)
+        pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)
+        try:
+            return replaying.replay(spark, Archive(path), selection, target, pace, tell)
+        finally:
+            if target is not None:
+                target.close()
+
+
+def _topic_target(settings: Mapping[str, str], topic: str, name: str) -> replaying.TopicTarget:
+    try:
+        partitions = Offsets(settings).topic(topic).partitions
+        return replaying.TopicTarget(Replayer(settings, topic, name), partitions)
+    except AmqpError as error:
+        raise PipelineError(error.description) from None
+
+
+def _nap(stop: threading.Event, seconds: float) -> None:
+    stop.wait(min(seconds, _NEVER))
+
+
+def replay_name(path: Path, selection: Selection, target: str) -> str:
+    """The name of a replay that was given none: the same for the same archive, selection and target."""
+    said = [str(path.resolve()), repr(selection), target]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]

@@ -1,0 +1,121 @@
+"""Which offsets come next, and whether what is there has gaps or overlaps: arithmetic of ranges. Pure.
+
+Offsets are those of one partition of one log; ends are exclusive. A log is known by its address here and by an
+identity there (a topic's id), so that a log made anew under an old name is not taken for the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+LOST: Final = "lost"
+
+
+@dataclass(frozen=True, order=True)
+class Range:
+    """Offsets of one partition; `rows` of them were events, the others never were or are no more (`fate`)."""
+
+    address: str
+    partition: int
+    start: int
+    end: int
+    rows: int = 0
+    identity: str | None = None
+    fate: str = ""
+    """`lost`: the log had dropped these offsets before they could be read."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """What an origin has now under an address: [low, high) per partition."""
+
+    address: str
+    identity: str | None
+    bounds: Mapping[int, tuple[int, int]]
+    first: Mapping[int, int] = field(default_factory=dict)
+    """Where a log begins that was never read before; elsewhere at its low end."""
+
+
+class Refused(Exception):
+    """A log cannot be continued; the text says why and what to do."""
+
+
+def next_ranges(
+    ends: Mapping[tuple[str, int], Range], logs: Iterable[Log], limit: int, *, fail_on_loss: bool = True
+) -> list[Range]:
+    """What to read next, at most `limit` offsets, shared among the partitions that have more.
+
+    `ends` are the last ranges known of each partition. Raises `Refused` for a log made anew or cut off, and, unless
+    `fail_on_loss` is off, for offsets that are gone; otherwise these come back as ranges that are `lost`.
+    """
+    lost: list[Range] = []
+    ready: list[Range] = []
+    for log in logs:
+        known = any(address == log.address for address, _ in ends)
+        for partition, (low, high) in sorted(log.bounds.items()):
+            before = ends.get((log.address, partition))
+            start = _continued(log, before, low, high) if before else (low if known else log.first.get(partition, low))
+            if start < low:
+                lost.append(_lost(log, partition, start, low, fail_on_loss))
+                start = low
+            if start < high or before is None:
+                ready.append(Range(log.address, partition, start, max(start, high), identity=log.identity))
+    return lost + _shared(ready, limit)
+
+
+def _continued(log: Log, before: Range, low: int, high: int) -> int:
+    place = f"{log.address}, partition {before.partition}"
+    if before.identity and log.identity and before.identity != log.identity:
+        raise Refused(
+            f"{place}: the topic was made anew (its id was {before.identity}, now it is {log.identity}), so its "
+            f"offsets are other events: archive it under another address, or into another archive"
+        )
+    if high < before.end:
+        raise Refused(
+            f"{place}: the topic ends at offset {high}, but the archive goes to {before.end}: the topic was cut off or "
+            f"made anew; archive it under another address, or into another archive"
+        )
+    return before.end
+
+
+def _lost(log: Log, partition: int, start: int, low: int, fail: bool) -> Range:
+    if fail:
+        raise Refused(
+            f"{log.address}, partition {partition}: offsets {start} to {low - 1} are gone from the topic before they "
+            f"were archived; --no-fail-on-data-loss goes on and notes the gap"
+        )
+    return Range(log.address, partition, start, low, identity=log.identity, fate=LOST)
+
+
+def _shared(ready: Sequence[Range], limit: int) -> list[Range]:
+    """Cut to `limit` offsets in all, the short ones first, so that what they leave is for the long ones."""
+    found = []
+    left = max(limit, 1)
+    for index, item in enumerate(sorted(ready, key=lambda each: each.end - each.start)):
+        size = min(item.end - item.start, max(left // (len(ready) - index), 0))
+        left -= size
+        if size or item.start == item.end:
+            end = item.start + size
+            found.append(Range(item.address, item.partition, item.start, end, identity=item.identity))
+    return sorted(found)
+
+
+def problems(ranges: Iterable[Range]) -> list[str]:
+    """Where ranges in the order in which they were written leave gaps, overlap or change the log; losses are told."""
+    last: dict[tuple[str, int], Range] = {}
+    found = []
+    for item in ranges:
+        before = last.get((item.address, item.partition))
+        place = f"{item.address}, partition {item.partition}"
+        if before is not None and item.start > before.end:
+            found.append(f"{place}: offsets {before.end} to {item.start - 1} are in no commit")
+        if before is not None and item.start < before.end:
+            found.append(f"{place}: offsets {item.start} to {before.end - 1} are in two commits")
+        if before is not None and before.identity != item.identity:
+            found.append(f"{place}: the log changed from {before.identity} to {item.identity}")
+        if item.fate == LOST:
+            found.append(f"{place}: offsets {item.start} to {item.end - 1} were lost before they were archived")
+        last[item.address, item.partition] = item
+    return found

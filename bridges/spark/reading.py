@@ -1,0 +1,78 @@
+"""The archive as a DataFrame: what is committed, and of it what was asked for. Filters are Columns, no Python runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from bridges.spark.archive import Archive, Commit, File
+from bridges.spark.decode import DDL
+from bridges.spark.errors import PipelineError
+from gateway.errors import AmqpError
+from gateway.filters.sql import parse_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows of an archive; what is not said is not asked."""
+
+    addresses: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    """Times of the events, the second exclusive."""
+    offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Per partition the first offset and the one after the last; other partitions are left out."""
+    filter: str | None = None
+    """An AMQP SQL filter (docs/filters.md)."""
+    strict: bool = True
+    """A row whose columns cannot answer the filter fails the job; else it does not match."""
+
+
+def read_archive(spark: SparkSession, archive: Archive, selection: Selection = Selection()) -> DataFrame:
+    """All committed rows that are selected; raises `PipelineError`."""
+    return read_commits(spark, archive, archive.placed(), selection)
+
+
+def read_commits(spark: SparkSession, archive: Archive, commits: Sequence[Commit], selection: Selection) -> DataFrame:
+    """The rows of these commits."""
+    files = [file for commit in commits for file in commit.files if _wanted(file, selection)]
+    if not files:
+        return spark.createDataFrame([], DDL)
+    missing = [file.path for file in files if not (archive.path / file.path).exists()]
+    if missing:
+        raise PipelineError(f"{archive.path / missing[0]} is missing, the manifest has it: scopegate pipeline verify")
+    reader = spark.read.schema(DDL).option("basePath", str(archive.path)).option("mergeSchema", "false")
+    return selected(reader.parquet(*(str(archive.path / file.path) for file in files)), selection)
+
+
+def _wanted(file: File, selection: Selection) -> bool:
+    return not selection.addresses or file.address in selection.addresses
+
+
+def selected(frame: DataFrame, selection: Selection) -> DataFrame:
+    """The rows of any frame in the archive's layout."""
+    from pyspark.sql import functions as F
+
+    from bridges.spark.column import column
+
+    if selection.since is not None:
+        frame = frame.where(F.col("timestamp") >= F.lit(selection.since))
+    if selection.until is not None:
+        frame = frame.where(F.col("timestamp") < F.lit(selection.until))
+    if selection.offsets:
+        inside = F.lit(False)
+        for partition, (start, end) in selection.offsets.items():
+            place = F.col("partition") == partition
+            inside = inside | (place & (F.col("offset") >= start) & (F.col("offset") < end))
+        frame = frame.where(inside)
+    if selection.filter is not None:
+        try:
+            frame = frame.where(column(parse_sql(selection.filter), strict=selection.strict))
+        except AmqpError as error:
+            raise PipelineError(f"the filter: {error.description}") from None
+    return frame

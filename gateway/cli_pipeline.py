@@ -1,0 +1,224 @@
+"""`scopegate pipeline`: the jobs of the data pipeline (docs/pipeline.md). What they do is in `bridges/spark`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+_CODES: Final = "Exit codes: 0 done; 1 not done (said on stderr); 2 wrong use of the command."
+_ARCHIVE: Final = click.argument("archive", type=click.Path(path_type=Path, file_okay=False))
+
+
+@click.group()
+def pipeline() -> None:
+    """Archive event streams, verify and replay archives, with Spark.
+
+    Needs Java 17 and pip install 'scopegate[spark]'. Runs on this machine unless --master names another Spark.
+    """
+
+
+def _spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--jars", type=click.Path(path_type=Path), help="Folder with the jars of Spark's Kafka source."),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark's own settings; as often as wanted."),
+        click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
+    ):
+        command = option(command)
+    return command
+
+
+def _kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--cluster", help="With --policy: the Kafka cluster.  [default: the only one]"),
+        click.option("--policy", type=click.Path(path_type=Path), help="The policy that says how to reach Kafka."),
+        click.option("--kafka", "bootstrap", metavar="HOST:PORT", help="Kafka's servers, where no policy names them."),
+    ):
+        command = option(command)
+    return command
+
+
+@pipeline.command(epilog=_CODES)
+@click.option("--to", type=click.Path(path_type=Path), help="Folder to fill.  [default: the cache]")
+def jars(to: Path | None) -> None:
+    """Fetch the four jars of Spark's Kafka source with Maven, once; other commands do it when they need them."""
+    with _said() as jobs:
+        found = jobs.fetch_jars(to)
+    click.echo(f"{len(found)} jars in {found[0].parent}")
+
+
+@pipeline.command(epilog=_CODES)
+@_ARCHIVE
+@_kafka_options
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]", required=True,
+    help="A topic and its address in the archive; as often as wanted.",
+)  # fmt: skip
+@click.option(
+    "--start", default="earliest", show_default=True,
+    help="Where a topic begins that is not in the archive yet: earliest, latest, or a time (ISO 8601).",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="End at the end of the topics instead of going on until SIGTERM.")
+@click.option("--every", default=10.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
+@click.option("--offsets", default=500_000, show_default=True, type=click.IntRange(1), help="Offsets of one commit.")
+@click.option("--file-size", default=128, show_default=True, type=click.IntRange(1), help="Bound of a file, in MiB.")
+@click.option(
+    "--fail-on-data-loss/--no-fail-on-data-loss", "fail", default=True, show_default=True,
+    help="Stop where offsets are gone from a topic before they were archived, or note the gap and go on.",
+)  # fmt: skip
+@_spark_options
+def archive(
+    archive: Path, bootstrap: str | None, policy: Path | None, cluster: str | None, topics: tuple[str, ...], start: str,
+    once: bool, every: float, offsets: int, file_size: int, fail: bool, master: str, conf: tuple[str, ...],
+    jars: Path | None,
+) -> None:  # fmt: skip
+    """Copy topics to Parquet files in the folder ARCHIVE: every section and record as it is, each offset once.
+
+    It goes on where the archive ends, however the last run ended. SIGTERM: after the commit under way.
+    """
+    named = {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
+    with _said() as jobs:
+        jobs.archive_topics(
+            archive, _settings(bootstrap, policy, cluster), named,
+            start=_start(start),
+            bounds=jobs.Bounds(offsets, file_size * 1024 * 1024, fail),
+            every=None if once else every,
+            engine=jobs.Engine(master, _conf(conf), jars),
+            tell=_tell_commit,
+        )  # fmt: skip
+
+
+@pipeline.command(epilog="Exit codes: 0 nothing is wrong; 1 something is (said on stderr); 2 wrong use of the command.")
+@_ARCHIVE
+def verify(archive: Path) -> None:
+    """Prove that ARCHIVE has every offset of its ranges once, from its files and its manifest.
+
+    Looked for: gaps and overlaps, rows that are missing, double or outside, files that are missing, changed or strange.
+    """
+    with _said() as jobs:
+        found = jobs.verify(archive)
+    for each in found.ranges:
+        what = f"offsets {each.start} to {each.end - 1}" if each.end > each.start else f"begins at offset {each.start}"
+        click.echo(f"{each.address}, partition {each.partition}: {what}, {each.rows} events")
+    click.echo(f"{found.rows} events in {found.files} files of {found.commits} commits")
+    for problem in found.problems:
+        click.echo(f"wrong: {problem}", err=True)
+    sys.exit(1 if found.problems else 0)
+
+
+@pipeline.command(epilog=_CODES)
+@_ARCHIVE
+@click.option("--from", "address", required=True, help="The address in the archive.")
+@_kafka_options
+@click.option("--topic", required=True, help="The topic to write to.")
+@click.option("--since", help="Events from this time on (ISO 8601; UTC where it names no zone).")
+@click.option("--until", help="Events before this time.")
+@click.option(
+    "--offsets", multiple=True, metavar="PARTITION:START-END",
+    help="Only this partition and these offsets, END exclusive; as often as wanted.",
+)  # fmt: skip
+@click.option("--filter", "expression", help="An AMQP SQL filter, as on a link (docs/filters.md).")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Events a second at most.  [default: no limit]")
+@click.option("--name", help="What the progress is kept under.  [default: made of what is asked for]")
+@click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
+@_spark_options
+def replay(
+    archive: Path, address: str, bootstrap: str | None, policy: Path | None, cluster: str | None, topic: str,
+    since: str | None, until: str | None, offsets: tuple[str, ...], expression: str | None, rate: float | None,
+    name: str | None, dry_run: bool, master: str, conf: tuple[str, ...], jars: Path | None,
+) -> None:  # fmt: skip
+    """Write archived events into a topic: the same bytes, in the order they had in each partition.
+
+    Records and progress are one transaction: a run that was killed is started again and writes each event once.
+    """
+    with _said() as jobs:
+        selection = jobs.Selection((address,), _time(since), _time(until), dict(map(_offsets, offsets)), expression)
+        count = jobs.replay_to_topic(
+            archive, selection, _settings(bootstrap, policy, cluster), topic,
+            name=name, rate=rate, dry_run=dry_run, engine=jobs.Engine(master, _conf(conf), jars),
+            tell=lambda sent: click.echo(f"{sent} events written"),
+        )  # fmt: skip
+    click.echo(f"{count} events {'would be written' if dry_run else 'written in all'} to {topic}")
+
+
+def _tell_commit(commit: Any) -> None:
+    rows = sum(each.rows for each in commit.ranges)
+    click.echo(f"commit {commit.number}: {rows} events in {len(commit.files)} files")
+
+
+# -- what was given
+
+
+@contextmanager
+def _said() -> Iterator[Any]:
+    """The jobs; what goes wrong in them is one sentence and exit code 1."""
+    from gateway.app import pipeline_jobs
+
+    try:
+        jobs = pipeline_jobs()
+    except ImportError as error:
+        click.echo(f"{error.name} is not installed: pip install 'scopegate[spark]'", err=True)
+        sys.exit(1)
+    try:
+        yield jobs
+    except jobs.PipelineError as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
+
+
+def _settings(bootstrap: str | None, policy: Path | None, cluster: str | None) -> dict[str, str]:
+    if policy is None:
+        if bootstrap is None:
+            raise click.UsageError("say where Kafka is: --kafka HOST:PORT, or --policy FILE")
+        return {"bootstrap.servers": bootstrap}
+    from gateway.policy_file import load
+    from policies.problems import PolicyErrors
+
+    try:
+        loaded = load(policy)
+    except PolicyErrors as errors:
+        raise click.ClickException(str(errors)) from None
+    clusters = loaded.model.kafka
+    known = ", ".join(clusters) or "none"
+    if cluster is None and len(clusters) != 1:
+        raise click.UsageError(f"say which --cluster of {policy} (there is: {known})")
+    model = clusters.get(cluster) if cluster else next(iter(clusters.values()))
+    if model is None:
+        raise click.UsageError(f"there is no Kafka cluster {cluster} in {policy} (there is: {known})")
+    return {"bootstrap.servers": model.bootstrap, **loaded.client_settings(model)} | (
+        {"bootstrap.servers": bootstrap} if bootstrap else {}
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"{text!r} is no time such as 2026-11-21T12:00:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _start(text: str) -> str | datetime:
+    return text if text in ("earliest", "latest") else _time(text) or text
+
+
+def _offsets(text: str) -> tuple[int, tuple[int, int]]:
+    partition, colon, places = text.partition(":")
+    start, dash, end = places.partition("-")
+    if not (colon and dash and partition.isdigit() and start.isdigit() and end.isdigit()):
+        raise click.UsageError(f"{text!r} is not PARTITION:START-END, such as 0:100-200")
+    return int(partition), (int(start), int(end))
+
+
+def _conf(pairs: tuple[str, ...]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise click.UsageError(f"--conf {pair!r} is not KEY=VALUE")
+    return dict(pair.split("=", 1) for pair in pairs)

@@ -1,0 +1,237 @@
+"""Archive, verify and replay on a real Kafka broker: every byte a consumer sees, each offset once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from bridges.kafka.replayer import Replayer
+from bridges.spark.archive import MANIFEST, STAGING, Archive
+from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.errors import PipelineError
+from bridges.spark.kafka_origin import KafkaOrigin
+from bridges.spark.reading import Selection, read_archive
+from bridges.spark.replaying import Pace, TopicTarget, replay
+from gateway.amqp.sections import splice, walk
+from gateway.amqp.types import Ubyte
+from tests.support.gateway import Gateways
+from tests.support.kafka import KafkaBroker
+from tests.support.messages import message
+from tests.support.pipeline import archived, consumed, files, produce
+from tests.support.process import free_port
+from tests.support.proton_clients import Login, Raw, receive, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLICY = """
+kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{port}"}}]
+    addresses: [{{match: "{topic}", kafka: main, topic: "{topic}"}}]
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+"""
+MESSAGES = [
+    message(b"data", header=[True, Ubyte(7)], ma={"x-opt-a": 1}, app={"color": "red", "n": 5}, subject="s", message_id="m"),
+    message(value={"order": {"id": 7}}, footer={"x-sum": b"\x00"}),
+    message(value="text", ma={"event-streams-group-key": "k"}),
+    message(b""),
+]
+
+
+def origin(broker: KafkaBroker, topic: str, address: str = "orders/eu") -> KafkaOrigin:
+    return KafkaOrigin({"bootstrap.servers": broker.bootstrap}, {topic: address})
+
+
+def steps(spark: SparkSession, archive: Archive, source: KafkaOrigin, bounds: Bounds = Bounds()) -> int:  # noqa: B008
+    """Archive to the end; how many commits it took."""
+    count = 0
+    with archive.writing():
+        while step(spark, archive, source, bounds):
+            count += 1
+    return count
+
+
+def rows(spark: SparkSession, archive: Archive, **selection: Any) -> list[Any]:
+    return read_archive(spark, archive, Selection(**selection)).collect()
+
+
+def test_what_is_archived_is_what_consumers_see_and_replayed_is_the_same_again(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic(partitions=3)
+    produce(kafka_broker, topic, 300, 3)
+    archive = Archive(tmp_path / "archive")
+    assert steps(spark, archive, origin(kafka_broker, topic), Bounds(offsets=200)) == 2
+    produce(kafka_broker, topic, 50, 3, first=300)
+    assert steps(spark, archive, origin(kafka_broker, topic), Bounds(file_bytes=3000)) == 1
+    seen = consumed(kafka_broker, topic)
+    assert archived(rows(spark, archive)) == seen
+    verdict = verify(archive)
+    assert (verdict.rows, verdict.commits, verdict.problems) == (350, 3, ())
+    assert {row.address for row in rows(spark, archive)} == {"orders/eu"}
+    assert len(files(archive.path)) == verdict.files
+    # in folders named by address and date, for any reader of Parquet
+    assert spark.read.parquet(str(archive.path)).where("address = 'orders/eu' and date = '1970-01-01'").count() == 350
+
+    red = [record for record in seen if ("color", b"red") in record.headers]
+    found = rows(spark, archive, filter="a.color = 'red'")
+    assert archived(found) == red
+    assert len(rows(spark, archive, offsets={1: (10, 20)})) == 10
+
+    again = kafka_broker.create_topic(partitions=3)
+    assert replayed(spark, kafka_broker, archive, again) == 350
+    assert [record._replace(offset=0) for record in consumed(kafka_broker, again)] == [
+        record._replace(offset=0) for record in seen
+    ]
+    assert replayed(spark, kafka_broker, archive, again) == 0  # the same job has nothing more to do
+    second = Archive(tmp_path / "second")
+    steps(spark, second, origin(kafka_broker, again))
+    assert verify(second).problems == ()
+    assert [contents(row) for row in ordered(spark, second)] == [contents(row) for row in ordered(spark, archive)]
+
+
+def ordered(spark: SparkSession, archive: Archive) -> list[Any]:
+    return sorted(rows(spark, archive), key=lambda row: (row.partition, row.offset))
+
+
+def contents(row: Any) -> tuple[Any, ...]:
+    """A row without where it is in its log."""
+    data = undelivered(bytes(row.head) + bytes(row.bare_message))
+    return row.partition, row.timestamp, row.key, data, row.application_properties
+
+
+def undelivered(data: bytes) -> bytes:
+    """A message without its delivery annotations."""
+    data = bytes(data)
+    return splice(data, walk(data), da=None)
+
+
+def replayed(
+    spark: SparkSession, broker: KafkaBroker, archive: Archive, topic: str, stop_after: int | None = None
+) -> int:
+    target = TopicTarget(Replayer({"bootstrap.servers": broker.bootstrap}, topic, "again"), 3)
+    told: list[int] = []
+    pace = Pace(
+        None if stop_after is None else float(stop_after),
+        lambda: 0.0,
+        lambda _: None,
+        lambda: bool(stop_after and told),
+    )
+    try:
+        return replay(spark, archive, Selection(("orders/eu",)), target, pace, told.append)
+    finally:
+        target.close()
+
+
+def test_a_replay_that_was_stopped_goes_on_behind_its_last_transaction(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, again = kafka_broker.create_topic(partitions=3), kafka_broker.create_topic(partitions=3)
+    produce(kafka_broker, topic, 90, 3)
+    archive = Archive(tmp_path / "archive")
+    steps(spark, archive, origin(kafka_broker, topic))
+    assert replayed(spark, kafka_broker, archive, again, stop_after=40) == 40
+    assert len(consumed(kafka_broker, again)) == 40
+    assert replayed(spark, kafka_broker, archive, again) == 50
+    seen = [(record.partition, record.key, record.value) for record in consumed(kafka_broker, again)]
+    assert seen == [(record.partition, record.key, record.value) for record in consumed(kafka_broker, topic)]
+
+
+def test_messages_through_the_gateway_are_archived_byte_for_byte(
+    spark: SparkSession, kafka_broker: KafkaBroker, start_gateway: Gateways, tmp_path: Path
+) -> None:
+    topic, port = kafka_broker.create_topic(), free_port()
+    start_gateway(POLICY.format(bootstrap=kafka_broker.bootstrap, port=port, topic=topic))
+    receiver = receive(Login(port), topic, len(MESSAGES))
+    receiver.attached()
+    assert {outcome.name for outcome in send(Login(port), topic, list(map(Raw, MESSAGES))).finish()} == {"accepted"}
+    delivered = [bytes(received.raw) for received in receiver.finish()]
+    archive = Archive(tmp_path)
+    steps(spark, archive, origin(kafka_broker, topic))
+    found = ordered(spark, archive)
+    # delivery annotations are of the link: the first event of one says which partitions it carries
+    stored = [bytes(row.head) + bytes(row.bare_message) for row in found]
+    assert list(map(undelivered, stored)) == list(map(undelivered, delivered))
+    assert found[0].properties.subject == "s"
+    assert found[0].application_properties["n"].long == 5
+    assert (found[0].header.durable, found[0].header.priority) == (True, 7)
+    assert found[1].body_fields["order.id"].long == 7
+    assert found[1].body_kind == "amqp-value"
+
+
+def test_topics_that_grow_lose_or_begin_anew_are_noticed(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic(partitions=1)
+    produce(kafka_broker, topic, 20, 1)
+    archive, source = Archive(tmp_path), origin(kafka_broker, topic)
+    steps(spark, archive, source)
+    admin = kafka_broker.admin()
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    produce(kafka_broker, topic, 20, 2, first=20)
+    steps(spark, archive, source)
+    assert [(each.partition, each.start, each.end) for each in verify(archive).ranges] == [(0, 0, 30), (1, 0, 10)]
+
+    produce(kafka_broker, topic, 20, 2, first=40)
+    place = TopicPartition(topic, 0, 35)
+    admin.delete_records([place])[place].result(30)
+    with pytest.raises(PipelineError, match="orders/eu, partition 0: offsets 30 to 34 are gone from the topic"):
+        steps(spark, archive, source)
+    steps(spark, archive, source, Bounds(fail_on_loss=False))
+    verdict = verify(archive)
+    assert verdict.problems == ("orders/eu, partition 0: offsets 30 to 34 were lost before they were archived",)
+    assert verdict.rows == 55
+
+    admin.delete_topics([topic])[topic].result(30)
+    kafka_broker.create_topic(topic, partitions=2)
+    with pytest.raises(PipelineError, match="the topic was made anew"):
+        steps(spark, archive, source)
+
+
+def test_damage_is_found_and_what_a_dead_job_left_is_put_right(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic(partitions=2)
+    produce(kafka_broker, topic, 40, 2)
+    archive = Archive(tmp_path / "archive")
+    steps(spark, archive, origin(kafka_broker, topic), Bounds(offsets=20))
+    (last,) = archive.commits()[-1:]
+    # as if the job had died behind the manifest and before its files were in place
+    staging = archive.path / STAGING / last.staging
+    staging.mkdir(parents=True)
+    for index, file in enumerate(last.files):
+        (archive.path / file.path).rename(staging / f"{index:04}.parquet")
+    (archive.path / STAGING / "00000003-dead").mkdir()
+    assert len(rows(spark, archive)) == 20
+    assert verify(archive).problems == ()
+    assert steps(spark, archive, origin(kafka_broker, topic)) == 0
+    assert (len(rows(spark, archive)), verify(archive).rows) == (40, 40)
+    assert not (archive.path / STAGING).exists()
+
+    first = files(archive.path)[0]
+    shutil.copy(first, first.with_name("strange.parquet"))
+    assert verify(archive).problems == (f"{first.with_name('strange.parquet')}: in no commit",)
+    first.with_name("strange.parquet").unlink()
+    first.write_bytes(first.read_bytes()[:-9])
+    assert verify(archive).problems == (f"commit 1: {first} is not the file that was committed: its bytes changed",)
+    with pytest.raises(PipelineError, match="cannot be read"):
+        replay(
+            spark,
+            archive,
+            Selection(("orders/eu",)),
+            None,
+            Pace(None, lambda: 0.0, lambda _: None, lambda: False),
+            lambda _: None,
+        )
+    first.unlink()
+    assert verify(archive).problems == (f"commit 1: {first} is missing",)
+    (archive.path / MANIFEST / "00000001.json").write_text("{")
+    with pytest.raises(PipelineError, match=r"00000001\.json: no manifest of a commit"):
+        verify(archive)

@@ -1,0 +1,80 @@
+"""Which offsets an archive takes next, and what it says of gaps, losses and topics made anew."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridges.spark.ranges import LOST, Log, Range, Refused, next_ranges, problems
+
+
+def log(bounds: dict[int, tuple[int, int]], identity: str | None = "id", first: dict[int, int] | None = None) -> Log:
+    return Log("a", identity, bounds, first or {})
+
+
+def ends(*ranges: Range) -> dict[tuple[str, int], Range]:
+    return {(each.address, each.partition): each for each in ranges}
+
+
+def spans(ranges: list[Range]) -> list[tuple[int, int, int]]:
+    return [(each.partition, each.start, each.end) for each in ranges]
+
+
+def test_a_new_log_is_read_from_its_start_and_the_next_step_goes_on() -> None:
+    first = next_ranges({}, [log({0: (5, 9), 1: (0, 3)})], 100)
+    assert spans(first) == [(0, 5, 9), (1, 0, 3)]
+    assert spans(next_ranges(ends(*first), [log({0: (5, 12), 1: (0, 3)})], 100)) == [(0, 9, 12)]
+    assert next_ranges(ends(*first), [log({0: (5, 9), 1: (0, 3)})], 100) == []
+
+
+def test_latest_is_resolved_once_and_a_partition_that_appears_is_read_whole() -> None:
+    first = next_ranges({}, [log({0: (0, 9)}, first={0: 9})], 100)
+    assert spans(first) == [(0, 9, 9)]
+    again = next_ranges(ends(*first), [log({0: (0, 11), 1: (0, 4)}, first={0: 11, 1: 4})], 100)
+    assert spans(again) == [(0, 9, 11), (1, 0, 4)]
+
+
+def test_lost_offsets_end_the_job_or_are_noted() -> None:
+    before = ends(Range("a", 0, 0, 5, 5, "id"))
+    with pytest.raises(Refused, match="a, partition 0: offsets 5 to 7 are gone"):
+        next_ranges(before, [log({0: (8, 10)})], 100)
+    found = next_ranges(before, [log({0: (8, 10)})], 100, fail_on_loss=False)
+    assert [(each.start, each.end, each.fate) for each in found] == [(5, 8, LOST), (8, 10, "")]
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (log({0: (0, 9)}, identity="new"), "made anew"),
+        (log({0: (0, 3)}), "ends at offset 3, but the archive goes to 5"),
+    ],
+)
+def test_another_log_under_the_old_name_is_not_taken_for_it(now: Log, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        next_ranges(ends(Range("a", 0, 0, 5, 5, "id")), [now], 100)
+
+
+@given(st.dictionaries(st.integers(0, 5), st.tuples(st.integers(0, 50), st.integers(0, 200))), st.integers(1, 60))
+def test_steps_cover_everything_once_within_the_limit(sizes: dict[int, tuple[int, int]], limit: int) -> None:
+    bounds = {partition: (low, low + size) for partition, (low, size) in sizes.items()}
+    known: dict[tuple[str, int], Range] = {}
+    written: list[Range] = []
+    for _ in range(2000):
+        step = next_ranges(known, [log(bounds)], limit)
+        if not step:
+            break
+        assert sum(each.end - each.start for each in step) <= limit
+        written += step
+        known |= ends(*step)
+    assert problems(written) == []
+    assert {partition: (low, known["a", partition].end) for partition, (low, _) in bounds.items()} == bounds
+
+
+def test_gaps_overlaps_and_changes_are_told() -> None:
+    told = problems([Range("a", 0, 0, 5), Range("a", 0, 7, 9), Range("a", 0, 8, 9), Range("a", 0, 9, 10, 1, "new")])
+    assert told == [
+        "a, partition 0: offsets 5 to 6 are in no commit",
+        "a, partition 0: offsets 8 to 8 are in two commits",
+        "a, partition 0: the log changed from None to new",
+    ]
