@@ -38,7 +38,14 @@ scopes:
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 MESSAGES = [
-    message(b"data", header=[True, Ubyte(7)], ma={"x-opt-a": 1}, app={"color": "red", "n": 5}, subject="s", message_id="m"),
+    message(
+        b"data",
+        header=[True, Ubyte(7)],
+        ma={"x-opt-a": 1},
+        app={"color": "red", "n": 5},
+        subject="s",
+        message_id="m",
+    ),
     message(value={"order": {"id": 7}}, footer={"x-sum": b"\x00"}),
     message(value="text", ma={"event-streams-group-key": "k"}),
     message(b""),
