@@ -79,7 +79,12 @@ class Chunk:
     def events(self) -> list[Event]:
         """All records, encoded."""
         if self._events is None:
-            self._events = list(map(self.event, self.messages))
+            log, messages = self.log, self.messages
+            partition, encoded = log.partition, log.encoder.encode_all(messages, log.partition)
+            self._events = [
+                _new(Event, (data, partition, message.offset(), 0, 0))
+                for data, message in zip(encoded, messages, strict=True)
+            ]
         return self._events
 
     def event(self, message: Any) -> Event:

@@ -7,6 +7,7 @@ So it is asked once per partition, and its answer becomes a template.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any, Final
 
 from bridges.kafka.records import RecordReader
@@ -17,6 +18,9 @@ _SMALL_DATA: Final = _DATA + b"\xa0"
 _LARGE_DATA: Final = _DATA + b"\xb0"
 _ZERO_OFFSET: Final = b"0" * 20
 _ZERO_TIME: Final = b"\x83" + bytes(8)
+_BLOCK: Final = 1000
+_DIGITS: Final = [b"%03d" % number for number in range(_BLOCK)]
+"""The last digits of an offset: those before them are the same for many records in a row."""
 _time: Final = struct.Struct(">q").pack
 _size: Final = struct.Struct(">I").pack
 
@@ -40,6 +44,7 @@ class EventEncoder:
     def __init__(self) -> None:
         self._reader: Final = RecordReader()
         self._small: Final[dict[tuple[int, int], bytes]] = {}
+        self._offset_at: Final[dict[tuple[int, int], int]] = {}
 
     def encode(
         self,
@@ -59,6 +64,31 @@ class EventEncoder:
         length = b"\xa0%c" % size if size < _SMALL else b"\xb0" + _size(size)
         return template % (offset, _time(time), length, value)
 
+    def encode_all(self, messages: Iterable[Any], partition: int) -> list[bytes]:
+        """`encode` for a run of a client's records: one that differs from the last in offset and value is a join."""
+        encoded: list[bytes] = []
+        add, join, digits, head, tail = encoded.append, b"".join, _DIGITS, b"", b""
+        last: object = None
+        size = block = -1
+        for message in messages:
+            value, stamp, offset = message.value(), message.timestamp(), message.offset()
+            if value is None or stamp[1] < 0 or message.key() is not None or message.headers():
+                last = None
+                add(self.encode(message.key(), value, message.headers(), partition, offset, *stamp))
+            elif stamp == last and len(value) == size and offset // _BLOCK == block:
+                if not head:
+                    head, tail = self._around(encoded[-1], partition, stamp[0], size)
+                add(join((head, digits[offset % _BLOCK], tail, value)))
+            else:
+                last, size, block, head = stamp, len(value), offset // _BLOCK, b""
+                add(self.encode(None, value, None, partition, offset, *stamp))
+        return encoded
+
+    def _around(self, data: bytes, partition: int, timestamp_type: int, size: int) -> tuple[bytes, bytes]:
+        """What stands before the last digits of the offset, and between them and the value."""
+        end = self._offset_at[partition, timestamp_type] + len(_ZERO_OFFSET)
+        return data[: end - len(_DIGITS[0])], data[end : len(data) - size]
+
     def _learn(self, partition: int, timestamp_type: int) -> bytes:
         """A format of offset, time, data constructor with size, and value."""
         whole = self._reader.encode(None, b"", None, partition, 0, timestamp_type, 0)
@@ -69,4 +99,5 @@ class EventEncoder:
         head, middle, tail = (part.replace(b"%", b"%%") for part in parts)
         template = head + b"%020d" + middle + b"%b" + tail + b"%b%b"
         self._small[partition, timestamp_type] = template
+        self._offset_at[partition, timestamp_type] = offset_at
         return template

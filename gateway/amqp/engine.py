@@ -26,7 +26,6 @@ from gateway.errors import AmqpError
 # Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
 _peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
 _delivery_of, _link_of = lib.pn_event_delivery, lib.pn_delivery_link
-_DELIVERY: Final = lib.PN_DELIVERY
 _FLOW: Final = lib.PN_LINK_FLOW
 _ERROR: Final = lib.PN_TRANSPORT_ERROR
 _frames: Final = lib.pn_transport_get_frames_input
@@ -290,9 +289,7 @@ class Engine:
         collector, links, unsettled = self._collector, self._links, self.unsettled
         peek, pop, kind_of, delivery_of, link_of = _peek, _pop, _kind_of, _delivery_of, _link_of
         while event := peek(collector):
-            kind = kind_of(event)
-            if kind == _DELIVERY:
-                delivery = delivery_of(event)
+            if delivery := delivery_of(event):  # NULL of every other event: cheaper than to ask for its type first
                 if (sent := unsettled.pop(delivery, None)) is not None:
                     if not sent[0].updated(delivery, sent[1]):
                         unsettled[delivery] = sent
@@ -300,7 +297,7 @@ class Engine:
                     link.arrived(delivery)
                 else:
                     self._attached.stray(link_of(delivery), delivery)
-            elif kind == _FLOW:
+            elif (kind := kind_of(event)) == _FLOW:
                 link = links.get(lib.pn_event_link(event))
                 if link is not None:
                     link.flowed()

@@ -53,24 +53,27 @@ class Sending(LinkBase):
 
     def send_all(self, messages: Sequence[Any]) -> None:
         """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
-        if self.presettled:
-            for message in messages:
-                self.send(message[0], message)
-            return
-        engine, pointer = self.engine, self.ptr
-        unsettled, tag, tag_bytes, serial = engine.unsettled, engine.tag, engine.tag_bytes, engine.serial
+        engine, pointer, unsettled = self.engine, self.ptr, None if self.presettled else self.engine.unsettled
+        tag, tag_bytes, serial = engine.tag, engine.tag_bytes, engine.serial
         for message in messages:
             data = message[0]
             serial += 1
             tag_bytes[0] = serial
             delivery = _deliver(pointer, tag)
             _send(pointer, data, len(data))
-            _advance(pointer)
-            unsettled[delivery] = (self, message)
+            if unsettled is None:
+                _settle(delivery)  # it advances the link, too
+            else:
+                _advance(pointer)
+                unsettled[delivery] = (self, message)
         engine.serial = serial
         self.window -= len(messages)
         self.transfers += len(messages)
         engine.touch()
+        if unsettled is None:
+            on_outcome = self.handler.on_outcome
+            for message in messages:
+                on_outcome(message, ACCEPTED)
 
     def updated(self, delivery: Any, context: Any) -> bool:
         """A delivery event on an outgoing link: settle and pass the outcome on; False: no outcome yet."""

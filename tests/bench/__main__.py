@@ -13,7 +13,8 @@ import platform
 import sys
 from typing import Any
 
-from tests.bench.cases import CASES, QUICK, Effort
+from tests.bench.cases import CASES
+from tests.bench.effort import QUICK, Effort
 from tests.bench.figures import Figure
 from tests.bench.running import NotMeasured
 from tests.support.parts import ROOT

@@ -7,32 +7,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any
 
 from tests.bench import filters as bench_filters
+from tests.bench import kafka
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.cookies import sign_verify
+from tests.bench.effort import Effort
 from tests.bench.figures import Figure, Sample, interleaved, medians
-from tests.bench.running import NotMeasured, StockRelay, bare, load, resident_kib
-from tests.support.kafka import KafkaBroker
+from tests.bench.running import NotMeasured, StockRelay, load, resident_kib
 from tests.support.parts import ROOT
 
-
-@dataclass(frozen=True)
-class Effort:
-    """How long to measure; `QUICK` only shows that everything can be measured."""
-
-    rounds: int = 5
-    seconds: float = 2.0
-    warmup: float = 0.5
-    connections: int = 5000
-    records: int = 600_000
-
-
-QUICK = Effort(rounds=1, seconds=0.3, warmup=0.1, connections=100, records=5_000)
 _names = itertools.count(1)
 Case = Callable[[Effort], Iterator[Figure]]
 
@@ -76,14 +63,10 @@ def _size(size: int) -> str:
     return f"{size // 1000}k" if size >= 1000 else f"{size}"
 
 
-def _plan(effort: Effort, **more: Any) -> dict[str, Any]:
-    return {"seconds": effort.seconds, "warmup": effort.warmup, **more}
-
-
 def _stream(gateway: BenchGateway, path: str, size: int, effort: Effort, **more: Any) -> Sample:
     name = f"s{next(_names)}"
     receive_from = gateway.core if path == "relay" else gateway.edge
-    plan = _plan(effort, send_to=gateway.edge, receive_from=receive_from, size=size, **more)
+    plan = effort.plan(send_to=gateway.edge, receive_from=receive_from, size=size, **more)
     plan |= {"send_address": f"{path}/{name}", "receive_address": f"direct/{name}"}
     return load(plan, gateway.pid)
 
@@ -93,7 +76,7 @@ def _stock(stock: StockRelay, size: int, effort: Effort) -> Sample:
     ends = {"send_address": address, "receive_address": address, "send_to": where, "receive_from": where}
     # A thousand messages may wait in front of the slow side: give it time to come to its own pace.
     warmup = max(effort.warmup, 1.0 if effort.rounds > 1 else 0.2)
-    return load({**_plan(effort, size=size, **ends), "warmup": warmup})
+    return load({**effort.plan(size=size, **ends), "warmup": warmup})
 
 
 def replies(effort: Effort) -> Iterator[Figure]:
@@ -113,55 +96,12 @@ def replies(effort: Effort) -> Iterator[Figure]:
 
 def _exchange(gateway: BenchGateway, kind: str, effort: Effort) -> Sample:
     name = f"r{next(_names)}"
-    plan = _plan(effort, kind="request", send_to=gateway.edge, receive_from=gateway.core)
+    plan = effort.plan(kind="request", send_to=gateway.edge, receive_from=gateway.core)
     plan |= {"send_address": f"{kind}/{name}", "receive_address": f"services/{name}"}
     plan["annotated"] = kind == "cookie"
     if kind == "plain":
         plan |= {"reply_address": f"direct/{name}", "reply_to": f"home/{name}"}
     return load(plan, gateway.pid)
-
-
-def kafka(effort: Effort) -> Iterator[Figure]:
-    """In and out of a topic of a real broker, against confluent-kafka alone."""
-    broker = KafkaBroker()
-    try:
-        with closing(BenchGateway(broker.bootstrap)) as gateway:
-            yield _produce(broker, gateway, effort)
-            yield _consume(broker, gateway, effort)
-    finally:
-        broker.stop()
-
-
-def _produce(broker: KafkaBroker, gateway: BenchGateway, effort: Effort) -> Figure:
-    def ours() -> Sample:
-        address = f"events/{broker.create_topic()}"
-        plan = _plan(effort, kind="send", send_to=gateway.edge, send_address=address)
-        return load(plan, gateway.pid)
-
-    def theirs() -> Sample:
-        return _bare("produce", broker, broker.create_topic(), effort)
-
-    value, alone = interleaved(ours, theirs, effort.rounds)
-    details = {**value, "bare": alone}
-    return Figure("kafka_produce", value["rate"], "rec/s", alone["rate"], "bare producer", 0.2, details=details)
-
-
-def _consume(broker: KafkaBroker, gateway: BenchGateway, effort: Effort) -> Figure:
-    topic = broker.create_topic()
-    _bare("produce", broker, topic, effort)
-
-    def ours() -> Sample:
-        plan: dict[str, Any] = {"kind": "receive", "receive_from": gateway.edge, "earliest": True}
-        plan |= {"receive_address": f"events/{topic}", "count": effort.records}
-        return load(plan, gateway.pid)
-
-    value, alone = interleaved(ours, lambda: _bare("consume", broker, topic, effort), effort.rounds)
-    details, what = {**value, "bare": alone}, "bare consume(500)"
-    return Figure("kafka_consume", value["rate"], "rec/s", alone["rate"], what, 0.12, details=details)
-
-
-def _bare(job: str, broker: KafkaBroker, topic: str, effort: Effort) -> Sample:
-    return bare(job, broker.bootstrap, topic, str(effort.records))
 
 
 def memory(effort: Effort) -> Iterator[Figure]:
@@ -253,7 +193,9 @@ CASES: dict[str, Case] = {
     "loadgen": loadgen_self,
     "relays": relays,
     "replies": replies,
-    "kafka": kafka,
+    "kafka": kafka.rates,
+    "sharing": kafka.sharing,
+    "latency": kafka.latency,
     "memory": memory,
     "start": start,
 }

@@ -1,11 +1,13 @@
 """The Kafka baselines: what confluent-kafka does alone, with the settings the gateway uses.
 
-`python -m tests.bench.kafka_base produce|consume BOOTSTRAP TOPIC COUNT` prints records per second.
+`python -m tests.bench.kafka_base produce|consume BOOTSTRAP TOPIC COUNT [SIZE]` prints records per second,
+`latency BOOTSTRAP TOPIC COUNT RATE` the p50 and p99 from producer to consumer in microseconds.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import Any
 
@@ -14,13 +16,12 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from bridges.kafka import producer as gateway_producer
 from tests.bench import messages
 
-SIZE = 100
-BODY = (messages.data_section(SIZE) + messages.PLAIN_TAIL)[-SIZE:]
 GATEWAY_SETTINGS: dict[str, Any] = gateway_producer._SETTINGS
 
 
-def produce(bootstrap: str, topic: str, count: int) -> float:
+def produce(bootstrap: str, topic: str, count: int, size: int = 100) -> float:
     """Records acknowledged per second, each with its own delivery report, as the gateway needs them."""
+    body = (messages.data_section(size) + messages.PLAIN_TAIL)[-size:]
     producer = Producer({**GATEWAY_SETTINGS, "bootstrap.servers": bootstrap})
     acknowledged = 0
 
@@ -33,7 +34,7 @@ def produce(bootstrap: str, topic: str, count: int) -> float:
     for number in range(count):
         while True:
             try:
-                producer.produce(topic, BODY, on_delivery=report)
+                producer.produce(topic, body, on_delivery=report)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -62,6 +63,40 @@ def consume(bootstrap: str, topic: str, count: int) -> float:
     return (read - first) / seconds
 
 
+def latency(bootstrap: str, topic: str, count: int, rate: int) -> tuple[float, float]:
+    """p50 and p99 in microseconds at `rate` records a second: from `produce` to the message in the consumer's hands."""
+    producer = Producer({**GATEWAY_SETTINGS, "bootstrap.servers": bootstrap})
+    producer.list_topics(topic, timeout=10)
+    seen: list[int] = []
+    reader = threading.Thread(target=_watch, args=(bootstrap, topic, count, seen), daemon=True)
+    reader.start()
+    start, sent = time.perf_counter(), 0
+    while sent < count:
+        due = min(count, int((time.perf_counter() - start) * rate))
+        for _ in range(due - sent):
+            producer.produce(topic, messages.STAMP.pack(time.perf_counter_ns(), 1).rjust(100))
+        sent = due
+        producer.poll(0.001)
+    producer.flush(10)
+    reader.join(30)
+    if len(seen) < count:
+        raise SystemExit(f"{len(seen)} of {count} records read")
+    ordered = sorted(seen[count // 10 :])
+    return ordered[len(ordered) // 2] / 1000, ordered[len(ordered) * 99 // 100] / 1000
+
+
+def _watch(bootstrap: str, topic: str, count: int, seen: list[int]) -> None:
+    consumer = Consumer({"group.id": "bench", "enable.auto.commit": False, "bootstrap.servers": bootstrap})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while len(seen) < count and (message := consumer.poll(10.0)) is not None:
+        if message.error() is None:
+            value = message.value()
+            assert value is not None
+            seen.append(time.perf_counter_ns() - messages.STAMP.unpack(value[-messages.STAMP.size :])[0])
+    consumer.close()
+
+
 if __name__ == "__main__":
-    job = {"produce": produce, "consume": consume}[sys.argv[1]]
-    print(job(sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    job = {"produce": produce, "consume": consume, "latency": latency}[sys.argv[1]]
+    found: Any = job(sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))  # type: ignore[operator]
+    print(*found) if isinstance(found, tuple) else print(found)

@@ -21,13 +21,13 @@ import uvloop
 
 from tests.bench import messages
 from tests.bench.peer import Peer
-from tests.bench.roles import Base, BenchError, Receiver, Requester, Responder, Sender
+from tests.bench.roles import Base, BenchError, PacedSender, Receiver, Requester, Responder, Sender
 from tests.bench.selftest import Mirror
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One measurement. `kind` is stream, send, receive, request or self."""
+    """One measurement. `kind` is stream, send, receive, request, paced or self."""
 
     kind: str = "stream"
     send_to: tuple[str, int] = ("127.0.0.1", 5672)
@@ -45,6 +45,8 @@ class Plan:
     seconds: float = 2.0
     warmup: float = 0.5
     count: int = 0
+    consumers: int = 1
+    rate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -96,24 +98,44 @@ class Run:
         plan = self.plan
         if plan.kind == "request":
             return await self._request()
-        limit = plan.count or 1 << 60
-        sender = Sender(
+        if plan.consumers > 1:
+            return await self._crowd()
+        sender = self._sender()
+        filters = messages.EARLIEST if plan.earliest else b""
+        receiver = Receiver(self.on_trouble, plan.receive_address, plan.credit, filters, settled=plan.settled)
+        if plan.kind == "self":
+            await self._pair(sender, receiver)
+        if plan.kind in ("stream", "receive", "paced"):
+            await self.connect(receiver, plan.receive_from)
+        if plan.kind in ("stream", "send", "paced"):
+            await self.connect(sender, plan.send_to)
+        return (Outcomes(sender) if plan.kind == "send" else receiver), sender
+
+    def _sender(self) -> Sender:
+        plan = self.plan
+        if plan.kind == "paced":
+            return PacedSender(self.on_trouble, plan.send_address, plan.size, plan.rate)
+        return Sender(
             self.on_trouble,
             plan.send_address,
             plan.size,
             settled=plan.settled,
             in_flight=plan.in_flight,
-            limit=limit,
+            limit=plan.count or 1 << 60,
         )
-        filters = messages.EARLIEST if plan.earliest else b""
-        receiver = Receiver(self.on_trouble, plan.receive_address, plan.credit, filters)
-        if plan.kind == "self":
-            await self._pair(sender, receiver)
-        if plan.kind in ("stream", "receive"):
-            await self.connect(receiver, plan.receive_from)
-        if plan.kind in ("stream", "send"):
-            await self.connect(sender, plan.send_to)
-        return (Outcomes(sender) if plan.kind == "send" else receiver), sender
+
+    async def _crowd(self) -> tuple[Any, Any]:
+        """Many consumers of the same address, each on a connection of its own; they begin together."""
+        plan, crowd = self.plan, Crowd([])
+        for _ in range(plan.consumers):
+            each = Receiver(
+                self.on_trouble, plan.receive_address, plan.credit, messages.EARLIEST, settled=plan.settled, hold=True
+            )
+            crowd.members.append(each)
+            await self.connect(each, plan.receive_from)
+        for each in crowd.members:
+            each.go()
+        return crowd, None
 
     async def _request(self) -> tuple[Any, Any]:
         plan = self.plan
@@ -161,6 +183,18 @@ class Run:
         await asyncio.wait((self.trouble,), timeout=plan.seconds)
         if self.trouble.done():
             self.trouble.result()
+
+
+class Crowd:
+    """Counts what several receivers got."""
+
+    def __init__(self, members: list[Receiver]) -> None:
+        self.members = members
+        self.latencies: list[int] = []
+
+    @property
+    def received(self) -> int:
+        return sum([each.received for each in self.members])
 
 
 class Outcomes:

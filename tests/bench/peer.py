@@ -63,8 +63,19 @@ class Peer(asyncio.Protocol):
         lib.pn_link_open(link)
         return link
 
-    def receiver(self, address: str | None, *, capabilities: tuple[str, ...] = (), filters: bytes = b"") -> Any:
-        """Opens a link that we receive on; `address` None asks for a dynamic one, `filters` is an encoded map."""
+    def receiver(
+        self,
+        address: str | None,
+        *,
+        capabilities: tuple[str, ...] = (),
+        filters: bytes = b"",
+        settled: bool = False,
+        binding: bytes = b"",
+    ) -> Any:
+        """Opens a link that we receive on; `address` None asks for a dynamic one.
+
+        `filters` and `binding` (the link properties) are encoded maps.
+        """
         link = lib.pn_receiver(self.session, b"bench-%d" % next(_names))
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         lib.pn_terminus_set_type(source, lib.PN_SOURCE)
@@ -75,6 +86,10 @@ class Peer(asyncio.Protocol):
             lib.pn_terminus_set_address(source, address.encode())
         if filters:
             lib.pn_data_decode(lib.pn_terminus_filter(source), filters, len(filters))
+        if settled:
+            lib.pn_link_set_snd_settle_mode(link, lib.PN_SND_SETTLED)
+        if binding:
+            lib.pn_data_decode(lib.pn_link_properties(link), binding, len(binding))
         _put_symbols(lib.pn_terminus_capabilities(target), capabilities)
         lib.pn_link_open(link)
         return link

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 from typing import Any, Final
 
 from cproton_ffi import ffi, lib
@@ -60,6 +61,8 @@ class Sender(Base):
         super().__init__(on_trouble)
         self.address, self.settled, self.in_flight, self.limit = address, settled, in_flight, limit
         self.head = messages.data_section(size)
+        self.sample_every = 1 if in_flight < SAMPLE_EVERY else SAMPLE_EVERY
+        """Every message carries a clock reading when few are on the way, else one in 64."""
         self.sent = self.outcomes = self.not_accepted = 0
         self.link: Any = None
 
@@ -103,31 +106,58 @@ class Sender(Base):
                 lib.pn_delivery_settle(delivery)
         self.sent += count
 
-    @property
-    def sample_every(self) -> int:
-        """Every message carries a clock reading when few are on the way, else one in 64."""
-        return 1 if self.in_flight < SAMPLE_EVERY else SAMPLE_EVERY
+
+class PacedSender(Sender):
+    """Sends `rate` messages a second, a few each millisecond, every one with a clock reading."""
+
+    def __init__(self, on_trouble: Callable[[str], None], address: str, size: int, rate: float) -> None:
+        super().__init__(on_trouble, address, size)
+        self.rate, self.began, self.sample_every = rate, 0.0, 1
+
+    def attached(self, link: Any) -> None:
+        self.ready = True
+        self.began = perf_counter()
+        self._tick()
+
+    def turn(self) -> None: ...
+
+    def _tick(self) -> None:
+        self.limit = int((perf_counter() - self.began) * self.rate)
+        self.pump()
+        asyncio.get_running_loop().call_later(0.001, self._tick)
 
 
 class Receiver(Base):
-    """Accepts everything, keeps `credit` open, samples latency."""
+    """Accepts everything, keeps `credit` open, samples latency; with `hold` it waits for `go`."""
 
     def __init__(
-        self, on_trouble: Callable[[str], None], address: str | None, credit: int, filters: bytes = b""
+        self,
+        on_trouble: Callable[[str], None],
+        address: str | None,
+        credit: int,
+        filters: bytes = b"",
+        *,
+        settled: bool = False,
+        hold: bool = False,
     ) -> None:
         super().__init__(on_trouble)
-        self.address, self.credit, self.filters = address, credit, filters
+        self.address, self.credit, self.filters, self.settled, self.hold = address, credit, filters, settled, hold
         self.received = self.spent = 0
         self.latencies: list[int] = []
         self.link: Any = None
 
     def attach(self) -> None:
-        self.link = self.peer.receiver(self.address, filters=self.filters)
+        self.link = self.peer.receiver(self.address, filters=self.filters, settled=self.settled)
 
     def attached(self, link: Any) -> None:
-        lib.pn_link_flow(link, self.credit)
-        self.peer.flush_soon()
         self.ready = True
+        if not self.hold:
+            self.go()
+
+    def go(self) -> None:
+        """Grants the first credit."""
+        lib.pn_link_flow(self.link, self.credit)
+        self.peer.flush_soon()
 
     def delivery(self, delivery: Any) -> None:
         if lib.pn_delivery_partial(delivery):
@@ -137,7 +167,8 @@ class Receiver(Base):
         if buffer[size - 1] == b"\x01":
             self._sample(buffer, size)
         lib.pn_link_advance(link)
-        lib.pn_delivery_update(delivery, lib.PN_ACCEPTED)
+        if not self.settled:
+            lib.pn_delivery_update(delivery, lib.PN_ACCEPTED)
         lib.pn_delivery_settle(delivery)
         self.received += 1
         self.spent += 1

@@ -52,8 +52,9 @@ def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
 def bare(job: str, *arguments: str) -> Sample:
     """One run of a Kafka baseline."""
     watch = Watch()
-    rate = float(module("kafka_base", job, *arguments))
-    return {"rate": rate, "others_cores": watch.others_cores()}
+    printed = [float(word) for word in module("kafka_base", job, *arguments).split()]
+    figures = {"rate": printed[0]} if len(printed) == 1 else {"rate": 0.0, "p50_us": printed[0], "p99_us": printed[1]}
+    return {**figures, "others_cores": watch.others_cores()}
 
 
 class Watch:

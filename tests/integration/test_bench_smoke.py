@@ -15,13 +15,16 @@ EXPECTED = {
     "loadgen": {"loadgen_self", "loadgen_self_10k"},
     "relays": {"direct_100", "direct_10k", "direct_latency", "relay_100", "relay_10k", "relay_latency"},
     "replies": {"cookie", "rewrite"},
-    "kafka": {"kafka_produce", "kafka_consume"},
+    "kafka": {f"kafka_{job}{size}" for job in ("produce", "consume", "consume_settled") for size in ("", "_1k")},
+    "sharing": {"kafka_50_consumers"},
+    "latency": {"kafka_latency"},
     "memory": {"memory_per_connection"},
     "start": {"start_to_ready"},
     "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"},
 }
-COMPARED = EXPECTED["kafka"] | EXPECTED["replies"] | {"direct_100", "direct_10k", "relay_100", "relay_10k"}
+KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"]
+COMPARED = KAFKA | EXPECTED["replies"] | {"direct_100", "direct_10k", "relay_100", "relay_10k"}
 
 
 @pytest.mark.parametrize("case", EXPECTED)

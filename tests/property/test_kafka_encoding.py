@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any, NamedTuple
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +38,57 @@ def test_templates_and_mapping_agree(
     for _ in range(2):
         encoded = encoder.encode(key, value, headers, partition, offset, kind, time)
         assert encoded == RecordReader().encode(key, value, headers, partition, offset, kind, time)
+
+
+class Record(NamedTuple):
+    """What is read of a Kafka client's record."""
+
+    at: int
+    kind_and_time: tuple[int, int]
+    content: bytes | None
+    name: bytes | None
+    others: list[tuple[str, bytes]] | None
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.kind_and_time
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def key(self) -> bytes | None:
+        return self.name
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        return self.others
+
+
+@given(
+    st.integers(0, 3) | st.integers(0, 2**62),
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 1, 1, 2, 700, 1000]),
+            st.sampled_from([(1, 5), (1, 5), (1, 5), (2, 5), (1, 6), (1, -1)]),
+            st.sampled_from([b"a", b"b", b"%", b"", b"long" * 80, b"LONG" * 80, None]),
+            st.sampled_from([None, None, None, b"", b"key"]),
+            st.sampled_from([None, None, None, [], [("a", b"b")]]),
+        ),
+        max_size=20,
+    ),
+    st.integers(0, 20),
+)
+def test_a_run_of_records_is_each_of_them(
+    start: int, steps: list[tuple[int, Any, Any, Any, Any]], partition: int
+) -> None:
+    offsets = itertools.accumulate((step for step, *_ in steps), initial=start)
+    records = [Record(offset, *rest) for offset, (_, *rest) in zip(offsets, steps, strict=False)]
+    each = [
+        RecordReader().encode(name, content, others, partition, at, *kind_and_time)
+        for at, kind_and_time, content, name, others in records
+    ]
+    assert EventEncoder().encode_all(records, partition) == each
 
 
 @given(
