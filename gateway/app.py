@@ -91,7 +91,9 @@ def _make_cluster(
     from bridges.kafka.bridge import ClusterBridge
     from bridges.kafka.cluster import ClusterConfig
 
-    config = ClusterConfig(model.bootstrap, settings, dict(model.topics))
+    config = ClusterConfig(
+        model.bootstrap, settings, dict(model.topics), max_readers=model.readers, cache=model.cache
+    )
     return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases, termini)
 
 

@@ -8,7 +8,8 @@ through; never a body, a secret or a cookie. Metric labels are words of the poli
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import AmqpError, Fault
 from gateway.http.counters import LinkCounters
@@ -17,6 +18,26 @@ from gateway.logs import get_logger
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+
+
+class _Reading(Protocol):
+    def counts(self) -> Mapping[str, int]: ...
+    def states(self) -> Mapping[str, float]: ...
+
+
+def kafka_events(clusters: Mapping[str, _Reading]) -> Iterator[tuple[str, Any, float]]:
+    """The counters of clusters, for metrics."""
+    for name, cluster in clusters.items():
+        for event, count in cluster.counts().items():
+            yield "kafka_events", (("cluster", name), ("event", event)), float(count)
+
+
+def kafka_states(clusters: Mapping[str, _Reading]) -> Iterator[tuple[str, Any, float]]:
+    """The gauges of clusters."""
+    for name, cluster in clusters.items():
+        for state, value in cluster.states().items():
+            yield f"kafka_{state}", (("cluster", name),), value
+
 
 _TOKEN: Final = re.compile(r"(\$replies\.[^/\s]+/)[^\s'\"]+")
 

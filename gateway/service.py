@@ -25,7 +25,7 @@ from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import EventStreams, Scope, World
 from gateway.policy_file import make_filter_rules, make_ring, offered
-from gateway.report import Report
+from gateway.report import Report, kafka_events, kafka_states
 from gateway.sharing import GroupDesk, announced, shared_leases
 from gateway.state import open_state
 from gateway.state.leases import Leases
@@ -45,6 +45,7 @@ class Cluster(EventStreams, Protocol):
     @property
     def in_flight(self) -> int: ...
     def counts(self) -> Mapping[str, int]: ...
+    def states(self) -> Mapping[str, float]: ...
     def ready(self) -> tuple[bool, str]: ...
     async def close(self, limit: float = 10.0) -> None: ...
 
@@ -331,6 +332,7 @@ class Service:
         metrics = self.report.metrics
         self.readiness.add("listeners", self._listening)
         metrics.count_source(self._count)
+        metrics.gauge_source(lambda: kafka_states(self.clusters))
         metrics.gauge("scopegate_connections", lambda: float(sum(1 for _ in self.connections())))
         metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))
         metrics.gauge("scopegate_unsettled", lambda: float(self.unsettled()))
@@ -344,9 +346,7 @@ class Service:
                 self.report.flush(link)
         for listener in [*self.listeners.values(), *self.retired]:
             listener.count()
-        for name, cluster in self.clusters.items():
-            for event, count in cluster.counts().items():
-                yield "kafka_events", (("cluster", name), ("event", event)), float(count)
+        yield from kafka_events(self.clusters)
         for event, count in self._state.store.counts().items():
             yield "state_events", (("event", event),), float(count)
 

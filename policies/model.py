@@ -14,7 +14,7 @@ from policies.base import Also, Flag, Name, Secret, Section, Strict, parsed
 from policies.model_filters import Filters
 from policies.model_kafka import KafkaSecurity
 from policies.model_scope import Scope
-from policies.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration
+from policies.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration, parse_size
 
 EMBEDDED: Final = "embedded"
 
@@ -172,6 +172,12 @@ class KafkaCluster(Section):
     )
     security: KafkaSecurity | None = Field(
         default=None, description="TLS and login at the brokers, see KafkaSecurity; default: neither"
+    )
+    readers: Annotated[StrictInt, Field(ge=1, le=256)] = Field(
+        default=16, description="Kafka clients that read for all links; links at the same place of a log share one"
+    )
+    cache: Annotated[Size, Field(ge=2**20)] = parsed(
+        parse_size, "64MiB", "events kept for links that are a little behind; one far behind reads on its own"
     )
     topics: dict[TopicName, Partitions] = Field(
         default_factory=dict, description="embedded only: topics to create, name: number of partitions"

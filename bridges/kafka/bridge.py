@@ -53,6 +53,10 @@ class ClusterBridge:
         """Totals since start by event, for metrics."""
         return {name: getattr(self.counters, name) for name in Counters.__slots__}
 
+    def states(self) -> dict[str, float]:
+        """How things are now, for metrics."""
+        return {"up": float(self.cluster.up), **self.cluster.streams.states()}
+
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""
         return KafkaNode(self.cluster, self._producer, self._keeper, self.counters, route, self._leases)

@@ -183,6 +183,11 @@ class PartitionLog:
             source.picked(chunk)
         return chunk
 
+    @property
+    def chunks(self) -> int:
+        """How many are at hand."""
+        return len(self._starts)
+
     def find(self, position: int) -> Chunk | None:
         """The chunk at hand that holds `position`."""
         index = bisect_right(self._starts, position)

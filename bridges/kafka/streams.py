@@ -114,6 +114,16 @@ class Streams:
         """The Kafka clients at work."""
         return [*self._streams, *self._ending]
 
+    def states(self) -> dict[str, float]:
+        """What is read and kept now, for metrics."""
+        return {
+            "readers": len(self._streams) + len(self._ending),
+            "streams": sum(map(len, self._streams.values())),
+            "turns": len(self._turns),
+            "cached_bytes": self._cache.size,
+            "cached_chunks": sum(log.chunks for log in self._logs.values()),
+        }
+
     def _of(self, log: PartitionLog) -> list[Stream]:
         return [streams[log.key] for streams in self._streams.values() if log.key in streams]
 

@@ -54,6 +54,12 @@ HELP: Final = {
     "bridge_lag": "Records of the topic that the bridge is not done with; not a number: not known.",
     "socket_bytes": "Bytes on sockets, before TLS.",
     "deliveries": "Messages on links.",
+    "kafka_cached_bytes": "What is kept of topics for links that are a little behind.",
+    "kafka_cached_chunks": "Runs of records that are kept, or were read and not yet asked for.",
+    "kafka_readers": "Kafka clients that read, each with a thread.",
+    "kafka_streams": "Positions in partitions that are read on from; links at the same place share one.",
+    "kafka_turns": "Partitions in which more positions are wanted than there are readers: they take turns.",
+    "kafka_up": "1: the cluster answers.",
     "kafka_events": "Transfers into topics by outcome, deliveries from topics, and what went wrong.",
     "dropped": "Settled messages nobody could take.",
     "outcomes": "What senders were told of their messages.",
@@ -73,6 +79,7 @@ class Metrics:
         self._rare: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in RARE}
         self._gauges: dict[tuple[str, Labels], Callable[[], float]] = {}
         self._sources: list[Source] = []
+        self._gauge_sources: list[Source] = []
 
     def sockets(self, scope: str, name: str) -> SocketCounters:
         """The counters of a listener or connector, by what the policy calls it."""
@@ -103,6 +110,10 @@ class Metrics:
         """Show the counters that `source()` yields (names without prefix and `_total`) at every scrape."""
         self._sources.append(source)
 
+    def gauge_source(self, source: Source) -> None:
+        """Show the gauges that `source()` yields (names without prefix) at every scrape."""
+        self._gauge_sources.append(source)
+
     def exposition(self) -> bytes:
         """The text Prometheus reads."""
         return generate_latest(self._registry)
@@ -115,7 +126,7 @@ class Metrics:
         return found
 
     def _read(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        gauges = list(self._gauge_samples())
+        gauges = [*self._gauge_samples(), *(each for source in self._gauge_sources for each in self._sourced(source))]
         sources = [sample for source in self._sources for sample in self._sourced(source)]
         own = (sample for counters in self._counters.values() for sample in counters.samples())
         yield from _families(CounterMetricFamily, chain(own, sources, self._rare_samples()))
