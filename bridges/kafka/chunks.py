@@ -79,12 +79,13 @@ class Chunk:
     def events(self) -> list[Event]:
         """All records, encoded."""
         if self._events is None:
-            log, messages = self.log, self.messages
-            partition, encoded = log.partition, log.encoder.encode_all(messages, log.partition)
+            partition, messages = self.log.partition, self.messages
+            encoded = self.log.encoder.encode_all(messages, partition)
             self._events = [
-                _new(Event, (data, partition, message.offset(), 0, 0))
+                _new(Event, (data, partition, message.offset(), 0, 0, message.timestamp()[1]))
                 for data, message in zip(encoded, messages, strict=True)
             ]
+            self.timed = self.timed or any(map(_timed, encoded))
         return self._events
 
     def event(self, message: Any) -> Event:
@@ -95,9 +96,12 @@ class Chunk:
         data = log.encoder.encode(
             message.key(), message.value(), message.headers(), partition, offset, kind, stamp
         )
-        if data[2] != DELIVERY_ANNOTATIONS and ttl(data) is not None:  # it begins with a header
-            self.timed = True
+        self.timed = self.timed or _timed(data)
         return _new(Event, (data, partition, offset, 0, 0, stamp))
+
+
+def _timed(data: bytes) -> bool:
+    return data[2] != DELIVERY_ANNOTATIONS and ttl(data) is not None  # it begins with a header
 
 
 class Cache:
