@@ -42,7 +42,8 @@ def records(broker: KafkaBroker, topic: str, partitions: int, count: int) -> lis
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found: list[Any] = []
     while len(found) < count:
-        found += consumer.consume(count - len(found), 10)
+        found += (batch := consumer.consume(count - len(found), 10))
+        assert batch, f"only {len(found)} of {count} records"
     consumer.close()
     return found
 

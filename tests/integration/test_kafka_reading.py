@@ -123,7 +123,7 @@ async def test_a_dead_letter_keeps_its_key(kafka_broker: KafkaBroker, streams: S
     assert await sender.send(message(b"x", group_id="g")) is ACCEPTED
     receiver = await streams.receiver(topic, after="@earliest", credit=1)
     await receiver.receive(1, Rejected(AmqpError("app:wrong", "no")))
-    (letter,) = consume(kafka_broker, dead, 1)
+    (letter,) = await asyncio.to_thread(consume, kafka_broker, dead, 1)
     assert (letter.key(), letter.value()) == (b"g", b"x")
     assert ("amqp.dead-letter.condition", b"app:wrong") in letter.headers()
 
@@ -133,7 +133,8 @@ def consume(broker: KafkaBroker, topic: str, count: int) -> list[Any]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Any] = []
     while len(found) < count:
-        found += consumer.consume(count - len(found), 10)
+        found += (batch := consumer.consume(count - len(found), 10))
+        assert batch, f"only {len(found)} of {count} records"
     consumer.close()
     return found
 
