@@ -1,4 +1,4 @@
-"""docs/scenarios.md names tests that exist, and has a row for each scenario of the relay and of response routing."""
+"""docs/scenarios.md names tests that exist, and has a row for each scenario of event streams, the relay and response routing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TESTS = ROOT / "tests" / "integration"
 
 
 def test_every_scenario_has_its_row() -> None:
-    wanted = set(re.findall(r"\*\*((?:AT|RA)-E2E-\d+)\b", MATRIX.read_text()))
-    assert len(wanted) == 13
-    assert set(re.findall(r"^\| ((?:AT|RA)-E2E-\d+)\b", PAGE, re.MULTILINE)) == wanted
+    wanted = set(re.findall(r"\*\*((?:AT|ES|RA)-E2E-\d+)\b", MATRIX.read_text()))
+    assert len(wanted) == 27
+    assert set(re.findall(r"^\| ((?:AT|ES|RA)-E2E-\d+)\b", PAGE, re.MULTILINE)) == wanted
 
 
 def test_every_test_named_exists() -> None:
