@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.bench import filters as bench_filters
 from tests.bench import kafka
+from tests.bench import scan as kafka_scan
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.cookies import sign_verify
 from tests.bench.effort import Effort
@@ -197,5 +198,6 @@ CASES: dict[str, Case] = {
     "sharing": kafka.sharing,
     "latency": kafka.latency,
     "memory": memory,
+    "scan": kafka_scan.scan,
     "start": start,
 }

@@ -37,6 +37,7 @@ class Plan:
     reply_address: str | None = None
     reply_to: str | None = None
     earliest: bool = False
+    sql: str = ""
     annotated: bool = True
     size: int = 100
     credit: int = 1000
@@ -101,7 +102,7 @@ class Run:
         if plan.consumers > 1:
             return await self._crowd()
         sender = self._sender()
-        filters = messages.EARLIEST if plan.earliest else b""
+        filters = messages.from_earliest(plan.sql) if plan.sql else messages.EARLIEST if plan.earliest else b""
         receiver = Receiver(self.on_trouble, plan.receive_address, plan.credit, filters, settled=plan.settled)
         if plan.kind == "self":
             await self._pair(sender, receiver)

@@ -53,6 +53,12 @@ EARLIEST = compound(  # a source filter: from the beginning of the event log (ES
 )
 
 
+def from_earliest(sql: str) -> bytes:
+    """A source filter: from the beginning of the event log, and this SQL expression."""
+    expression = b"\x00" + _symbol(b"amqp:sql-filter") + string(sql.encode())
+    return compound(0xC1, 4, EARLIEST[3:] + _symbol(b"sql") + expression)
+
+
 class Request(NamedTuple):
     """What a responder needs of a request: encoded values, and where the bare message's body starts."""
 

@@ -18,12 +18,13 @@ EXPECTED = {
     "kafka": {f"kafka_{job}{size}" for job in ("produce", "consume", "consume_settled") for size in ("", "_1k")},
     "sharing": {"kafka_50_consumers"},
     "latency": {"kafka_latency"},
+    "scan": {"kafka_scan_100", "kafka_scan_1k", "kafka_scan_sealed"},
     "memory": {"memory_per_connection"},
     "start": {"start_to_ready"},
     "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"},
 }
-KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"]
+KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"] | EXPECTED["scan"]
 COMPARED = KAFKA | EXPECTED["replies"] | {"direct_100", "direct_10k", "relay_100", "relay_10k"}
 
 
