@@ -20,7 +20,9 @@ HEADER_PREFIX: Final = "ce_"
 STRUCTURED: Final = "application/cloudevents"
 REQUIRED: Final = ("specversion", "id", "source", "type")
 _MARK: Final = b"cloudEvents"
-_VERSION: Final = "ce_specversion"
+VERSION: Final = "ce_specversion"
+"""The header that says that a record is a CloudEvent."""
+_TIME: Final = PREFIXES[0] + "time"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -55,9 +57,21 @@ def attribute_headers(data: bytes, layout: Layout, headers: list[Header]) -> lis
 
 def event_properties(headers: list[Header], others: dict[str, Any]) -> dict[str, Any]:
     """Application properties of a record that is a CloudEvent: `others` with the names and types of AMQP's binding."""
-    if _VERSION not in dict(headers):
+    if VERSION not in dict(headers):
         return others
     return dict(_property(name, value) for name, value in others.items())
+
+
+def event_header(name: str) -> str | None:
+    """The header that the application property `name` of a CloudEvent is made of; None: none (`event_properties`)."""
+    if name.startswith(PREFIXES[0]):
+        return HEADER_PREFIX + name[len(PREFIXES[0]) :]
+    return None if name.startswith(HEADER_PREFIX) else name
+
+
+def event_value(name: str, value: Any) -> Any:
+    """The application property `name` of a CloudEvent, from that of a plain record."""
+    return _moment(value) if name == _TIME else value
 
 
 def _attribute(name: object) -> str | None:
@@ -87,8 +101,8 @@ def _time(value: int) -> str:
 def _property(name: str, value: Any) -> tuple[str, Any]:
     if not name.startswith(HEADER_PREFIX):
         return name, value
-    attribute = name[len(HEADER_PREFIX) :]
-    return PREFIXES[0] + attribute, _moment(value) if attribute == "time" else value
+    shown = PREFIXES[0] + name[len(HEADER_PREFIX) :]
+    return shown, event_value(shown, value)
 
 
 def _moment(value: Any) -> Any:

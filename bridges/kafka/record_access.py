@@ -1,11 +1,13 @@
 """Filters on Kafka records: fields of the message a record will be, read without making it (FX 2-5, KM-13).
 
 A record that the gateway wrote has its encoded sections in `amqp.bare`: they are read there, as of any message. Of a
-plain record of somebody else's the headers are the application properties. What is neither, or what a filter asks for
-beyond that, is read from the message itself, encoded as it would be delivered. Pure.
+record of somebody else's the headers are the application properties, those of a CloudEvent under other names. What is
+neither, or what a filter asks for beyond that, is read from the message itself, encoded as it would be delivered. Pure.
 
-`amqp.bare` is believed here, without its digest: that covers the value, and a filter should not cost by the size of
-what it skips. What matches is encoded, and asked once more where the digest turns out to be wrong.
+Nothing here checks the digest of `amqp.bare`: that covers the value, and a filter should not cost by the size of what
+it skips. Where a tool changed a record, its headers count and not what is stored; so application properties are looked
+for in both, and what may match is encoded, which checks the digest, and asked once more. Properties and annotations
+are looked for only where they are stored: a record whose headers say otherwise about those may be passed over.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from typing import Any, Final
 
 from bridges.kafka.annotations import OFFSET, SOURCE_PARTITION, TIMESTAMP, offset_text
 from bridges.kafka.bare import BARE, sections_of
-from bridges.kafka.cloudevents import HEADER_PREFIX
-from bridges.kafka.readable import RESERVED, as_property
+from bridges.kafka.cloudevents import HEADER_PREFIX, VERSION, event_header, event_value
+from bridges.kafka.readable import BODY, RESERVED, as_property
+from bridges.kafka.record_screen import screen
+from bridges.kafka.records import COOKIE, answer_cookie
 from gateway.amqp.codec import Symbol, Timestamp
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
@@ -32,8 +36,6 @@ Plain = tuple[dict[str, bytes | None], Any]
 """Of a record of somebody else's: its headers, the last of each name, and the client's message."""
 Whole = Callable[[Any], bytes]
 """The message of a record, encoded."""
-RENAMED: Final = (RESERVED, HEADER_PREFIX)
-"""How headers begin that are not application properties under their own name."""
 _MESSAGE: Final = MessageAccess()
 _STORED: Final = frozenset(
     {
@@ -52,7 +54,13 @@ def _absent(message: Any) -> Any:
     return ABSENT
 
 
+def _cookie(message: Any) -> Any:
+    cookie = answer_cookie(message.headers() or [])
+    return ABSENT if cookie is None else cookie
+
+
 _LOG: Final[dict[str, Callable[[Any], Any]]] = {
+    COOKIE: _cookie,
     OFFSET: lambda message: Symbol(offset_text(message.offset())),
     TIMESTAMP: lambda message: Timestamp(max(0, message.timestamp()[1])),
     SOURCE_PARTITION: lambda message: Symbol(str(message.partition())),
@@ -111,47 +119,89 @@ class PlainAccess(Access[Plain]):
 
         return read
 
-    def screen(self, section: Section, needles: tuple[bytes, ...]) -> Callable[[Plain], bool] | None:
-        """See `Access`; a header that is the text, or holds it."""
-        return None
+
+class EventAccess(Access[Plain]):
+    """Records that are CloudEvents: attributes have their names in AMQP's binding (KM-13)."""
+
+    def reader(self, section: Section, names: tuple[str, ...]) -> Reader[Plain]:
+        """See `Access`."""
+        if section is Section.DELIVERY_ANNOTATIONS:
+            return _log(names, 1)
+        slots = [(slot, name, event_header(name)) for slot, name in enumerate(names) if not name.startswith(RESERVED)]
+        blank: list[Any] = [ABSENT] * len(names)
+
+        def read(source: Plain) -> Sequence[Any]:
+            headers, values = source[0], blank.copy()
+            for slot, name, header in slots:
+                found = header if header in headers else None
+                if name != header and name in headers and not name.startswith(HEADER_PREFIX):
+                    found = _later(headers, name, found)
+                if found is not None:
+                    value = as_property(headers[found])
+                    values[slot] = event_value(name, value) if found == header else value
+            return values
+
+        return read
 
 
-def headers_of_others(headers: list[Any]) -> dict[str, bytes | None] | None:
-    """The last header of each name of a plain record; None: some are the gateway's own, or a CloudEvent's."""
+def _later(headers: dict[str, Any], name: str, other: str | None) -> str:
+    """Of a header and the one that is shown under its name, what comes later: it counts."""
+    return name if other is None else max(name, other, key=list(headers).index)
+
+
+def plain_source(headers: list[Any], message: Any) -> tuple[Plain, bool] | None:
+    """A record of somebody else's and whether it is a CloudEvent; None: only its message tells.
+
+    Of headers of one name the last counts.
+    """
     last = dict(headers)
-    for name in last:
-        if name.startswith(RENAMED):
-            return None
-    return last
+    if BARE in last or BODY in last:
+        return None
+    return (last, message), VERSION in last
 
 
 class RecordFilter:
-    """One predicate, for all three kinds of records."""
+    """One predicate, for all kinds of records."""
 
     def __init__(self, predicate: Predicate) -> None:
         self.predicate: Final = predicate
         named = sections_named(predicate)
         self._whole: Final = compile_filter(predicate, _MESSAGE)
+        self._screen: Final = screen(predicate)
         self._written: Final = compile_filter(predicate, WrittenAccess()) if named <= _STORED else None
         self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= _SHOWN else None
+        self._event: Final = compile_filter(predicate, EventAccess()) if named <= _SHOWN else None
 
     def may_match(self, message: Any) -> bool | None:
         """Whether the record matches, as far as its headers say; None: ask the encoded message."""
         headers = message.headers()
         if not headers:
             return self._plain(({}, message)) if self._plain is not None else None
+        if self._screen is not None and not self._screen(headers):
+            return False
         if headers[-1][0] == BARE:
-            if self._written is None:
-                return None
-            stored = sections_of(headers[-1][1])
-            try:
-                return self._written((stored, walk(stored), message))
-            except AmqpError:
-                return None
-        if self._plain is None:
+            return self._of_ours(headers, message)
+        if self._plain is None or self._event is None:
             return None
-        last = headers_of_others(headers)
-        return None if last is None else self._plain((last, message))
+        found = plain_source(headers, message)
+        if found is None:
+            return None
+        return (self._event if found[1] else self._plain)(found[0])
+
+    def _of_ours(self, headers: list[Any], message: Any) -> bool | None:
+        """By what is stored; None: by that or by the other headers, and only the digest says which of them counts."""
+        if self._written is None:
+            return None
+        stored = sections_of(headers[-1][1])
+        try:
+            if self._written((stored, walk(stored), message)):
+                return None
+        except AmqpError:
+            return None
+        if self._plain is None or self._event is None:
+            return False
+        last = dict(headers)
+        return None if (self._event if VERSION in last else self._plain)((last, message)) else False
 
     def matches(self, data: bytes) -> bool:
         """Whether the message matches as it would be delivered."""
@@ -165,24 +215,33 @@ class RecordFilters:
     """Many predicates over one stream of records: each record's fields are read once."""
 
     def __init__(self, filters: Sequence[RecordFilter]) -> None:
-        self._filters: Final = filters
+        self._all: Final = range(len(filters))
         named = [sections_named(each.predicate) for each in filters]
         self._written: Final = _Group(filters, [sections <= _STORED for sections in named], WrittenAccess())
         self._plain: Final = _Group(filters, [sections <= _SHOWN for sections in named], PlainAccess())
+        self._event: Final = _Group(filters, [sections <= _SHOWN for sections in named], EventAccess())
 
-    def may_match(self, message: Any) -> tuple[list[int], Sequence[int]]:
-        """The numbers of those that match by the headers, and of those whose encoded message has to be asked."""
+    def may_match(self, message: Any) -> Sequence[int]:
+        """The numbers of those whose encoded message has to be asked; the others do not match."""
         headers = message.headers()
         if not headers:
             return self._plain.ask(({}, message))
         if headers[-1][0] == BARE:
-            stored = sections_of(headers[-1][1])
-            try:
-                return self._written.ask((stored, walk(stored), message))
-            except AmqpError:
-                return [], range(len(self._filters))
-        last = headers_of_others(headers)
-        return ([], range(len(self._filters))) if last is None else self._plain.ask((last, message))
+            return self._of_ours(headers, message)
+        found = plain_source(headers, message)
+        if found is None:
+            return self._all
+        return (self._event if found[1] else self._plain).ask(found[0])
+
+    def _of_ours(self, headers: list[Any], message: Any) -> Sequence[int]:
+        stored = sections_of(headers[-1][1])
+        try:
+            found = self._written.ask((stored, walk(stored), message))
+        except AmqpError:
+            return self._all
+        last = dict(headers)
+        shown = (self._event if VERSION in last else self._plain).answers((last, message))
+        return sorted({*found, *shown}) if shown else found
 
 
 class _Group:
@@ -194,7 +253,12 @@ class _Group:
         chosen = [filters[number].predicate for number in self._numbers]
         self._matching: Final = compile_group(chosen, access) if chosen else None
 
-    def ask(self, source: Any) -> tuple[list[int], list[int]]:
+    def answers(self, source: Any) -> list[int]:
+        """Those that are true."""
         if self._matching is None:
-            return [], self._others
-        return [self._numbers[found] for found in self._matching(source)], self._others
+            return []
+        return [self._numbers[found] for found in self._matching(source)]
+
+    def ask(self, source: Any) -> list[int]:
+        """Those that are true, and those that this kind of record cannot answer."""
+        return self.answers(source) + self._others

@@ -61,10 +61,10 @@ class Together:
         """What each of them wants of `chunk`."""
         found: dict[Matching, list[Event]] = {member: [] for member in self._members}
         for message in chunk.messages:
-            yes, unsure = self._filters.may_match(message)
-            if yes or unsure:
+            wanted = self._filters.may_match(message)
+            if wanted:
                 event = chunk.event(message)
-                for number in (*yes, *unsure):
+                for number in wanted:
                     member = self._members[number]
                     if member.filter.matches(event[0]):
                         found[member].append(event)

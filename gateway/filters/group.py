@@ -135,13 +135,13 @@ _UNKNOWN: Final = object()
 def _keyed(predicate: Predicate) -> _Keyed | None:
     terms = conjuncts(predicate)
     for term in terms:
-        found = _texts(term)
+        found = texts_of(term)
         if found is not None:
             return _Keyed(*found, tuple(other for other in terms if other is not term))
     return None
 
 
-def _texts(term: Predicate) -> tuple[Field, frozenset[str]] | None:
+def texts_of(term: Predicate) -> tuple[Field, frozenset[str]] | None:
     """A field and the texts it has to be one of for `term` to be true."""
     if isinstance(term, Matches):
         return _pair(term.field, (Literal(term.reference),))
