@@ -172,13 +172,18 @@ class RecordFilter:
         self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= _SHOWN else None
         self._event: Final = compile_filter(predicate, EventAccess()) if named <= _SHOWN else None
 
+    def candidates(self, messages: list[Any]) -> list[Any]:
+        """Those whose encoded message has to be asked; the others do not match."""
+        screen, may_match = self._screen, self.may_match
+        if screen is not None:
+            messages = [message for message in messages if screen(message.headers())]
+        return [message for message in messages if may_match(message) is not False]
+
     def may_match(self, message: Any) -> bool | None:
         """Whether the record matches, as far as its headers say; None: ask the encoded message."""
         headers = message.headers()
         if not headers:
             return self._plain(({}, message)) if self._plain is not None else None
-        if self._screen is not None and not self._screen(headers):
-            return False
         if headers[-1][0] == BARE:
             return self._of_ours(headers, message)
         if self._plain is None or self._event is None:

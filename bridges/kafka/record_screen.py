@@ -18,14 +18,14 @@ from gateway.filters.closure import conjuncts
 from gateway.filters.group import texts_of
 from gateway.filters.predicate import Field, Predicate, Section
 
-Screen = Callable[[list[Any]], bool]
+Screen = Callable[[list[Any] | None], bool]
 _MOST: Final = 4
 """More texts to look for than this cost more than reading the fields."""
 _WHOLE_MESSAGE: Final = (BODY, MESSAGE)
 
 
 def screen(predicate: Predicate) -> Screen | None:
-    """A test of a record's headers, of which there are some, that none fails whose message matches; None: no test."""
+    """A test of a record's headers that none fails whose message matches; None: there is no such test."""
     for term in conjuncts(predicate):
         found = texts_of(term)
         if found is not None and len(found[1]) <= _MOST and _shown(found[0]):
@@ -48,7 +48,9 @@ def _test(field: Field, texts: frozenset[str]) -> Screen:
     if len(pairs) == 1:
         return _one(pairs[0])
 
-    def may_match(headers: list[Any]) -> bool:
+    def may_match(headers: list[Any] | None) -> bool:
+        if not headers:
+            return False
         for pair in pairs:
             if pair in headers:
                 return True
@@ -63,7 +65,9 @@ def _test(field: Field, texts: frozenset[str]) -> Screen:
 def _one(pair: tuple[str, bytes]) -> Screen:
     content = pair[1]
 
-    def may_match(headers: list[Any]) -> bool:
+    def may_match(headers: list[Any] | None) -> bool:
+        if not headers:
+            return False
         if pair in headers:
             return True
         name, stored = headers[-1]

@@ -40,14 +40,9 @@ class Matching:
 
     def pick(self, chunk: Chunk) -> list[Event]:
         """The events of `chunk` that match, encoded."""
-        found, may_match, matches = [], self.filter.may_match, self.filter.matches
-        for message in chunk.messages:
-            verdict = may_match(message)
-            if verdict is not False:
-                event = chunk.event(message)
-                if matches(event[0]):
-                    found.append(event)
-        return found
+        matches = self.filter.matches
+        events = map(chunk.event, self.filter.candidates(chunk.messages))
+        return [event for event in events if matches(event[0])]
 
 
 class Together:

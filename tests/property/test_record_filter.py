@@ -18,10 +18,13 @@ from gateway.filters.sql import parse_sql
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
 
+MOMENT = "2026-11-21T20:00:00.5Z"
+EVENTS = ("ce_specversion", "ce_a", "cloudEvents:a", "ce_time")
+"""With the first of them a record is a CloudEvent, whose other attributes have other names in the message."""
 HEADERS = st.lists(
     st.tuples(
-        st.sampled_from((*random.NAMES, "amqp.body", "amqp.to", "content-type")),
-        st.none() | st.binary(max_size=4) | st.sampled_from(random.TEXTS).map(str.encode),
+        st.sampled_from((*random.NAMES, *EVENTS, "amqp.body", "amqp.to", "amqp.address-cookie", "content-type")),
+        st.none() | st.binary(max_size=4) | st.sampled_from((*random.TEXTS, MOMENT, "message")).map(str.encode),
     ),
     max_size=5,
 )
@@ -89,6 +92,47 @@ def test_records_of_ours(predicate: Any, data: bytes) -> None:
 @given(random.PREDICATES, KEYS, st.none() | st.binary(max_size=5), HEADERS, st.integers(0, 2))
 def test_records_of_others(predicate: Any, key: bytes | None, value: bytes | None, headers: Any, kind: int) -> None:
     check(predicate, Record(key, value, headers, kind))
+
+
+TERMS = st.sampled_from(
+    [
+        "a = 'a'",
+        "b IN ('a', 'ab', 'é')",
+        "a LIKE '%b%' AND n = 'a'",
+        "NOT a = 'a' AND b = 'A'",
+        "a.[cloudEvents:a] = 'a'",
+        "a.[cloudEvents:a] IN ('ab', 'A') AND NOT a.ce_a = 'a'",
+        "a.ce_a = 'a'",
+        "a.[cloudEvents:specversion] = 'a'",
+        "a.[cloudEvents:time] > 1000",
+        "a.[cloudEvents:time] IS NULL OR a.ce_time = 'a'",
+        "d.address-cookie IS NOT NULL",
+        "d.event-streams-offset > '@earliest' AND a = 'a'",
+    ]
+).map(parse_sql)
+TEXTS = st.sampled_from((b"a", b"ab", b"A"))
+OTHERS = st.lists(st.tuples(st.sampled_from(("a", "b", "n", *EVENTS)), TEXTS), max_size=4)
+
+
+@settings(max_examples=400, deadline=None)
+@given(TERMS, HEADERS | OTHERS, st.none() | random.messages())
+def test_texts_are_looked_for_under_every_name_they_may_have(predicate: Any, headers: Any, data: bytes | None) -> None:
+    """The value may be a whole message, which `amqp.body` says."""
+    check(predicate, Record(None, data or b"x", headers))
+
+
+@settings(max_examples=400, deadline=None)
+@given(TERMS, random.messages(), OTHERS, st.sampled_from((0, 1, 9)), st.booleans())
+def test_what_a_tool_did_to_the_headers_of_a_record_is_seen(
+    predicate: Any, data: bytes, others: Any, at: int, instead: bool
+) -> None:
+    """Headers put before and behind those of ours, or instead of them: as delivered, the message has them."""
+    try:
+        key, value, headers = RecordWriter().record(data, sections.walk(data))
+    except AmqpError:
+        assume(False)
+    mine = headers[-1:] if instead else headers
+    check(predicate, Record(key, value, [*mine[:at], *others, *mine[at:]]))
 
 
 @settings(max_examples=100, deadline=None)
