@@ -86,7 +86,10 @@ class KafkaNode:
             self._cluster.supervisor.start(self._answer(link, self._attach_sender), f"attach-{link.name}")
             return
         member = membership(link.properties, self._route.assignment)
-        parsed = read(link.source.filter, link.filter_rules or RULES)
+        rules = link.filter_rules or RULES
+        if self._route.reading.filter_without_position == "earliest":
+            rules = rules._replace(earliest=True)
+        parsed = read(link.source.filter, rules)
 
         async def attach(link: Any) -> None:
             if member is None:

@@ -63,7 +63,7 @@ class Rules(NamedTuple):
     seconds: bool = True
     """Small constants compared with the timestamp of events are seconds (ledger A6)."""
     earliest: bool = False
-    """Without a position an event log starts at its earliest event, not at its latest (ledger A4)."""
+    """Filters without a position start an event log at its earliest event, not at its latest (ledger A4)."""
 
 
 RULES: Final = Rules()
@@ -176,7 +176,8 @@ def read(filters: Mapping[Any, Any], rules: Rules = RULES) -> FilterSet:
             found[name] = predicate
     whole = conjunction(tuple(found.values())) if found else TRUE
     in_force = {name: filters[name] for name in found}
-    return FilterSet(whole, in_force, _position(whole, reader.positioned, rules), tuple(left_out))
+    positioned = reader.positioned or (rules.earliest and bool(found))
+    return FilterSet(whole, in_force, _position(whole, positioned), tuple(left_out))
 
 
 def kind_of(descriptor: object) -> str | None:
@@ -199,10 +200,10 @@ def _entry(reader: _Reader, name: object, value: object) -> Predicate | None:
     return predicate
 
 
-def _position(predicate: Predicate, positioned: bool, rules: Rules) -> Position:
+def _position(predicate: Predicate, positioned: bool) -> Position:
     """Where to begin: an event log starts at its end unless the filters speak of positions (ledger A4)."""
     position = hint(predicate)
-    if positioned or rules.earliest or mentions_log(predicate):
+    if positioned or mentions_log(predicate):
         return position
     return position._replace(start=Start.LATEST)
 

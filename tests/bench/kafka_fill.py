@@ -1,4 +1,7 @@
-"""Writes a topic for filters to scan: `python -m tests.bench.kafka_fill BOOTSTRAP TOPIC COUNT SIZE EVERY plain|sealed`."""
+"""Writes a topic for filters to scan: `python -m tests.bench.kafka_fill BOOTSTRAP TOPIC COUNT SIZE EVERY FORM`.
+
+FORM is `plain` or `sealed`.
+"""
 
 from __future__ import annotations
 
