@@ -12,6 +12,7 @@ from gateway.amqp.codec import Array, Described, Int, Long, Symbol, Timestamp, U
 from gateway.filters.event_stream import offset_symbol
 from tests.support import frames
 from tests.support.filter_corpus import CASES, CORPUS, RED, Case, app, described, group, props, sql
+from tests.support.filter_streams import EARLIEST, Answer, Place, answers, begin
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.links import connected
