@@ -25,7 +25,7 @@ from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message, sections
 from tests.support.peer import RECEIVER, Peer
-from tests.support.process import ports, wait_until
+from tests.support.process import wait_until
 from tests.support.streams import Route, Streams
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
@@ -329,73 +329,6 @@ def _made_again(place: Place, broker: KafkaBroker, topic: str) -> None:
     again = durable(place.port, topic)
     again.peer.flow(0, link_credit=7, delivery_count=0)
     assert [sections(again.take())["data"] for _ in range(7)] == [b"new %d" % number for number in range(7)]
-
-
-# -- $info
-
-
-@pytest.fixture(scope="module")
-def asked(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
-    """A gateway where only some topics tell about themselves."""
-    (port,) = ports(1)
-    document = Document()
-    document.kafka(kafka_broker.bootstrap)
-    document.scope()["listen"][0]["bind"] = f"127.0.0.1:{port}"
-    document.scope()["access"] = [
-        {"may": ["send", "receive"], "on": "**"},
-        {"may": ["info"], "on": "events/*"},
-    ]
-    document.scope()["addresses"].append({"match": "secret/{topic}", "kafka": "main", "topic": "{topic}"})
-    return Place(kafka_broker, start_module_gateway(document.text), port)
-
-
-def told(inbox: Inbox) -> list[tuple[Any, Any]]:
-    """The bounds in the next message."""
-    entries = sections(inbox.take())["value"]["partitions"]
-    return [(entry["earliest-offset"], entry["latest-offset"]) for entry in entries]
-
-
-@pytest.mark.row("ES-6-3", "ES-6-5", "ES-6-9")
-def test_info_is_told_again_when_something_changes(asked: Place) -> None:
-    topic = asked.broker.create_topic()
-    inbox = Inbox(asked.port, f"events/{topic}/$info", credit=3)
-    assert told(inbox) == [(None, None)]
-    began = time.monotonic()
-    produce(asked.broker, topic, b"0", b"1", b"2")
-    assert told(inbox) == [(offset_symbol(0), offset_symbol(2))]
-    assert 0.5 < time.monotonic() - began < 4  # neither at once, nor only when the interval is over
-    truncate(asked.broker, topic, 2)
-    assert told(inbox) == [(offset_symbol(2), offset_symbol(2))]
-    inbox.peer.flow(inbox.handle, link_credit=2, delivery_count=3)
-    truncate(asked.broker, topic, 3)
-    assert told(inbox) == [(None, None)]
-
-
-@pytest.mark.row("ES-6-5")
-def test_info_gives_credit_back_when_it_is_drained(asked: Place) -> None:
-    inbox = Inbox(asked.port, f"events/{asked.broker.create_topic()}/$info", credit=0)
-    inbox.peer.flow(inbox.handle, link_credit=5, delivery_count=0, drain=True)
-    assert told(inbox) == [(None, None)]
-    flow = inbox.peer.until("flow", handle=inbox.handle)
-    assert (flow.link_credit, flow.delivery_count) == (0, 5)
-
-
-@pytest.mark.row("ES-6-2", "ES-6-10", "ES-7-1")
-def test_info_is_for_whom_the_policy_lets_have_it(asked: Place) -> None:
-    topic = asked.broker.create_topic()
-    for address, condition in (
-        (f"secret/{topic}/$info", "amqp:unauthorized-access"),
-        ("events/no-such-topic/$info", "amqp:not-found"),
-        ("chat/a/$info/b/$info", None),
-    ):
-        peer = connected(asked.port)
-        peer.attach("info", RECEIVER, source=frames.source(address))
-        answered = peer.until("attach")
-        if condition is None:
-            assert answered.source is not None  # an address like any other: only event streams have $info
-        else:
-            assert answered.source is None
-            peer.expect("detach", closed=True, error=condition)
 
 
 def test_the_gateway_says_how_often_it_skipped(start: Start) -> None:

@@ -1,0 +1,100 @@
+"""`$info` of the real process on a real broker: changes, drains, and who may have it (ES-E2E-13)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from gateway.filters.event_stream import offset_symbol
+from tests.support import frames
+from tests.support.crossing import Inbox, connected
+from tests.support.document import Document
+from tests.support.gateway import Gateways
+from tests.support.kafka import KafkaBroker
+from tests.support.messages import sections
+from tests.support.peer import RECEIVER
+
+
+class Place(NamedTuple):
+    """A gateway where only some topics tell about themselves."""
+
+    broker: KafkaBroker
+    port: int
+
+
+def produce(broker: KafkaBroker, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(10) == 0
+
+
+def truncate(broker: KafkaBroker, topic: str, before: int) -> None:
+    """Let retention delete everything before an offset."""
+    admin, end = broker.admin(), TopicPartition(topic, 0, before)
+    admin.delete_records([end])[end].result(10)
+
+
+@pytest.fixture(scope="module")
+def asked(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
+    document = Document()
+    document.kafka(kafka_broker.bootstrap)
+    document.scope()["access"] = [
+        {"may": ["send", "receive"], "on": "**"},
+        {"may": ["info"], "on": "events/*"},
+    ]
+    document.scope()["addresses"].append({"match": "secret/{topic}", "kafka": "main", "topic": "{topic}"})
+    start_module_gateway(document.text)
+    return Place(kafka_broker, document.edge)
+
+
+def told(inbox: Inbox) -> list[tuple[Any, Any]]:
+    """The bounds in the next message."""
+    entries = sections(inbox.take())["value"]["partitions"]
+    return [(entry["earliest-offset"], entry["latest-offset"]) for entry in entries]
+
+
+@pytest.mark.row("ES-6-3", "ES-6-5", "ES-6-9")
+def test_info_is_told_again_when_something_changes(asked: Place) -> None:
+    topic = asked.broker.create_topic()
+    inbox = Inbox(asked.port, f"events/{topic}/$info", credit=3)
+    assert told(inbox) == [(None, None)]
+    began = time.monotonic()
+    produce(asked.broker, topic, b"0", b"1", b"2")
+    assert told(inbox) == [(offset_symbol(0), offset_symbol(2))]
+    assert 0.5 < time.monotonic() - began < 4  # neither at once, nor only when the interval is over
+    truncate(asked.broker, topic, 2)
+    assert told(inbox) == [(offset_symbol(2), offset_symbol(2))]
+    inbox.peer.flow(inbox.handle, link_credit=2, delivery_count=3)
+    truncate(asked.broker, topic, 3)
+    assert told(inbox) == [(None, None)]
+
+
+@pytest.mark.row("ES-6-5")
+def test_info_gives_credit_back_when_it_is_drained(asked: Place) -> None:
+    inbox = Inbox(asked.port, f"events/{asked.broker.create_topic()}/$info", credit=0)
+    inbox.peer.flow(inbox.handle, link_credit=5, delivery_count=0, drain=True)
+    assert told(inbox) == [(None, None)]
+    flow = inbox.peer.until("flow", handle=inbox.handle)
+    assert (flow.link_credit, flow.delivery_count) == (0, 5)
+
+
+@pytest.mark.row("ES-6-2", "ES-6-10", "ES-7-1")
+def test_info_is_for_whom_the_policy_lets_have_it(asked: Place) -> None:
+    topic = asked.broker.create_topic()
+    for address, condition in (
+        (f"secret/{topic}/$info", "amqp:unauthorized-access"),
+        ("events/no-such-topic/$info", "amqp:not-found"),
+        ("chat/a/$info/b/$info", None),
+    ):
+        peer = connected(asked.port)
+        peer.attach("info", RECEIVER, source=frames.source(address))
+        answered = peer.until("attach")
+        if condition is None:
+            assert answered.source is not None  # an address like any other: only event streams have $info
+        else:
+            assert answered.source is None
+            peer.expect("detach", closed=True, error=condition)
