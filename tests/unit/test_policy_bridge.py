@@ -1,0 +1,92 @@
+"""`bridge` in the policy: what is checked, what is warned of, and what explain says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.policy_file import load
+from policies.explain import explain
+from policies.problems import PolicyErrors
+from policies.rules import CompiledPolicy
+from tests.support.policy import load_text, mistakes
+
+POLICY = """
+gateway: {{state: "{state}"}}
+kafka: {{main: {{bootstrap: embedded}}}}
+scopes:
+  edge:
+    connect: [{{name: far, to: "amqps://x"}}]
+    addresses:
+      - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
+      - {{match: "same/{{topic}}", kafka: main, topic: "{{topic}}"}}
+      - {{match: "round/{{name}}", relay: core, replies: none}}
+      - {{match: "b/{{name}}", relay: far, address: "{{name}}", replies: none}}
+      - {{match: a, direct: balanced}}
+    access: [{{may: [send, receive]}}]
+    bridge: {bridge}
+  core: {{addresses: [{{match: "round/{{name}}", relay: edge, address: "events/{{name}}", replies: none}}]}}
+"""
+
+
+def text(bridge: str, state: str = "redis://127.0.0.1:6379/0") -> str:
+    return POLICY.format(bridge=bridge, state=state)
+
+
+def entry(rest: str) -> str:
+    return f"[{{name: b, {rest}}}]"
+
+
+@pytest.mark.parametrize(
+    ("bridge", "said"),
+    [
+        (entry("from: a, to: events/x"), "scopes.edge.bridge[0].from: leads to no Kafka topic; what is behind a conn"),
+        (entry("from: b/q, to: events/x"), "leads to no Kafka topic; what is behind a connector is {connector: ..."),
+        (entry("from: events/x, to: nowhere"), "bridge[0].to: no entry of scopes.edge.addresses leads anywhere"),
+        (entry("from: events/x, to: events/x"), "bridge[0].to: leads back to events/x, where it comes from"),
+        (entry("from: events/x, to: same/x"), "leads back to events/x"),
+        (entry("from: events/x, to: round/x"), "leads back to events/x"),
+        (entry("from: {connector: far, address: q}, to: b/q"), "leads back to q at connector far"),
+        (entry("from: events/x, to: {connector: fer, address: q}"), "there is no connector fer in this scope (allowed"),
+        (entry("from: events/x, to: a, group: g"), "bridge[0].group: a topic of this gateway is read as a whole"),
+        ("[{name: b, from: events/x, to: a}, {name: b, from: events/y, to: a}]", "bridge[1].name: entry 0 has this"),
+        (entry("from: events/x"), "required, and missing"),
+        (entry("from: {connector: far}, to: a"), "bridge[0].from.address: required, and missing"),
+        (entry("from: events/x, to: a, start: middle"), "allowed"),
+        (entry("from: events/x, to: a, position: 7"), "unknown key"),
+    ],
+)
+def test_mistakes_of_a_bridge(bridge: str, said: str) -> None:
+    assert any(said in line for line in mistakes(text(bridge))), mistakes(text(bridge))
+
+
+def test_a_wrong_filter_is_found_before_anything_is_moved(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text(entry("from: events/x, to: a, filter: \"p.subject == 'a'\"")))
+    with pytest.raises(PolicyErrors) as caught:
+        load(file)
+    assert "scopes.edge.bridge[0].filter: line 1, column" in str(caught.value)
+    file.write_text(text(entry("from: events/x, to: a, filter: \"p.subject = 'a'\"")))
+    assert load(file).model.scopes["edge"].bridge[0].filter == "p.subject = 'a'"
+
+
+@pytest.mark.parametrize(("durable", "state", "warned"), [("true", "memory", True), ("false", "memory", False)])
+def test_a_position_in_memory_is_warned_of(durable: str, state: str, warned: bool) -> None:
+    policy = load_text(text(entry(f"from: events/x, to: a, durable: {durable}"), state), with_secrets=False)
+    assert any("where it has got to is known in this process only" in str(each) for each in policy.warnings) is warned
+
+
+@pytest.fixture
+def policy() -> CompiledPolicy:
+    there = "{connector: far, address: q}"
+    bridges = f"[{{name: out, from: events/x, to: {there}}}, {{name: in, from: {there}, to: a}}]"
+    return load_text(text(bridges), with_secrets=False)
+
+
+def test_explain_says_what_the_gateway_itself_moves(policy: CompiledPolicy) -> None:
+    out = "  bridge   out moves events from here to q at connector far, by the gateway itself; goes on where it was"
+    into = "  bridge   in brings events from q at connector far here, by the gateway itself"
+    assert out in explain(policy, "edge", "ann", "events/x", "receive").lines
+    assert into in explain(policy, "edge", "ann", "a", "send").lines
+    assert not any("bridge" in line for line in explain(policy, "edge", "ann", "events/x", "send").lines)
