@@ -60,6 +60,14 @@ class Route(Protocol):
     def key_from(self) -> Sequence[str]: ...
 
 
+def _size(link: Any, topic: Topic | None) -> int:
+    """KM-19: what the topic takes, and the listener; 0: any size, for links inside the gateway, which have limits."""
+    engine = getattr(link, "engine", None)
+    listener = 0 if engine is None else engine.config.max_message_size
+    log = 0 if topic is None else topic.max_bytes - _OVERHEAD
+    return min(filter(None, (listener, log)), default=0)
+
+
 class KafkaNode:
     """Takes links for one route; it holds nothing that outlives them."""
 
@@ -129,8 +137,7 @@ class KafkaNode:
             bound=bound,
             window=self._route.credit,
         )
-        limit = topic.max_bytes - _OVERHEAD if topic else 0
-        link.accept(sender, properties=partitions.properties_of(bound), max_message_size=limit)
+        link.accept(sender, properties=partitions.properties_of(bound), max_message_size=_size(link, topic))
         sender.begin()
 
     async def _topic_if_reachable(self) -> Topic | None:

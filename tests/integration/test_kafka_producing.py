@@ -103,9 +103,10 @@ async def test_a_sender_reaches_partitions_that_were_added(kafka_broker: KafkaBr
     assert refused(await sender.send(to_new)) == NOT_FOUND
     admin = kafka_broker.admin()  # kept: an answer ends with its client
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
-    for peer in (sender, other):
-        while (outcome := await peer.send(to_new)) is not ACCEPTED:
-            assert refused(outcome) == NOT_FOUND
+    async with asyncio.timeout(20):
+        for peer in (sender, other):
+            while (outcome := await peer.send(to_new)) is not ACCEPTED:
+                assert refused(outcome) == NOT_FOUND
     late = await streams.sender(topic)
     assert await late.send(to_new) is ACCEPTED
     found = records(kafka_broker, topic, 2, 4)
@@ -140,7 +141,10 @@ def test_the_size_that_a_topic_takes_is_announced(start_gateway: Gateways, kafka
     topic = kafka_broker.create_topic(config={"max.message.bytes": "20000"})
     document = Document()
     document.kafka(kafka_broker.bootstrap)
+    document.scope()["listen"][0]["limits"] = {"max_message_size": "300kB"}
     start_gateway(document.text)
+    small = Outbox(document.edge, f"events/{kafka_broker.create_topic()}")
+    assert small.attach.max_message_size == 300_000, "the listener's"
     sender = Outbox(document.edge, f"events/{topic}")
     limit = sender.attach.max_message_size
     assert 19_000 < limit < 20_000
