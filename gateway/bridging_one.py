@@ -22,7 +22,7 @@ from gateway.nodes.bridge_target import Target
 from gateway.report import Report
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Why, Wish
-from gateway.state.termini import Save, Termini, Unavailable
+from gateway.state.termini import Overtaken, Save, Termini, Unavailable
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
@@ -129,27 +129,27 @@ class Bridge:
         self._pauses.clear()
         self._problems = {"to": "not attached yet", "from": "not attached yet"}
         try:
-            token = await self._remembered()
+            token = await self._remembered(lease)
             self._log("bridge begins")
             self._start_target()
             self._start_source()
             await self._keep(token)
-        except Unavailable as error:
-            self._state = f"the shared state cannot be asked: {error}"
+        except (Unavailable, Overtaken) as error:
+            self._state = f"the shared state does not give the position: {error or 'a later owner has it'}"
             await asyncio.sleep(_PAUSES[0])
         finally:
             self._end_links()
             self._log("bridge ends")
             self._lease = None
 
-    async def _remembered(self) -> str | None:
+    async def _remembered(self, lease: Lease) -> str | None:
         """What was kept of a log behind a connector; the token to write with, None: nothing is kept here."""
         model = self.model
         self._marks = Marks({})
         if not model.durable or model.source.connector is None:
             return None
         about = f"{model.source} {model.partition} {model.filter}"
-        kept = await self._shared.termini.take(self._key, _digest(about), None)
+        kept = await self._shared.termini.take(self._key, _digest(about), None, lease.fence)
         self._marks = Marks(kept.marks)
         return kept.token
 
@@ -209,19 +209,26 @@ class Bridge:
     # -- the links
 
     def _start_target(self) -> None:
-        if self._moving:
+        if self._may(self._start_target):
             end = self.model.to
             self._target = Target(self, self._flow, self._world.scopes[self._scope], self._link_name, end)
             self._target.start()
 
     def _start_source(self) -> None:
-        if self._moving:
+        if self._may(self._start_source):
             scope = self._world.scopes[self._scope]
             if self.model.source.connector is None:
                 self._source = LocalSource(self, self._flow, scope, self.model)
             else:
                 self._source = RemoteSource(self, self._flow, scope, self.model, self._marks)
             self._source.start()
+
+    def _may(self, start: Callable[[], None]) -> bool:
+        """Whether to attach now; while it is not certain that the bridge is ours, that is asked again."""
+        if self._moving and not self.valid:
+            self.later(_PAUSES[0], self._again(start, self._flow))
+            return False
+        return self._moving
 
     @property
     def _moving(self) -> bool:
@@ -280,6 +287,11 @@ class Bridge:
     def valid(self) -> bool:
         """Whether the bridge is certainly ours."""
         return self._lease is not None and self._lease.valid
+
+    @property
+    def fence(self) -> int:
+        """Greater than that of every earlier owner."""
+        return 0 if self._lease is None else self._lease.fence
 
     def later(self, seconds: float, call: Callable[[], None]) -> Any:
         return self._loop.call_later(seconds, call)

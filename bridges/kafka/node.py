@@ -196,7 +196,7 @@ class KafkaNode:
         """The durable terminus a link asks for, taken from whoever had it (ES-3.2-7)."""
         about = [topic.identity, bound, repr(beyond_position(parsed.predicate))]
         wish = durable_wish(link, f"{self._cluster.name}/{topic.name}", about)
-        return None if wish is None else await self._keeper.take(wish)
+        return None if wish is None else await self._keeper.take(wish, getattr(link, "fence", 0))
 
     async def _starts(
         self, topic: str, mine: Iterable[int], parsed: FilterSet, held: Held | None

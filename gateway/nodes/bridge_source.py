@@ -52,6 +52,8 @@ class Owner(Protocol):
 
     @property
     def valid(self) -> bool: ...
+    @property
+    def fence(self) -> int: ...
     def soon(self, call: Callable[[], None]) -> Any: ...
     def source_stands(self, how: str) -> None: ...
     def source_ended(self, error: AmqpError | None) -> None: ...
@@ -98,6 +100,8 @@ class LocalSource:
         self.address: Final = wish.source.address
         self.shown_as: Final = f"amqp.bridge.{scope.name}.{wish.name}"
         """The Kafka group that shows how far it got."""
+        self.fence: Final = owner.fence
+        """Greater for every later owner of the bridge: an earlier one cannot take the position back."""
         self.source: Final = ABSENT._replace(
             present=True,
             address=wish.source.address,

@@ -17,6 +17,7 @@ from tests.support.gateway import Gateways
 from tests.support.messages import message, sections
 from tests.support.peer import RECEIVER, SENDER, Listener
 from tests.support.process import wait_until
+from tests.support.servers import Redis
 
 STREAMS = "AMQP_EVENT_STREAMS_V1_0"
 FILTER = "amqp:event-streams-delivery-annotations-filter"
@@ -30,11 +31,11 @@ def fars(start_gateway: Gateways) -> Iterator[Fars]:
     """A log that the gateway moves from: `log` to `here/1`, a meeting point of its scope, unless told otherwise."""
     with Listener() as listener:
 
-        def make(more: str = "", **entry: Any) -> Far:
+        def make(more: str = "", state: str = "memory", **entry: Any) -> Far:
             source = "{connector: far, address: log}"
             entry = {"name": "b", "from": source, "to": "here/1", **entry}
             text = "{" + ", ".join(f"{key}: {value}" for key, value in entry.items()) + "}"
-            return Far(start_gateway, listener, more, text)
+            return Far(start_gateway, listener, more, text, state)
 
         yield make
 
@@ -310,6 +311,28 @@ def test_a_terminus_that_stays_is_found_again_under_its_name(fars: Fars) -> None
     policy = far.gateway.policy.read_text()
     far.gateway.reload(policy.replace("name: b,", "name: b, credit: 7,"))
     assert not far.peer.until("detach").closed, "a closed link would end its terminus"
+
+
+@pytest.mark.row("ES-5.1.1-2")
+def test_the_offset_outlives_a_kill_as_it_came(fars: Fars, redis_server: Redis) -> None:
+    redis_server.command("FLUSHALL")
+    far = fars(state=redis_server.url, partition="'0'").accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    far.peer.transfer(event(5, "0"), handle)
+    assert body(inbox.take()) == 5
+    assert outcome(far).matches("accepted")
+    wait_until(lambda: offset(5) in everything(redis_server), "the offset in the shared state")
+    far.gateway.kill()
+    far.gateway.restart()
+    again, _ = asked(far.accept(STREAMS))
+    assert position(again) == offset(5)
+
+
+def everything(redis: Redis) -> str:
+    """What the records of termini hold."""
+    return "".join(redis.command("HVALS", key) for key in redis.command("KEYS", "scopegate:terminus:*").split())
 
 
 def test_a_log_that_keeps_no_position_is_read_again_and_what_was_moved_left_out(fars: Fars) -> None:

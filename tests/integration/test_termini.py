@@ -43,6 +43,18 @@ async def test_who_takes_the_record_fences_the_one_before(termini: Termini) -> N
     assert (await termini.take("k", "orders", None)).positions == {0: 1}
 
 
+async def test_marks_come_back_as_they_were_given(termini: Termini) -> None:
+    first = await termini.take("k", "a log there", None)
+    assert first.marks == {}
+    names = {"": "log-a", "token": "log-b", "7": "00012", "a part": "'@latest'"}
+    assert await termini.save([Save("k", first.token, {}, None, names)]) == [True]
+    assert await termini.save([Save("k", first.token, {}, None, {"7": "0002"})]) == [True]
+    second = await termini.take("k", "a log there", None)
+    assert second.marks == {**names, "7": "0002"}
+    assert await termini.save([Save("k", first.token, {}, None, {"7": "late"})]) == [False]
+    assert (await termini.take("k", "another log", None)).marks == {}
+
+
 async def test_a_terminus_for_something_else_begins_anew(termini: Termini) -> None:
     old = await termini.take("k", "red ones", None)
     await termini.save([Save("k", old.token, {0: 9}, None)])

@@ -13,7 +13,7 @@ from tests.support.peer import RECEIVER, Listener
 from tests.support.process import ports, wait_until
 
 POLICY = """
-gateway: {{id: gw-replies, http: "127.0.0.1:{http}", log: json, drain: 1s}}
+gateway: {{id: gw-replies, http: "127.0.0.1:{http}", log: json, drain: 1s, state: "{state}", lease: 2s}}
 keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
 scopes:
   edge:
@@ -41,9 +41,12 @@ ENV = {"SCOPEGATE_TEST_KEY": "k" * 43}
 class Far:
     """The scripted container, with one session, and the gateway that connects to it."""
 
-    def __init__(self, gateways: Gateways, listener: Listener, more: str, bridge: str = "") -> None:
+    def __init__(
+        self, gateways: Gateways, listener: Listener, more: str, bridge: str = "", state: str = "memory"
+    ) -> None:
         self.edge, self.core, http = ports(3)
-        policy = POLICY.format(edge=self.edge, core=self.core, http=http, far=listener.port, more=more, bridge=bridge)
+        places = {"edge": self.edge, "core": self.core, "http": http, "far": listener.port}
+        policy = POLICY.format(**places, more=more, bridge=bridge, state=state)
         self.gateway: Gateway = gateways(policy, env=ENV, ready=False)
         self.listener = listener
         self.handles = itertools.count()
