@@ -88,13 +88,28 @@ class Literal:
 class Field:
     """A reference: the entry `name` of a section, and what `path` selects inside it (FX-5-18 to -22).
 
-    In the header and the properties `name` is the specification's field name, with hyphens. A step of the path is a
+    In the header and the properties `name` is the specification's field name, with hyphens; of an annotation whose key
+    is a number it is `numbered` that number. A step of the path is a
     `str` (a key: looked up as string, then as symbol) or a `Value` (a zero-based index).
     """
 
     section: Section
     name: str
     path: tuple[str | Value, ...] = ()
+
+
+_NUMBER: Final = "\0"
+"""No symbol of any specification begins so."""
+
+
+def numbered(key: int) -> str:
+    """The name in a `Field` of an annotation whose key is a ulong (AMQP 3.2.10)."""
+    return f"{_NUMBER}{key:d}"
+
+
+def number_in(name: str) -> int | None:
+    """The ulong of a `numbered` name; None: it is another name."""
+    return int(name[1:]) if name[:1] == _NUMBER and name[1:].isdecimal() and name.isascii() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gateway.amqp.types import Array, Described, Symbol
+from gateway.amqp.types import Array, Described, Symbol, Ulong
 from gateway.errors import INVALID_FIELD, AmqpError, quoted
 from gateway.filters.limits import Limits, exceeded
-from gateway.filters.predicate import TRUE, Affix, Exists, Field, Matches, Predicate, Section, Text, conjunction
+from gateway.filters.predicate import (
+    TRUE,
+    Affix,
+    Exists,
+    Field,
+    Matches,
+    Predicate,
+    Section,
+    Text,
+    conjunction,
+    numbered,
+)
 from gateway.filters.sections import FIXED
 from gateway.filters.values import frozen
 
@@ -59,6 +70,8 @@ def _references(section: Section, content: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _name(section: Section, key: Any) -> str:
+    if type(key) is Ulong and section in _ANNOTATIONS:
+        return numbered(key)
     if type(key) not in _TEXTS:
         raise _malformed(f"a key of the filter is not a {_KEYS.get(section, 'symbol')}")
     name = str(key)
@@ -87,6 +100,7 @@ def _element(field: Field, reference: Any, *, keyed: bool) -> Predicate | None:
     return Text(field, affix, text[3:], fold)
 
 
+_ANNOTATIONS: Final = (Section.MESSAGE_ANNOTATIONS, Section.DELIVERY_ANNOTATIONS, Section.FOOTER)
 _KEYS: Final = {Section.APPLICATION_PROPERTIES: "string"}
 
 

@@ -15,6 +15,7 @@ from gateway.amqp.codec import malformed, skip
 from gateway.amqp.decoder import ASK_SKIP, LIMITS, READERS, STEPS
 from gateway.amqp.layout import AMQP_VALUE, Layout, descriptor, opened
 from gateway.errors import AmqpError
+from gateway.filters.predicate import number_in
 
 Encoded = tuple[bytes, Layout]
 """A message as it is on the wire, and where its sections are."""
@@ -34,6 +35,7 @@ MALFORMED: Final = (AmqpError, IndexError, struct.error, UnicodeDecodeError)
 """What a reader may raise for bytes that cannot be decoded: then the message matches no filter that asked for them."""
 
 _Read = Callable[[Encoded], Sequence[Any]]
+_MAX_ULONG: Final = (1 << 64) - 1
 _DEPTH: Final = LIMITS.depth - 1
 _STRING8, _SYMBOL8, _NULL, _SMALL_ULONG, _MAP8, _MAP32 = 0xA1, 0xA3, 0x40, 0x53, 0xC1, 0xD1
 
@@ -131,6 +133,11 @@ def _finder(names: tuple[str, ...]) -> Callable[[bytes, int, int, list[Any]], li
 
 def _keys(name: str) -> list[bytes]:
     """A name as key in all the forms a peer may send."""
+    number = number_in(name)
+    if number is not None:
+        short = [b"\x53" + bytes((number,))] if number < 256 else []
+        zero = [b"\x44"] if number == 0 else []
+        return [b"\x80" + (number & _MAX_ULONG).to_bytes(8, "big"), *short, *zero]
     raw = name.encode("utf-8", "surrogatepass")
     long = [bytes((code,)) + len(raw).to_bytes(4, "big") + raw for code in (0xB1, 0xB3)]
     return long if len(raw) > 255 else [bytes((code, len(raw))) + raw for code in (_STRING8, _SYMBOL8)] + long

@@ -36,6 +36,7 @@ from gateway.filters.predicate import (
     Text,
     Truth,
     fields_of,
+    number_in,
 )
 from gateway.filters.values import DECIMALS, INTEGERS, Frozen, family
 
@@ -138,6 +139,8 @@ def _value(node: Any) -> str:
         case Negative(of):
             return f"-{_shown(of)}"
         case Field(section, name, path):
+            if (number := number_in(name)) is not None:
+                return f"{_SECTIONS[section]}.[{number}]"  # no SQL names it: only a property filter does
             first = f".{name}" if section is Section.DELIVERY_ANNOTATIONS and _hyphens(name) else _step(name)
             return _SECTIONS[section] + first + "".join(map(_step, path))
         case _:

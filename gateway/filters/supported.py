@@ -18,6 +18,7 @@ from gateway.filters.predicate import (
     Node,
     Predicate,
     Section,
+    number_in,
     walk,
 )
 from gateway.filters.values import TEXTS, Family, Frozen, frozen
@@ -68,6 +69,8 @@ def _refuse(node: Node) -> None:
         if not isinstance(node.pattern, Literal) or not isinstance(node.escape, Literal | None):
             raise _unsupported("LIKE needs a constant pattern here: compare with = or filter at the gateway")
     elif isinstance(node, Field):
+        if number_in(node.name) is not None:
+            raise _unsupported("annotations whose keys are numbers are for the gateway: columns show none")
         if any(not isinstance(step, str | Literal) for step in node.path):
             raise _unsupported("an index needs to be a constant here: write out the indexes, or filter at the gateway")
     elif isinstance(node, Literal):

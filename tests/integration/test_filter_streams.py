@@ -16,7 +16,7 @@ from tests.support.filter_streams import EARLIEST, Answer, Place, answers, begin
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.links import connected
-from tests.support.messages import bare, message, sections
+from tests.support.messages import bare, message, section, sections
 from tests.support.peer import RECEIVER
 
 SMALL_SQL = "amqp:event-streams-sql-filter"
@@ -129,6 +129,20 @@ def test_every_field_of_every_section_can_be_asked_for(place: Place) -> None:
     assert got[: len(equal)] == [[number] for number in range(len(equal))]
     assert got[len(equal) : -2] == [[]] * len(other)
     assert got[-2:] == [list(range(len(everything)))] * 2
+
+
+@pytest.mark.row("FX-4.3-1")
+def test_annotations_may_have_numbers_for_keys(place: Place) -> None:
+    """A ulong is another key than the text of its digits, and than a number of another type."""
+    keys: list[Any] = [Ulong(0), Ulong(7), Ulong(2**63), Symbol("7"), Symbol("x-opt-7")]
+    events = [section(0x72, {key: "x"}) + message(b"%d" % number) for number, key in enumerate(keys)]
+    asked = [props("message-annotations", {key: "x"}) for key in keys]
+    other = [props("message-annotations", {Ulong(7): "y"}), props("message-annotations", {Ulong(8): None})]
+    got = answers(place.port, f"events/{place.topic(*events)}", *asked, *other)
+    assert [each.bodies for each in got] == [[0], [1], [2], [3], [4], [], []]
+    assert got[1].source["filter"]["f"] == asked[1]
+    error = refusal(place.port, "events/any", wrong=props("message-annotations", {Int(7): "x"}))
+    assert error["condition"] == "amqp:invalid-field"
 
 
 # -- the small SQL, and positions

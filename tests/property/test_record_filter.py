@@ -179,6 +179,32 @@ def test_the_value_is_not_looked_at_where_headers_say_enough() -> None:
     assert RecordFilter(parse_sql("color = 'blue'")).may_match(Blind(key, b"x", headers)) is False
 
 
+def test_each_record_is_decoded_once_for_all_the_links_on_a_partition() -> None:
+    """Thirty filters on forty records: headers are asked of each once, the value of those that somebody wants."""
+
+    class Counted(Record):
+        asked, encoded = 0, 0
+
+        def headers(self) -> Any:
+            Counted.asked += 1
+            return super().headers()
+
+        def value(self) -> bytes | None:
+            Counted.encoded += 1
+            return super().value()
+
+    log = PartitionLog("orders", 2, Cache(1 << 20), lambda log, position: None)
+    members = [matching(parse_sql(f"color = 'c{number}' AND size <> '{number}'")) for number in range(30)]
+    for member in members:
+        log.want(member, 1)
+    records = [Counted(None, b"x", [("color", b"c%d" % number), ("size", b"7")]) for number in range(40)]
+    chunk = Chunk(log, 1234, 1235, records)
+    found = [len(chunk.picked(member)) for member in members]
+    assert found == [number != 7 for number in range(30)]
+    wanted = sum(found)
+    assert (Counted.asked, Counted.encoded) == (40 + wanted, wanted)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(random.PREDICATES, min_size=2, max_size=4, unique=True), random.messages(), HEADERS)
 def test_filters_looked_at_together_say_what_each_says_alone(predicates: Any, data: bytes, headers: Any) -> None:

@@ -151,7 +151,11 @@ def worth(node: p.Value, fields: Fields) -> Any:
 
 
 def _field(node: p.Field, fields: Fields) -> Any:
-    found = _named(fields[node.section], node.name, (str, codec.Symbol))
+    number = p.number_in(node.name)
+    if number is None:
+        found = _named(fields[node.section], node.name, (str, codec.Symbol))
+    else:
+        found = _named(fields[node.section], number, (codec.Ulong,))
     for step in node.path:
         if isinstance(step, str):
             inside = entries(found) if isinstance(found, dict) else []
@@ -163,7 +167,7 @@ def _field(node: p.Field, fields: Fields) -> Any:
     return found
 
 
-def _named(found: Iterable[tuple[Any, Any]], name: str, types: tuple[type, ...]) -> Any:
+def _named(found: Iterable[tuple[Any, Any]], name: object, types: tuple[type, ...]) -> Any:
     for key, value in found:
         if type(key) in types and key == name:
             return value
