@@ -16,7 +16,6 @@ from gateway.amqp.sasl import SaslClient
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.listeners import PRODUCT
 from gateway.nodes.announcing import Way, way
-from gateway.nodes.crossings import HOMEWARD
 from gateway.nodes.events import CAPABILITY
 from gateway.nodes.homecoming import Homecoming
 from gateway.nodes.meeting import CrossingMaker
@@ -24,6 +23,7 @@ from gateway.nodes.pull import Pull
 from gateway.nodes.remote import Relay, RemoteNode, comes_home
 from gateway.nodes.trunk import Trunk, TrunkNode
 from gateway.report import Report
+from gateway.scope.choice import HOMEWARD
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -40,6 +40,11 @@ class Watcher(Protocol):
 
     def opened(self, engine: Engine) -> None: ...
     def closed(self) -> None: ...
+
+
+def part(connector: tuple[str, str]) -> str:
+    """What `/readyz` calls a connector: two scopes may have one of the same name."""
+    return f"connector/{connector[0]}/{connector[1]}"
 
 
 class Connector:

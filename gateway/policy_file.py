@@ -57,6 +57,12 @@ def make_filter_rules(filters: Filters) -> Rules:
     )
 
 
+def routes_responses(policy: CompiledPolicy, scope: str) -> bool:
+    """Whether responses are routed in this scope: it is wanted, and there is a key."""
+    model = policy.model.scopes.get(scope)
+    return model is not None and model.response_routing and policy.signing is not None
+
+
 def offered(policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
     """What an open in a scope offers (docs/conformance.md 0.4)."""
     from gateway.filters.filter_set import CAPABILITIES
@@ -67,6 +73,6 @@ def offered(policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
         **dict.fromkeys(CAPABILITIES, True),
         "ANONYMOUS-RELAY": model.anonymous_relay,
         "LINK_PAIR_V1_0": True,
-        "RESPONSE_ANNOTATIONS_V1_0": model.response_routing and policy.signing is not None,
+        "RESPONSE_ANNOTATIONS_V1_0": routes_responses(policy, scope),
     }
     return tuple(name for name, offer in offers.items() if offer)

@@ -18,6 +18,7 @@ from gateway.logs import get_logger
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.journal.journal import Journal
 
 
 class _Reading(Protocol):
@@ -48,6 +49,7 @@ class Report:
     def __init__(self, metrics: Metrics) -> None:
         self.metrics: Final = metrics
         self.log: Final = get_logger("gateway")
+        self.journal: Journal | None = None
 
     def bump(self, name: str, *labels: str) -> None:
         """Count one rare event."""
@@ -66,6 +68,8 @@ class Report:
     def link_refused(self, link: Link, error: AmqpError) -> None:
         """A link was refused; `__cause__` holds a reason that is not for the peer."""
         self.bump("links_refused", link.scope, error.condition)
+        if self.journal is not None:
+            self.journal.link_refused(link, error)
         self._cookie(error)
         level = self.log.error if error.fault is Fault.GATEWAY else self.log.warning
         level("link refused", **_ids(link), **_why(error))
@@ -73,6 +77,8 @@ class Report:
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         """A link was detached, by whichever side."""
         self.flush(link)
+        if self.journal is not None:
+            self.journal.ended(link)
         self.bump("links_ended", link.scope, error.condition if error else "none")
         self.log.info("link ended", **_ids(link), **(_why(error) if error else {}))
 
@@ -80,6 +86,8 @@ class Report:
         """One message was refused; the sender hears the condition, the operator the reason behind it."""
         self._cookie(error)
         self.bump("messages_refused", link.scope, error.condition)
+        if self.journal is not None:
+            self.journal.message_refused(link, error)
         link.refusals += 1
         if link.refusals & (link.refusals - 1) == 0:  # the 1st, 2nd, 4th, 8th…: one link cannot flood the log
             self.log.warning("message refused", **_ids(link), **_why(error), refused=link.refusals)
@@ -97,6 +105,8 @@ class Report:
 
     def flush(self, link: Link) -> None:
         """Take what a link has counted since the last time."""
+        if self.journal is not None:
+            self.journal.counted(link)
         counters = self._counters(link)
         if link.incoming:
             counters.deliveries_in += link.transfers

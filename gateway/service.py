@@ -18,13 +18,14 @@ from gateway.bridging_one import Shared
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
+from gateway.journal import Journaling
 from gateway.judge import Judge, Replaced
 from gateway.listeners import Listener, Settings
 from gateway.materials import CheckCluster, Materials, MaterialsError, load_materials
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import EventStreams, Scope, World
-from gateway.policy_file import make_filter_rules, make_ring, offered
+from gateway.policy_file import make_filter_rules, make_ring, offered, routes_responses
 from gateway.report import Report, kafka_events, kafka_states
 from gateway.sharing import GroupDesk, announced, shared_leases
 from gateway.state import open_state
@@ -35,6 +36,7 @@ from gateway.tasks import Supervisor, until
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.amqp.tls import ServerTls
+    from gateway.journal.pump import Appender
     from policies.model import KafkaCluster
     from policies.model_scope import Connector
     from policies.rules import CompiledPolicy
@@ -44,6 +46,7 @@ class Cluster(EventStreams, Protocol):
 
     @property
     def in_flight(self) -> int: ...
+    def appender(self, topic: str) -> Appender: ...
     def counts(self) -> Mapping[str, int]: ...
     def states(self) -> Mapping[str, float]: ...
     def ready(self) -> tuple[bool, str]: ...
@@ -91,6 +94,7 @@ class Service:
         self.world.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
         self.bridges: Final = Bridges(self.world, shared, self.supervisor, self.readiness)
+        self._journaling: Final = Journaling(policy, self)
         self._observe()
         loop.set_exception_handler(self._loop_error)
 
@@ -122,6 +126,7 @@ class Service:
         self.supervisor.start(self._state.run(), "state")
         self.supervisor.start(self.leases.run(), "leases")
         self.supervisor.start(self._state.store.run(), "state-store")
+        self._journaling.start()
         await self._install(self.policy, load_materials(self.policy, self._check_cluster))
         for error in self._unbound.values():
             raise error
@@ -158,7 +163,7 @@ class Service:
     def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
         """What is opened once for the life of the process does not follow a reload."""
         old, new = before.model.gateway, after.model.gateway
-        fixed = [key for key in ("http", "state", "lease", "log") if getattr(old, key) != getattr(new, key)]
+        fixed = [key for key in ("http", "state", "lease", "log", "journal") if getattr(old, key) != getattr(new, key)]
         if fixed:
             keys = [f"gateway.{key}" for key in fixed]
             self.report.log.warning("changes that need a restart", keys=keys)
@@ -226,11 +231,11 @@ class Service:
         gone = {
             key
             for key, made in self.connectors.items()
-            if (wanted.get(key), _routes(policy, key[0]), reads_logs(policy.model, *key)) != made.settings
+            if (wanted.get(key), routes_responses(policy, key[0]), reads_logs(policy.model, *key)) != made.settings
         }
         for key in gone:
             self._connector_tasks.pop(key).cancel()
-            self.readiness.remove(_part(key))
+            self.readiness.remove(connectors.part(key))
             self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
         for key, model in wanted.items():
             if key not in self.connectors:
@@ -251,11 +256,11 @@ class Service:
             hub=self.hub,
             report=self.report,
             node_scope=lambda: self.world.scopes[key[0]],
-            routes=_routes(policy, key[0]),
+            routes=routes_responses(policy, key[0]),
             bridged=reads_logs(policy.model, *key),
         )
         self.connectors[key] = connector
-        self.readiness.add(_part(key), connector.ready)
+        self.readiness.add(connectors.part(key), connector.ready)
         self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
 
     async def _install_listeners(self, policy: CompiledPolicy, materials: Materials) -> None:
@@ -339,16 +344,20 @@ class Service:
 
     def _count(self) -> Iterator[tuple[str, Any, float]]:
         """Bring the counters of live links and connections up to now (they count for themselves)."""
-        for link in self.links():
-            self.report.flush(link)
-        for link in self.far_links():
-            if link.node is not None:  # pulled: it has no near half that counts
-                self.report.flush(link)
+        self.flush()
         for listener in [*self.listeners.values(), *self.retired]:
             listener.count()
         yield from kafka_events(self.clusters)
         for event, count in self._state.store.counts().items():
             yield "state_events", (("event", event),), float(count)
+
+    def flush(self) -> None:
+        """Let links hand over what they have counted."""
+        for link in self.links():
+            self.report.flush(link)
+        for link in self.far_links():
+            if link.node is not None:  # pulled: it has no near half that counts
+                self.report.flush(link)
 
     def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What asyncio could give to nobody: bugs."""
@@ -381,20 +390,10 @@ class Service:
         for connector in self.connectors.values():
             connector.close()
         await until(lambda: not any(self.connections()), _CLOSING)
+        await self._journaling.close()
         for bridge in self.clusters.values():
             await bridge.close(min(patience, 5.0))
         await self.leases.close()
         await self._state.close()
         await self.supervisor.close()
         self.report.log.info("stopped", unsettled=left)
-
-
-def _routes(policy: CompiledPolicy, scope: str) -> bool:
-    """Whether responses are routed in this scope: it is wanted, and there is a key."""
-    model = policy.model.scopes.get(scope)
-    return model is not None and model.response_routing and policy.signing is not None
-
-
-def _part(connector: tuple[str, str]) -> str:
-    """What `/readyz` calls a connector: two scopes may have one of the same name."""
-    return f"connector/{connector[0]}/{connector[1]}"

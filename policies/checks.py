@@ -27,6 +27,7 @@ def findings(parts: Outline) -> Iterator[Finding]:
     """Every mistake and warning between the valid parts of a file."""
     yield from _keys(parts)
     yield from _binds(parts)
+    yield from _journal(parts)
     for cluster in parts.kafka:
         yield from cluster_findings(cluster)
     for setting in parts.settings:
@@ -69,6 +70,13 @@ def _keys(parts: Outline) -> Iterator[Finding]:
 
 def _in_memory(parts: Outline) -> bool:
     return parts.gateway is None or parts.gateway.value.state == "memory"
+
+
+def _journal(parts: Outline) -> Iterator[Finding]:
+    gateway = parts.gateway
+    journal = gateway.value.journal if gateway is not None and gateway.ok("journal") else None
+    if journal is not None and journal.kafka not in parts.cluster_names:
+        yield _no_such(("gateway", "journal", "kafka"), "Kafka cluster", journal.kafka, parts.cluster_names)
 
 
 class _Place(NamedTuple):

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, Stri
 
 from policies.base import Also, Flag, Name, Secret, Section, Strict, parsed
 from policies.model_filters import Filters
+from policies.model_journal import JournalSection
 from policies.model_kafka import KafkaSecurity
 from policies.model_scope import Scope
 from policies.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration, parse_size
@@ -129,6 +130,9 @@ class GatewaySection(Section):
     drain: Duration = parsed(parse_duration, "10s", "how long SIGTERM waits for outcomes before it closes")
     log: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console in a terminal, json otherwise"
+    )
+    journal: JournalSection | None = Field(
+        default=None, description="journal of what is decided, see JournalSection; default: none"
     )
 
 

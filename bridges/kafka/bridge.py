@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bridges.kafka.appender import Appender
 from bridges.kafka.cluster import Cluster, ClusterConfig
 from bridges.kafka.counters import Counters
 from bridges.kafka.durable import Keeper
@@ -60,6 +61,10 @@ class ClusterBridge:
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""
         return KafkaNode(self.cluster, self._producer, self._keeper, self.counters, route, self._leases)
+
+    def appender(self, topic: str) -> Appender:
+        """For records of the gateway's own."""
+        return Appender(self.cluster, self._producer, topic)
 
     def info_node(self, route: Any) -> InfoNode:
         """The `$info` of a route's node."""

@@ -37,9 +37,9 @@ class LinkBase:
 
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "durable", "echo",
-        "engine", "failure", "filter_rules", "gone", "handler", "incoming", "left", "max_message_size", "name", "node",
-        "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target", "transfers",
-        "unannounced", "way", "window",
+        "engine", "failure", "filter_rules", "flow", "gone", "handler", "incoming", "left", "max_message_size", "name",
+        "node", "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target",
+        "transfers", "unannounced", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -63,6 +63,8 @@ class LinkBase:
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.node: Any = None
+        self.flow: Any = None
+        """Where the journal counts what is on the link, if there is one (`journal.Flow`)."""
         self.filter_rules: Any = None
         """How the resolver wants its filters read (`filters.filter_set.Rules`)."""
         self.way: Any = None

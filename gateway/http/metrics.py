@@ -61,6 +61,7 @@ HELP: Final = {
     "kafka_turns": "Partitions in which more positions are wanted than there are readers: they take turns.",
     "kafka_up": "1: the cluster answers.",
     "kafka_events": "Transfers into topics by outcome, deliveries from topics, and what went wrong.",
+    "journal_rows": "Rows of the journal by what became of them (docs/journal.md).",
     "dropped": "Settled messages nobody could take.",
     "outcomes": "What senders were told of their messages.",
     "state_events": "Questions to shared state that had no answer, uses that could not be given back, a full memory.",

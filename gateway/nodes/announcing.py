@@ -22,6 +22,10 @@ class Home(Protocol):
     """Where responses from the container behind a connector are taken (`homecoming`)."""
 
     @property
+    def name(self) -> str:
+        """What the policy calls the connector."""
+
+    @property
     def address(self) -> str | None:
         """An address of that container; None: it reaches `$replies.<scope>` of this gateway."""
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 from gateway.amqp.annotated import annotated
 from gateway.amqp.codec import encode
 from gateway.amqp.sections import Layout, map_entry, walk
-from gateway.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.keeping import keeping
 from gateway.nodes.pairs import asks_me, own_address, with_own_address
 from gateway.scope.annotate import Annotator, LinkTarget, Restored
 from gateway.scope.annotations import RESPONSE_COOKIE
 from gateway.scope.carry import Carried, Carrier
+from gateway.scope.choice import ANNOTATED, CARRIED, HOMEWARD, REFUSED, UNCHANGED, WITHIN, Choice, choose
 from gateway.scope.keys import KeyRing
 from gateway.scope.rewrite import Rewriter
 from gateway.scope.shelf import Shelf
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from gateway.nodes.meeting import Crossing
     from gateway.state.store import Store
 
-HOMEWARD: Final = "homeward"
-"""The replies word of a response that asks for no response: it crosses, and there is nothing to rewrite."""
 _REPLIES: Final = "$replies"
 _REMEMBERED: Final = 4096
 """Reply addresses whose origin is remembered, so that a response is not tried against every scope."""
@@ -86,30 +85,38 @@ class Crossings:
             return bool(receiver.way.replies != "none")
         return RESPONSE_ADDRESS_SUPPORTED in receiver.target.capabilities
 
+    def choose(self, origin: Link, target: Link) -> Choice:
+        """What becomes of messages from `origin` that go to `target`."""
+        from_way, to_way = origin.way, target.way
+        if from_way.scope == to_way.scope:
+            return WITHIN
+        wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
+        home = to_way.home
+        carries = home is not None and home.address is not None
+        return choose(wanted, keys=self._ring is not None, capable=self._capable(target), carries=carries)
+
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages from `origin` must change for `target`; None: not at all."""
         from_way, to_way = origin.way, target.way
-        capable = self._capable(target)
-        if from_way.scope == to_way.scope:
-            return self._within(from_way, to_way, capable)
-        wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
-        if wanted == "none" or (wanted == HOMEWARD and not capable):
+        choice = self.choose(origin, target)
+        if choice is WITHIN:
+            return self._within(from_way, to_way, self._capable(target))
+        if choice.result == UNCHANGED:
             return None
-        if self._ring is None:
-            return _refuse(
-                AmqpError(NOT_ALLOWED, "no key is configured to route responses", fault=Fault.GATEWAY)
-            )
-        if from_way.uses is None and to_way.uses is not None and wanted != HOMEWARD:
+        if choice.result == REFUSED:
+            fault = Fault.GATEWAY if choice.condition == NOT_ALLOWED else Fault.PEER
+            return _refuse(AmqpError(choice.condition or "", choice.why, fault=fault))
+        if from_way.uses is None and to_way.uses is not None and from_way.replies != HOMEWARD:
             from_way = from_way._replace(uses=to_way.uses)
-        if wanted == "cookie" and not capable:
-            return _refuse(AmqpError(NOT_IMPLEMENTED, "the receiver does not support response annotations"))
-        return self._into(from_way, to_way, capable and wanted != "rewrite")
+        return self._into(from_way, to_way, choice.result)
 
-    def _into(self, from_way: Way, to_way: Way, annotated: bool) -> Crossing:
+    def _into(self, from_way: Way, to_way: Way, result: str) -> Crossing:
         """The request as the other side understands it, with an address that can be answered there."""
-        if annotated:
+        if result == ANNOTATED:
             return self._annotating(from_way, to_way.scope, to_way.home)
-        if to_way.home is not None and to_way.home.address is not None:
+        if result == CARRIED:
+            assert to_way.home is not None
+            assert to_way.home.address is not None
             return self._carrying(from_way, to_way.scope, to_way.home.address)
         return self._rewriting(from_way, to_way.scope)
 
@@ -125,7 +132,8 @@ class Crossings:
         if self._ring is None:
             return None
         if origin.pair is not None:
-            change = self._into(origin, target, capable)
+            carries = target.home is not None and target.home.address is not None
+            change = self._into(origin, target, choose("auto", keys=True, capable=capable, carries=carries).result)
             return lambda data: change(data) if asks_me(data) or (not capable and annotated(data)) else data
         if capable or not origin.announces:
             return None

@@ -117,5 +117,6 @@ class _Entrance:
         """How messages come in; decided anew when a reload has made new crossings."""
         crossings = self._scope.world.crossings
         if self._crossing[0] is not crossings:
-            self._crossing = (crossings, crossings.between(self._link, self._inside))  # type: ignore[arg-type]
+            made = self._scope.world.between(self._link, self._inside)  # type: ignore[arg-type]
+            self._crossing = (crossings, made)
         return self._crossing[1]

@@ -35,6 +35,8 @@ class Owner(Protocol):
     """The connector, as far as this needs it."""
 
     @property
+    def name(self) -> str: ...
+    @property
     def responder(self) -> str: ...
     def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
     def home_changed(self) -> None: ...
@@ -48,6 +50,7 @@ class Homecoming:
         self._owner: Final = owner
         self._wish: Final = wish
         self._annotations: Final = annotations
+        self.name: Final = owner.name
         self.scope: Final = scope
         self.address: str | None = None
         """The address at the container; None: it reaches `$replies.<scope>` of this gateway."""

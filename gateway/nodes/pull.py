@@ -123,6 +123,7 @@ class PulledLink:
         self.properties: Final[dict[Any, Any]] = {}
         self.way: Any = way(scope)
         self.node: Any = None
+        self.flow: Any = None
         self.handler: Any = None
         self.open = False
         self.gone = False
@@ -141,7 +142,8 @@ class PulledLink:
         if self.gone:  # a node that answers late
             handler.on_detach(None)
             return
-        self.handler, self.open = handler, True
+        self.handler = handler if self.flow is None else self.flow.tapped(handler)
+        self.open = True
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         far = self.engine.attach(self.name, incoming=True)
         own = (SUPPORTED,) if self._announced else ()

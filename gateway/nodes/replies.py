@@ -14,10 +14,11 @@ from gateway.amqp.codec import Symbol
 from gateway.amqp.sections import property_field, walk
 from gateway.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
-from gateway.nodes.crossings import HOMEWARD, replies_address
+from gateway.nodes.crossings import replies_address
 from gateway.nodes.homeward import HomeRouter, Tolled
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink
 from gateway.scope.annotate import Restored
+from gateway.scope.choice import HOMEWARD
 from gateway.scope.fields import NULL, TO, address_text
 
 if TYPE_CHECKING:

@@ -73,6 +73,7 @@ class RoutedLink:
         self.presettled: Final = link.presettled
         self.way: Any = link.way
         self.node: Any = None
+        self.flow: Any = None
         self.open = False
         self.gone = False
         self.handler: Any = None
@@ -130,7 +131,8 @@ class RoutedLink:
             self.refuse(missing)
             handler.on_detach(None)
         else:
-            self.handler, self.open = handler, True
+            self.handler = handler if self.flow is None else self.flow.tapped(handler)
+            self.open = True
 
     def refuse(self, error: AmqpError) -> None:
         if not self.gone:
@@ -159,6 +161,7 @@ class RoutedLink:
         self._router.fail(error)
 
     def _end(self) -> None:
+        self._left()
         self._router.forget(self)
         for delivery, _, settled in self._waiting:
             if self.error is None:
@@ -189,9 +192,14 @@ class RoutedLink:
         self.granted -= 1
         self.handler.on_transfer(delivery, data, settled)
 
+    def _left(self) -> None:
+        if self.flow is not None:
+            self.flow.left(self)
+
     def close(self) -> None:
         """The link around it has ended, or it makes room for another."""
         self.gone = True
+        self._left()
         if self.open:
             self.open = False
             self.handler.on_detach(None)

@@ -6,7 +6,8 @@ One `Scope` per address space. Attach, anonymous terminus and responses all come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -29,6 +30,7 @@ from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, R
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.journal.journal import Journal
     from policies.units import Rate
 
 _RELAY: Final = "ANONYMOUS-RELAY"
@@ -86,10 +88,14 @@ class World:
     new_name: Callable[[], str]
     waits: Waits
     filter_rules: Rules = RULES
+    journal: Journal | None = None
 
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages cross from one link to another, by the present policy."""
-        return self.crossings.between(origin, target)
+        crossing = self.crossings.between(origin, target)
+        if self.journal is None:
+            return crossing
+        return self.journal.crossing(origin, target, self.crossings.choose(origin, target), crossing)
 
 
 class Scope:
@@ -155,27 +161,48 @@ class Scope:
         link.way = way(self.name, pair=pair if link.incoming else None)
         link.filter_rules = self.world.filter_rules
         terminus = link.target if link.incoming else link.source
-        if terminus.coordinator:
-            raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
-        if not (terminus.dynamic or terminus.present):
-            raise AmqpError(INVALID_FIELD, "the attach has no " + ("target" if link.incoming else "source"))
-        if pair is not None and not link.incoming:
-            self.pairs.attach_responses(link, pair)
-        elif terminus.dynamic or terminus.address is None:
-            self._attach_unnamed(link, terminus.dynamic)
-        else:
+        if terminus.address is not None and not (terminus.dynamic or (pair is not None and not link.incoming)):
             self.attach_to(link, terminus.address, link.user)
+            return
+        with self._journaled(link, terminus.address, link.user):
+            if terminus.coordinator:
+                raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
+            if not (terminus.dynamic or terminus.present):
+                raise AmqpError(INVALID_FIELD, "the attach has no " + ("target" if link.incoming else "source"))
+            if pair is not None and not link.incoming:
+                self._allowed(link, terminus.address, link.user, "pair")
+                self.pairs.attach_responses(link, pair)
+            else:
+                self._attach_unnamed(link, terminus.dynamic)
 
     def attach_to(self, link: Any, address: str, user: str | None) -> None:
         """Attach to `address` as `user`; None is the gateway itself, which needs no access rule."""
-        if address.startswith(_TEMPORARY):
-            node = self.temporaries.at(address)
-            announcing(link, self._announces(link, node))
-            node.attach(link)
-        elif self.takes_replies(address):
-            attach_replies(self, link, address)
-        else:
-            self._attach_route(link, address, user)
+        with self._journaled(link, address, user):
+            if address.startswith(_TEMPORARY):
+                node = self.temporaries.at(address)
+                self._allowed(link, address, user, "temporary")
+                announcing(link, self._announces(link, node))
+                node.attach(link)
+            elif self.takes_replies(address):
+                self._allowed(link, address, user, "replies")
+                attach_replies(self, link, address)
+            else:
+                self._attach_route(link, address, user)
+
+    @contextmanager
+    def _journaled(self, link: Any, address: str | None, user: str | None) -> Iterator[None]:
+        """What goes wrong with an attach is told to the journal, too."""
+        try:
+            yield
+        except AmqpError as error:
+            if self.world.journal is not None:
+                self.world.journal.refused(link, self.name, address, user, error)
+            raise
+
+    def _allowed(self, link: Any, address: str | None, user: str | None, route: str) -> None:
+        """Tell the journal before the node has the link: it counts from the first message on."""
+        if self.world.journal is not None:
+            self.world.journal.allowed(link, self.name, address, user, route)
 
     def takes_replies(self, address: str) -> bool:
         """Whether responses sent to `address` are this gateway's to bring home.
@@ -194,6 +221,8 @@ class Scope:
         action = "send" if link.incoming else "receive"
         decided = self.decide(action, address, user)
         link.node = decided
+        if (journal := self.world.journal) is not None:
+            journal.allowed(link, self.name, address, user, "", decided.routes, decided.rule)
         first = decided.routes[0]
         if isinstance(first, RelayRoute) and link.way.replies == "auto":
             # A response keeps the scope that it comes from.
@@ -225,6 +254,7 @@ class Scope:
             raise AmqpError(INVALID_FIELD, "the source has no address and is not dynamic")
         if (error := self.unnamed(link)) is not None:
             raise error
+        self._allowed(link, None, link.user, "temporary" if dynamic else "anonymous")
         if dynamic:
             self.temporaries.create(link)
         else:

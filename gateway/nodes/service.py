@@ -68,7 +68,7 @@ class _Answers:
         """How a request of another scope comes in; decided anew when a reload has made new crossings."""
         crossings = self._scope.world.crossings
         if self._crossing[0] is not crossings:
-            self._crossing = (crossings, crossings.between(link, self._here))  # type: ignore[arg-type]
+            self._crossing = (crossings, self._scope.world.between(link, self._here))  # type: ignore[arg-type]
         return self._crossing[1]
 
 

@@ -1,0 +1,48 @@
+"""Records for a topic of the gateway's own, the journal's: handed over if there is room, never waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from bridges.kafka.cluster import Cluster
+from bridges.kafka.producer import ClusterProducer
+from gateway.errors import AmqpError, Fault
+
+_ANY: Final = -1
+_ROOM: Final = 50_000
+"""Half of the producer's queue (`queue.buffering.max.messages`): the rest is for traffic."""
+
+
+class Appender:
+    """Writes to one topic, through the producer that sending links share."""
+
+    def __init__(self, cluster: Cluster, producer: ClusterProducer, topic: str) -> None:
+        self._cluster: Final = cluster
+        self._producer: Final = producer
+        self._topic: Final = topic
+
+    async def reach(self) -> None:
+        """Returns when the topic is there and its cluster up; raises AmqpError while it is not."""
+        await self._cluster.topic(self._topic)
+        if not self._cluster.up:
+            raise AmqpError("", self._cluster.ready()[1], fault=Fault.BACKEND)
+
+    def append(self, key: bytes, value: bytes, done: Callable[[str | None], None]) -> bool:
+        """Hand a record over; `done` gets None, or why it is not (or perhaps not) written.
+
+        False: there is no room, and `done` is not called.
+        """
+
+        def report(error: KafkaError | None, _: Message) -> None:
+            done(None if error is None else error.str())
+
+        if len(self._producer) >= _ROOM:
+            return False
+        try:
+            self._producer.produce(self._topic, _ANY, key, value, None, report)
+        except (BufferError, KafkaException):
+            return False
+        return True

@@ -1,0 +1,301 @@
+"""The table behind the journal: what links, crossings and refusals count, and the rows that wait to be written.
+
+Hooks: the resolver tells of each decision, before a node has the link; `Report` of refusals and ends; the world of
+each crossing. What counts per message is put around a link's handler when the node takes it, so that a gateway without
+a journal pays nothing. Used from the event loop only; nothing here waits, and everything is bounded: what finds no
+room is lost, counted, and told by the next `lost` row.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.amqp.annotated import annotated
+from gateway.amqp.codec import encode
+from gateway.amqp.sections import property_field, walk
+from gateway.errors import AmqpError
+from gateway.filters.filter_set import kind_of
+from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of, shown
+from gateway.scope.choice import WITHIN, Choice
+from gateway.scope.fields import REPLY_TO, TO, address_text
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.nodes.meeting import Crossing
+    from policies.rules import Route
+
+MOST_FILTERS: Final = 8192
+"""Bytes of an encoded filter set that are written."""
+
+
+class Options(NamedTuple):
+    """Of the policy's `gateway.journal`: every so manieth message (0: none), filters in full, room for rows."""
+
+    sample: int = 0
+    filters: bool = False
+    buffer: int = 10_000
+
+
+class Flow(Counts):
+    """The counts of one kind of link."""
+
+    __slots__ = ("_journal", "seen")
+
+    def __init__(self, journal: Journal, seen: Seen) -> None:
+        super().__init__()
+        self._journal: Final = journal
+        self.seen: Final = seen
+
+    def left(self, link: Any) -> None:
+        """The link counts no more."""
+        self._journal.ended(link)
+
+    def tapped(self, handler: Any) -> Any:
+        """The handler of a link on which a peer sends, with counting around it."""
+        return _Tap(self._journal, self, handler)
+
+
+class _Tap:
+    """All of a handler; what comes is counted, and every so manieth message written down."""
+
+    def __init__(self, journal: Journal, flow: Flow, handler: Any) -> None:
+        self._handler: Final = handler
+        inner, left = handler.on_transfer, sample = journal.options.sample, 0
+
+        def counted(delivery: Any, data: bytes, settled: bool) -> None:
+            flow.messages += 1
+            flow.bytes += len(data)
+            inner(delivery, data, settled)
+
+        def sampled(delivery: Any, data: bytes, settled: bool) -> None:
+            nonlocal left
+            left += 1
+            if left == sample:
+                left = 0
+                journal.message(flow.seen, data, settled)
+            counted(delivery, data, settled)
+
+        self.on_transfer: Final = sampled if sample else counted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+
+class Row(NamedTuple):
+    """A record value; `told` are the losses that it tells."""
+
+    value: bytes
+    told: dict[str, int]
+
+
+class Journal:
+    """What one gateway process has to say; `rows` wait to be written."""
+
+    def __init__(self, heading: Heading, options: Options, clock: Callable[[], int]) -> None:
+        self.options: Final = options
+        self.rows: Final[deque[Row]] = deque()
+        self.lost: Final[dict[str, int]] = {"buffer": 0, "kinds": 0, "kafka": 0}
+        """Totals since start: rows that found no room, links and crossings that the table had no room for, and rows
+        that Kafka did not take."""
+        self._told: Final[dict[str, int]] = dict.fromkeys(self.lost, 0)
+        self._heading: Final = heading
+        self._clock: Final = clock
+        self._since = clock()
+        self._seq = 0
+        self._flows: Final[dict[Seen, Flow]] = {}
+        self._crossings: Final[dict[Crossed, Counts]] = {}
+
+    # -- links
+
+    def allowed(
+        self, link: Any, scope: str, address: str | None, user: str | None, route: str = "",
+        routes: tuple[Route, ...] = (), rule: str | None = None,
+    ) -> None:  # fmt: skip
+        """The policy lets this link through to where the routes lead, or to a `route` that no rule is about."""
+        end = End(route) if route else end_of(scope, address or "", rule, routes)
+        end = end._replace(to_address=shown(end.to_address))
+        self._count(link, self._seen(link, scope, address, user, "allow", None, None, end))
+
+    def refused(self, link: Any, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
+        """It gets an error: from the policy, or from a node that the policy let it through to."""
+        flow: Flow | None = link.flow
+        by, end = "policy", End()
+        if flow is not None:
+            by, end = "node", flow.seen.end
+            flow.attached -= flow.attached > 0
+            self.ended(link)
+        denied = self._flow(self._seen(link, scope, address, user, "deny", error.condition, by, end))
+        denied.attached += 1
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        """The same, when the resolver has long handed it on: the node has thought about it."""
+        if (flow := link.flow) is not None:
+            self.refused(link, flow.seen.scope, link.address, flow.seen.user, error)
+
+    def ended(self, link: Any) -> None:
+        """The link counts no more."""
+        if (flow := link.flow) is not None:
+            link.flow = None
+            flow.links -= 1
+
+    def counted(self, link: Link) -> None:
+        """What a link has counted itself, just before `Report` takes it."""
+        flow: Flow | None = link.flow
+        if flow is None:
+            return
+        if not link.incoming:
+            flow.messages += link.transfers
+        if link.accepted:
+            flow.add(flow.outcomes, "accepted", link.accepted)
+        for name, count in link.others.items():
+            flow.add(flow.outcomes, name, count)
+
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        """One message of it was refused."""
+        if (flow := link.flow) is not None:
+            flow.add(flow.refused, error.condition)
+
+    def _count(self, link: Any, seen: Seen) -> None:
+        flow = self._flow(seen)
+        flow.attached += 1
+        flow.links += 1
+        link.flow = flow
+
+    def _flow(self, seen: Seen) -> Flow:
+        flow = self._flows.get(seen)
+        if flow is None:
+            flow = Flow(self, seen)
+            if len(self._flows) < self.options.buffer:
+                self._flows[seen] = flow
+            else:
+                self.lost["kinds"] += 1
+        return flow
+
+    def _seen(
+        self, link: Any, scope: str, address: str | None, user: str | None, decision: str, condition: str | None,
+        refused_by: str | None, end: End,
+    ) -> Seen:  # fmt: skip
+        action = "send" if link.incoming else "receive"
+        wanted = {} if link.incoming else link.source.filter
+        names = tuple(sorted(str(kind_of(getattr(each, "descriptor", None))) for each in wanted.values()))
+        return Seen(
+            scope, user, action, shown(address), decision, condition, refused_by, end, names,
+            self._filters(wanted) if wanted and self.options.filters else None,
+        )  # fmt: skip
+
+    @staticmethod
+    def _filters(wanted: Any) -> str | None:
+        """The whole set, encoded; None where it is too long to keep."""
+        encoded = encode(dict(wanted))
+        return base64.b64encode(encoded).decode() if len(encoded) <= MOST_FILTERS else None
+
+    # -- messages
+
+    def crossing(self, origin: Link, target: Link, choice: Choice, crossing: Crossing | None) -> Crossing | None:
+        """The crossing, with counting around it; what stays in its scope crosses nothing."""
+        if choice is WITHIN:
+            return crossing
+        home = target.way.home
+        address = getattr(target, "address", None) if home is None else target.target.address
+        crossed = Crossed(
+            origin.way.scope, origin.way.replies, target.way.scope, shown(address),
+            None if home is None else home.name, "response-address-supported" in target.target.capabilities,
+            None if home is None else home.annotates, *choice,
+        )  # fmt: skip
+        counts = self._crossing(crossed)
+
+        def counting(data: bytes) -> bytes:
+            nonlocal counts
+            if not counts.links:  # left the table while nothing crossed
+                counts = self._crossing(crossed)
+            counts.messages += 1
+            counts.bytes += len(data)
+            if crossing is None:
+                return data
+            try:
+                return crossing(data)
+            except AmqpError as error:
+                counts.add(counts.refused, error.condition)
+                raise
+
+        return counting
+
+    def _crossing(self, crossed: Crossed) -> Counts:
+        counts = self._crossings.get(crossed)
+        if counts is None:
+            counts = Counts()
+            counts.links = 1
+            if len(self._crossings) < self.options.buffer:
+                self._crossings[crossed] = counts
+            else:
+                self.lost["kinds"] += 1
+        return counts
+
+    def message(self, seen: Seen, data: bytes, settled: bool) -> None:
+        """A row about one message: where it says it goes, how large it is; nothing else of it."""
+        fields: dict[str, Any] = {"size": len(data), "settled": settled, "annotated": annotated(data)}
+        try:
+            layout = walk(data)
+            for name, index in (("message_to", TO), ("message_reply_to", REPLY_TO)):
+                raw = property_field(data, layout, index)
+                fields[name] = shown(address_text(raw, name)) if raw else None
+        except AmqpError as error:
+            fields["malformed"] = error.condition
+        now = self._clock()
+        self._put("message", now, now, {**seen.fields(), **fields})
+
+    # -- rows
+
+    def collect(self) -> Iterator[None]:
+        """Make rows of what was counted since the last time; stops after each, so that others have their turn."""
+        start, now = self._since, self._clock()
+        self._since = now
+        for seen, flow in list(self._flows.items()):
+            if flow.any:
+                self._put("link", start, now, {**seen.fields(), "attached": flow.attached, **_counted(flow)})
+                yield
+            elif flow.links <= 0:
+                del self._flows[seen]
+        for crossed, counts in list(self._crossings.items()):
+            if counts.any:
+                self._put("crossing", start, now, {**crossed._asdict(), **_counted(counts)})
+                yield
+            else:
+                counts.links = 0
+                del self._crossings[crossed]
+        self._tell(start, now)
+
+    def _tell(self, start: int, now: int) -> None:
+        """The losses that no row tells yet; they wait while there is no room for this one either."""
+        untold = {cause: count - self._told[cause] for cause, count in self.lost.items() if count > self._told[cause]}
+        if untold and len(self.rows) < self.options.buffer:
+            for cause, count in untold.items():
+                self._told[cause] += count
+            self._put("lost", start, now, {"count": sum(untold.values()), "causes": untold}, untold)
+
+    def _put(
+        self, kind: str, start: int, now: int, fields: dict[str, Any], told: dict[str, int] | None = None
+    ) -> None:
+        self._seq += 1
+        if len(self.rows) >= self.options.buffer:
+            self.lost["buffer"] += 1
+        else:
+            self.rows.append(Row(self._heading.row(kind, self._seq, start, now, fields), told or {}))
+
+    def lose(self, row: Row) -> None:
+        """Kafka has not taken this row: what it told is untold again."""
+        self.lost["kafka"] += 1
+        for cause, count in row.told.items():
+            self._told[cause] -= count
+
+
+def _counted(counts: Counts) -> dict[str, Any]:
+    """The counts, which begin anew."""
+    made = {
+        "messages": counts.messages, "bytes": counts.bytes, "outcomes": counts.outcomes, "refused": counts.refused,
+    }  # fmt: skip
+    counts.clear()
+    return made

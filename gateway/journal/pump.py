@@ -1,0 +1,135 @@
+"""Takes the journal's rows to Kafka: a task of its own, which waits for nobody and is waited for by nobody.
+
+While the topic cannot be written to, counts go on adding up, so that nothing of them is lost, and rows about single
+messages wait up to `buffer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+from gateway.errors import AmqpError
+from gateway.journal.journal import Journal, Row
+from gateway.logs import get_logger
+
+_BEAT: Final = 0.2
+"""Seconds between two looks at rows that wait."""
+_LOT: Final = 100
+"""Rows that are made or handed over before others have their turn."""
+log = get_logger("journal")
+
+
+class Appender(Protocol):
+    """The topic, as the Kafka bridge gives it."""
+
+    async def reach(self) -> None:
+        """Returns when records can be handed over; raises AmqpError while they cannot."""
+
+    def append(self, key: bytes, value: bytes, done: Callable[[str | None], None]) -> bool:
+        """Hand a record over; `done` gets None or what went wrong. False: no room, and `done` is not called."""
+
+
+class Pump:
+    """Writes one journal to one topic."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        appender: Callable[[], Appender | None],
+        flush: Callable[[], None],
+        *,
+        key: bytes,
+        interval: float,
+    ) -> None:
+        """`appender`: the topic of the cluster as it is now; `flush` lets links hand over what they counted.
+
+        `interval` is in seconds; records with one `key` keep their order.
+        """
+        self._journal: Final = journal
+        self._appender: Final = appender
+        self._flush: Final = flush
+        self._key: Final = key
+        self._interval: Final = interval
+        self._written = 0
+        self._under_way = 0
+        self._trouble: str | None = None
+
+    def counts(self) -> Iterator[tuple[str, Any, float]]:
+        """For metrics."""
+        yield "journal_rows", (("result", "written"),), float(self._written)
+        for cause, count in self._journal.lost.items():
+            yield "journal_rows", (("result", f"lost: {cause}"),), float(count)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._interval
+        while True:
+            await asyncio.sleep(min(_BEAT, self._interval))
+            if loop.time() >= due:
+                due = loop.time() + self._interval
+                await self.turn(collect=True)
+            elif self._journal.rows:
+                await self.turn(collect=False)
+
+    async def turn(self, *, collect: bool) -> None:
+        """One round: with `collect`, rows are made of all counts first."""
+        appender = self._appender()
+        try:
+            if appender is None:
+                raise AmqpError("", "the policy has no such cluster any more")
+            await appender.reach()
+        except AmqpError as error:
+            self._troubled(error.description)
+            return
+        if collect:
+            self._flush()
+            for number, _ in enumerate(self._journal.collect(), 1):
+                if not number % _LOT:
+                    await asyncio.sleep(0)
+        await self._write(appender)
+
+    async def _write(self, appender: Appender) -> None:
+        rows, most = self._journal.rows, self._journal.options.buffer
+        done = 0
+        while rows and self._under_way < most:
+            row = rows.popleft()
+            if not appender.append(self._key, row.value, self._report(row)):
+                rows.appendleft(row)
+                return
+            self._under_way += 1
+            done += 1
+            if not done % _LOT:
+                await asyncio.sleep(0)
+
+    def _report(self, row: Row) -> Callable[[str | None], None]:
+        def report(problem: str | None) -> None:
+            self._under_way -= 1
+            if problem is None:
+                self._written += 1
+                self._recovered()
+            else:
+                self._journal.lose(row)
+                self._troubled(problem)
+
+        return report
+
+    def _troubled(self, problem: str) -> None:
+        if self._trouble is None:
+            log.warning("journal not written; traffic goes on", reason=problem)
+        self._trouble = problem
+
+    def _recovered(self) -> None:
+        if self._trouble is not None:
+            self._trouble = None
+            log.info("journal written again", lost=sum(self._journal.lost.values()))
+
+    async def close(self, limit: float) -> None:
+        """What is left, if it can be written within `limit` seconds."""
+        try:
+            async with asyncio.timeout(limit):
+                await self.turn(collect=True)
+        except TimeoutError:
+            self._troubled("no time left at the end")
