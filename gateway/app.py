@@ -22,6 +22,8 @@ from policies.problems import PolicyErrors
 from policies.rules import CompiledPolicy
 
 if TYPE_CHECKING:
+    import click
+
     from bridges.kafka.bridge import ClusterBridge
     from gateway.state.leases import Leases
     from gateway.state.termini import Termini
@@ -118,6 +120,13 @@ def pipeline_jobs() -> Any:
     from bridges.spark import jobs
 
     return jobs
+
+
+def pipeline_commands() -> Mapping[str, click.Command]:
+    """The commands of `scopegate pipeline`; loading them loads no Spark."""
+    from bridges.spark.cli import COMMANDS
+
+    return COMMANDS
 
 
 class Process:

@@ -15,9 +15,23 @@ _CODES: Final = "Exit codes: 0 done; 1 not done (said on stderr); 2 wrong use of
 _ARCHIVE: Final = click.argument("archive", type=click.Path(path_type=Path, file_okay=False))
 
 
-@click.group()
+class _Pipeline(click.Group):
+    """The commands that stand here, and those of `bridges/spark/cli.py`, loaded through the composition root."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from gateway.app import pipeline_commands
+
+        return sorted({*super().list_commands(ctx), *pipeline_commands()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from gateway.app import pipeline_commands
+
+        return super().get_command(ctx, cmd_name) or pipeline_commands().get(cmd_name)
+
+
+@click.group(cls=_Pipeline)
 def pipeline() -> None:
-    """Archive event streams, verify and replay archives, with Spark.
+    """Archive event streams, verify and replay archives, simulate policies, with Spark.
 
     Needs Java 17 and pip install 'scopegate[spark]'. Runs on this machine unless --master names another Spark.
     """

@@ -12,14 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 
-async def until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition that events of the loop bring about; give up after `seconds`."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - many small things make it true, none of them tells
-                await asyncio.sleep(0.01)
-
-
 class Supervisor:
     """Owns the process's background tasks; used from one event loop only."""
 

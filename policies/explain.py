@@ -58,8 +58,8 @@ class Explanation:
 def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action: Action) -> Explanation:
     """What happens when `user` in `scope` attaches at `address`; KeyError when there is no such scope."""
     rules = policy.scopes[scope]
-    hops = _onward(policy, rules.decide(user, action, address).route)
-    decision = _through(rules.decide(user, action, address), hops)
+    hops = onward(policy, rules.decide(user, action, address).route)
+    decision = through(rules.decide(user, action, address), hops)
     # An address nobody may attach to still has a rule worth showing: the one that leads nowhere.
     rule = rules.rule(address)
     where = decision.route.where if decision.route else rule.where if rule else None
@@ -115,7 +115,7 @@ def _bridged(policy: CompiledPolicy, scope: str, address: str, action: Action) -
             yield f"{bridge.name} moves events from here to {bridge.to}, by the gateway itself; {kept}"
 
 
-def _onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:
+def onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:
     """The scopes a relay leads through and the route in each; access was decided at the door."""
     hops: list[tuple[str, Route | None]] = []
     while isinstance(route, RelayRoute) and route.scope is not None and len(hops) < _MAX_HOPS:
@@ -125,7 +125,7 @@ def _onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Rout
     return hops
 
 
-def _through(decision: Decision, hops: list[tuple[str, Route | None]]) -> Decision:
+def through(decision: Decision, hops: list[tuple[str, Route | None]]) -> Decision:
     """A relay is worth what stands at its end."""
     if decision.condition is None and hops and (hops[-1][1] is None or len(hops) == _MAX_HOPS):
         return replace(decision, condition=NOT_FOUND, reason="the node behind this address does not exist")

@@ -63,7 +63,7 @@ class _Tap:
 
     def __init__(self, journal: Journal, flow: Flow, handler: Any) -> None:
         self._handler: Final = handler
-        inner, left = handler.on_transfer, sample = journal.options.sample, 0
+        inner, sample, left = handler.on_transfer, journal.options.sample, 0
 
         def counted(delivery: Any, data: bytes, settled: bool) -> None:
             flow.messages += 1
@@ -123,6 +123,9 @@ class Journal:
         """It gets an error: from the policy, or from a node that the policy let it through to."""
         flow: Flow | None = link.flow
         by, end = "policy", End()
+        if address is None:
+            terminus = link.target if link.incoming else link.source
+            end = End("temporary" if terminus.dynamic else "anonymous")
         if flow is not None:
             by, end = "node", flow.seen.end
             flow.attached -= flow.attached > 0

@@ -84,15 +84,17 @@ class Pump:
         except AmqpError as error:
             self._troubled(error.description)
             return
-        if collect:
+        await self._write(appender)
+        if collect and not self._journal.rows:  # else there is no room yet: counts can wait, rows cannot
             self._flush()
             for number, _ in enumerate(self._journal.collect(), 1):
-                if not number % _LOT:
-                    await asyncio.sleep(0)
-        await self._write(appender)
+                if not number % _LOT or len(self._journal.rows) >= self._journal.options.buffer:
+                    await self._write(appender)
+            await self._write(appender)
 
     async def _write(self, appender: Appender) -> None:
         rows, most = self._journal.rows, self._journal.options.buffer
+        await asyncio.sleep(0)
         done = 0
         while rows and self._under_way < most:
             row = rows.popleft()

@@ -1,0 +1,12 @@
+"""The commands of `scopegate pipeline`; each imports Spark when it runs, so that help needs neither Spark nor Java."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+from bridges.spark.cli_simulate import simulate
+
+COMMANDS: Final[Mapping[str, click.Command]] = {command.name or "": command for command in (simulate,)}

@@ -1,0 +1,234 @@
+"""`scopegate pipeline simulate`: what a candidate policy would have done to traffic that was, for a change review."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.simulate import DIFFERENCES, Finding
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bridges.spark.simulation import Outcome, Weighed
+    from policies.rules import CompiledPolicy
+
+_DIFFERENT: Final = 3
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_WORDS: Final = ["any", "none", *DIFFERENCES]
+
+
+class _Time(click.ParamType[int]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            when = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no time like 2026-11-21 or 2026-11-21T12:00:00Z", param, ctx)
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return int(when.timestamp() * 1000)
+
+
+@click.command(
+    epilog="Exit codes: 0 nothing differs (of what --fail-on says); 1 a mistake in what was given, or Spark cannot run "
+    "(said on stderr); 2 wrong use of the command; 3 something differs."
+)
+@click.option("--policy", "now", type=_FILE, required=True, help="The policy in force when the traffic was.")
+@click.option("--candidate", type=_FILE, required=True, help="The policy to try.")
+@click.option("--journal", multiple=True, help="Rows of the journal: JSON lines or Parquet, a file or folder.")
+@click.option("--messages", multiple=True, help="Archived messages (docs/columns.md), Parquet; with --scope, --user.")
+@click.option("--scope", help="--messages: the scope they are sent in.")
+@click.option("--user", default="anonymous", show_default=True, help="--messages: who sends them.")
+@click.option(
+    "--by", type=click.Choice(["address", "to"]), default="address", show_default=True,
+    help="--messages: sent to the archive's column address, or each to its own `to`, as on an anonymous link.",
+)  # fmt: skip
+@click.option("--since", type=_Time(), help="Only rows of the journal from this time on (UTC if no zone is given).")
+@click.option("--until", type=_Time(), help="Only rows of the journal before this time.")
+@click.option("--samples", type=click.IntRange(0), default=10, show_default=True, help="Examples of each difference.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write every row with both verdicts there, as Parquet.")
+@click.option(
+    "--fail-on", multiple=True, type=click.Choice(_WORDS), default=["any"], show_default=True,
+    help="Differences that make the exit code 3.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--skip-bad", is_flag=True, help="Leave out records that are no rows of a journal.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+def simulate(now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Say what another policy would have done to traffic that was.
+
+    Reads the journal of the gateway (gateway.journal, docs/journal.md) or archived messages. Both policies are asked
+    the questions that the gateway asks; neither needs its secrets, and no Kafka or gateway is touched.
+    """
+    if not (options["journal"] or options["messages"]):
+        raise click.UsageError("give --journal or --messages: what the policies are tried on")
+    policies = _load(now), _load(candidate)
+    try:
+        outcome = _run(policies, options)
+    except PipelineError as error:
+        click.echo(f"pipeline simulate: {error}", err=True)
+        sys.exit(1)
+    changed = outcome.changed()
+    if as_json:
+        click.echo(json.dumps(_object(outcome, changed, options["samples"]), ensure_ascii=False, default=str))
+    else:
+        for line in _lines(outcome, changed, policies, options["samples"]):
+            click.echo(line)
+    words = {word for each in changed for word in each.finding.differences}
+    fatal = words if "any" in fail_on else words & set(fail_on)
+    sys.exit(_DIFFERENT if fatal else 0)
+
+
+def _load(path: Path) -> CompiledPolicy:
+    from gateway.policy_file import load
+    from policies.problems import PolicyErrors
+
+    try:
+        return load(path, with_secrets=False)
+    except PolicyErrors as errors:
+        click.echo(errors, err=True)
+        sys.exit(1)
+
+
+def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, Any]) -> Outcome:
+    from bridges.spark.session import open_session
+
+    if options["messages"]:
+        missing = [str(each.file) for each in policies if options["scope"] not in each.scopes]
+        if missing:
+            raise PipelineError(f"--messages needs --scope, one that {' and '.join(missing)} has")
+    if options["out"] is not None and options["out"].exists():
+        raise PipelineError(f"{options['out']} is there already; --out makes a new folder")
+    _progress("starting Spark")
+    spark = open_session("simulate", master=options["master"])
+    try:
+        return _simulated(spark, policies, options)
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise PipelineError(sentence(error)) from error
+    finally:
+        spark.stop()
+
+
+def _simulated(spark: Any, policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, Any]) -> Outcome:
+    from bridges.spark import simulation
+    from bridges.spark.simulate import NOTHING
+
+    cases: DataFrame | None = None
+    known, lost = NOTHING, 0
+    if options["journal"]:
+        rows = simulation.journal_rows(spark, options["journal"])
+        simulation.check(rows, skip_bad=options["skip_bad"])
+        rows = simulation.between(rows, options["since"], options["until"])
+        known, lost = simulation.known_of(rows), simulation.lost(rows)
+        cases = simulation.journal_cases(rows)
+    for path in options["messages"]:
+        told = {name: options[name] for name in ("scope", "user", "by")}
+        messages = simulation.message_cases(simulation.parquet(spark, path), **told)
+        cases = messages if cases is None else cases.unionByName(messages, allowMissingColumns=True)
+    assert cases is not None
+    outcome = simulation.simulate(cases, *policies, known, _progress)._replace(lost=lost)
+    if options["out"] is not None:
+        _progress(f"writing every row to {options['out']}")
+        simulation.annotated_rows(cases, outcome).write.parquet(str(options["out"]))
+    return outcome
+
+
+def _progress(text: str) -> None:
+    click.echo(f"… {text}", err=True)
+
+
+# -- telling
+
+
+def _lines(
+    outcome: Outcome, changed: list[Weighed], policies: tuple[CompiledPolicy, CompiledPolicy], samples: int
+) -> Iterator[str]:
+    yield _summary(outcome, changed)
+    for word, text in DIFFERENCES.items():
+        some = [each for each in changed if word in each.finding.differences]
+        if some:
+            yield ""
+            yield f"{word}: {text} - {_weight(some)}"
+            yield from (line for each in some[:samples] for line in _sample(each, policies))
+            yield from ([f"  … and {len(some) - samples} more"] if len(some) > samples else [])
+    if outcome.lost:
+        yield f"\nThe journal is not whole: {outcome.lost} rows were lost when it was written."
+    if surprises := outcome.surprises():
+        yield (
+            f"\nThe present policy is not the one that was in force: it decides {surprises} links otherwise than the "
+            "journal says."
+        )
+
+
+def _summary(outcome: Outcome, changed: list[Weighed]) -> str:
+    span = ""
+    if outcome.span is not None:
+        first, last = (datetime.fromtimestamp(each / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") for each in outcome.span)
+        span = f" from {first} to {last} UTC"
+    what = f"{len(changed)} of {len(outcome.findings)} kinds differ" if changed else "nothing differs"
+    return f"{_weight(outcome.findings)}{span}: {what}"
+
+
+def _weight(some: list[Weighed]) -> str:
+    links, messages = sum(each.attached for each in some), sum(each.messages for each in some)
+    single = sum(each.samples for each in some)
+    parts = [f"{links} links with {messages} messages"] if links or messages or not single else []
+    return ", ".join([*parts, *([f"{single} messages looked at singly"] if single else [])])
+
+
+def _sample(each: Weighed, policies: tuple[CompiledPolicy, CompiledPolicy]) -> Iterator[str]:
+    case, finding = each.finding.case, each.finding
+    who = "the gateway" if case.user is None else case.user
+    place = case.address if case.address is not None else f"({case.route})"
+    reply = f", reply-to {case.reply_to}" if case.reply_to else ""
+    yield f"  {who} {case.action}s at {place} in scope {case.scope}{reply}  ({_weight([each])})"
+    yield f"      now        {finding.before}{_where(policies[0], finding)}"
+    yield f"      candidate  {finding.after}{_where(policies[1], finding)}"
+
+
+def _where(policy: CompiledPolicy, finding: Finding) -> str:
+    """The lines that decide it."""
+    from policies.explain import explain
+
+    case = finding.case
+    if case.user is None or case.address is None or case.route or case.scope not in policy.scopes:
+        return ""
+    told = explain(policy, case.scope, case.user, case.address, case.action)  # type: ignore[arg-type]
+    places = [place for place in (told.route_where, told.access_where) if place]
+    return f"  [{', '.join(places)}]" if places else ""
+
+
+def _object(outcome: Outcome, changed: list[Weighed], samples: int) -> dict[str, Any]:
+    def one(each: Weighed) -> dict[str, Any]:
+        case = each.finding.case._asdict()
+        weights = {"attached": each.attached, "messages": each.messages, "bytes": each.bytes, "samples": each.samples}
+        before, after = (
+            {"said": str(verdict), "decision": verdict.decision, "condition": verdict.condition,
+             "crossing": list(verdict.crossing), **verdict.end._asdict()}
+            for verdict in (each.finding.before, each.finding.after)
+        )  # fmt: skip
+        return {**case, **weights, "differences": list(each.finding.differences), "now": before, "candidate": after}
+
+    def count(some: list[Weighed]) -> dict[str, int]:
+        names = ("attached", "messages", "bytes", "samples")
+        return {"kinds": len(some), **{name: sum(getattr(each, name) for each in some) for name in names}}
+
+    by_word = {word: [each for each in changed if word in each.finding.differences] for word in DIFFERENCES}
+    return {
+        "total": count(outcome.findings),
+        "different": count(changed),
+        "differences": {word: count(some) for word, some in by_word.items() if some},
+        "samples": {word: [one(each) for each in some[:samples]] for word, some in by_word.items() if some},
+        "lost": outcome.lost,
+        "decided_otherwise": outcome.surprises(),
+    }
