@@ -125,7 +125,8 @@ class Journal:
         by, end = "policy", End()
         if address is None:
             terminus = link.target if link.incoming else link.source
-            end = End("temporary" if terminus.dynamic else "anonymous")
+            known = terminus.present and not terminus.coordinator
+            end = End("temporary" if terminus.dynamic else "anonymous" if known else "none")
         if flow is not None:
             by, end = "node", flow.seen.end
             flow.attached -= flow.attached > 0

@@ -210,6 +210,7 @@ class PulledLink:
             link.detach()
             return
         self._far, link.node = link, self.node
+        link.flow, self.flow = self.flow, None  # the journal counts outcomes there
         self._pull.stands()
         self._ask()
 
@@ -242,6 +243,8 @@ class PulledLink:
         if self.gone:
             return
         self.gone = True
+        if self.flow is not None:
+            self.flow.left(self)
         if self.open:
             self.open = False
             self.handler.on_detach(error)

@@ -8,7 +8,7 @@ from tests.support.gateway import Gateway, written
 from tests.support.process import ports
 
 POLICY = """\
-gateway: {{id: bench, http: "127.0.0.1:{http}"}}
+gateway: {{id: bench, http: "127.0.0.1:{http}"{journal}}}
 keys: {{active: bench, ring: {{bench: {{env: SCOPEGATE_BENCH_KEY}}}}}}
 {kafka}
 scopes:
@@ -41,7 +41,8 @@ SECRET = {"SCOPEGATE_BENCH_KEY": "bench-key-of-no-value-0123456789abcdefghijk"}
 class BenchGateway(Gateway):
     """`scopegate run` on free ports; `start_seconds` is the time from its start to ready."""
 
-    def __init__(self, bootstrap: str | None = None) -> None:
+    def __init__(self, bootstrap: str | None = None, journal: str | None = None) -> None:
+        """`journal`: what its policy says of a journal beside the cluster, such as `sample: 100`."""
         edge, core, http = ports(3)
         self.edge = ("127.0.0.1", edge)
         self.core = ("127.0.0.1", core)
@@ -49,6 +50,7 @@ class BenchGateway(Gateway):
             edge=edge,
             core=core,
             http=http,
+            journal=f", journal: {{kafka: main, {journal}}}" if journal is not None else "",
             kafka=KAFKA.format(bootstrap=bootstrap) if bootstrap else "",
             events=EVENTS if bootstrap else "",
         )

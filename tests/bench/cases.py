@@ -80,6 +80,19 @@ def _stock(stock: StockRelay, size: int, effort: Effort) -> Sample:
     return load({**effort.plan(size=size, **ends), "warmup": warmup})
 
 
+def journal(effort: Effort) -> Iterator[Figure]:
+    """What the journal costs a message on its way through a relay: without it, with it, with samples."""
+    for name, options in {"counts": "topic: j", "sample_100": "sample: 100", "sample_1": "sample: 1"}.items():
+        with closing(BenchGateway("embedded")) as off, closing(BenchGateway("embedded", options)) as on:
+            ours, theirs = interleaved(
+                partial(_stream, on, "relay", 100, effort), partial(_stream, off, "relay", 100, effort), effort.rounds
+            )
+        details = {**ours, "off": theirs}
+        yield Figure(f"journal_{name}", ours["rate"], "msg/s", theirs["rate"], "without journal", details=details)
+        cpu = f"journal_{name}_cpu"
+        yield Figure(cpu, ours["cpu_us"], "us", theirs["cpu_us"], "without journal", details=details)
+
+
 def replies(effort: Effort) -> Iterator[Figure]:
     """Requests and responses across scopes, cookie and rewriting against the same traffic untouched."""
     with closing(BenchGateway()) as gateway:
@@ -194,6 +207,7 @@ CASES: dict[str, Case] = {
     "loadgen": loadgen_self,
     "relays": relays,
     "replies": replies,
+    "journal": journal,
     "kafka": kafka.rates,
     "sharing": kafka.sharing,
     "latency": kafka.latency,

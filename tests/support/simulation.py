@@ -29,7 +29,8 @@ scopes:
 
 CHANGES = (
     # guests may read orders too, and app may no longer write to chat/closed
-    ('- {who: [guest], may: [receive], on: "chat/**"}', '- {who: [guest], may: [receive], on: ["chat/**", "orders/*"]}'),
+    ('- {who: [guest], may: [receive], on: "chat/**"}',
+     '- {who: [guest], may: [receive], on: ["chat/**", "orders/*"]}'),
     ('- {who: [app], may: [send, receive], on: "**"}',
      '- {who: [app], may: [send, receive], on: ["svc/*", "far/*", "orders/*", "chat/room", "home/**"]}'),
     # orders go to another topic, services get rewritten requests, far ones cross unchanged

@@ -1,0 +1,226 @@
+"""`scopegate pipeline simulate` as a Spark job and as a command: known answers, every row told, one sentence for what
+is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridges.spark import simulation
+from bridges.spark.errors import PipelineError
+from gateway.policy_file import load
+from policies.rules import CompiledPolicy
+from tests.support.filter_rows import batch_of
+from tests.support.messages import message
+from tests.support.parts import ROOT
+from tests.support.simulation import JOURNAL, KNOWN, NOW, candidate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def policies(folder: Path) -> tuple[Path, Path]:
+    """Write both policies; return their files."""
+    now, new = folder / "now.yaml", folder / "new.yaml"
+    now.write_text(NOW)
+    new.write_text(candidate())
+    return now, new
+
+
+def loaded(folder: Path) -> tuple[CompiledPolicy, CompiledPolicy]:
+    now, new = policies(folder)
+    return load(now, with_secrets=False), load(new, with_secrets=False)
+
+
+def written(path: Path, rows: Iterable[dict[str, Any]] = JOURNAL) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def differences(outcome: simulation.Outcome) -> dict[tuple[str | None, str, str | None], tuple[str, ...]]:
+    return {
+        (each.finding.case.user, each.finding.case.action, each.finding.case.address): each.finding.differences
+        for each in outcome.findings
+        if each.finding.case.reply_to is None
+    }
+
+
+def test_known_answers_from_json(spark: SparkSession, tmp_path: Path) -> None:
+    rows = simulation.journal_rows(spark, [written(tmp_path / "journal.jsonl")])
+    simulation.check(rows, skip_bad=False)
+    cases = simulation.journal_cases(rows)
+    outcome = simulation.simulate(cases, *loaded(tmp_path), simulation.known_of(rows))
+    assert differences(outcome) == KNOWN
+    room = next(each for each in outcome.findings if each.finding.case.address == "chat/room" and each.attached == 3)
+    assert (room.messages, room.bytes, room.samples) == (20, 2000, 0)
+    (sample,) = [each for each in outcome.findings if each.finding.case.reply_to == "home/1"]
+    assert (sample.messages, sample.samples, sample.finding.differences) == (0, 1, ("rewritten",))
+    assert simulation.lost(rows) == 3
+    assert outcome.surprises() == 0
+    assert outcome.span == (1000, 11999)
+    assert sum(each.messages for each in outcome.findings) == 90
+
+
+def test_the_topic_as_parquet_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    values = [(json.dumps(row).encode(),) for row in JOURNAL]
+    spark.createDataFrame(values, "body binary").write.parquet(str(tmp_path / "archive"))
+    rows = simulation.journal_rows(spark, [str(tmp_path / "archive")])
+    outcome = simulation.simulate(simulation.journal_cases(rows), *loaded(tmp_path), simulation.known_of(rows))
+    assert differences(outcome) == KNOWN
+    rows.where("_bad is null").drop("_bad").write.parquet(str(tmp_path / "rows"))
+    again = simulation.journal_rows(spark, [str(tmp_path / "rows")])
+    outcome = simulation.simulate(simulation.journal_cases(again), *loaded(tmp_path), simulation.known_of(again))
+    assert differences(outcome) == KNOWN
+
+
+def test_every_row_is_told_its_verdicts(spark: SparkSession, tmp_path: Path) -> None:
+    rows = simulation.journal_rows(spark, [written(tmp_path / "journal.jsonl", [*JOURNAL, *JOURNAL])])
+    cases = simulation.journal_cases(rows)
+    outcome = simulation.simulate(cases, *loaded(tmp_path), simulation.known_of(rows))
+    told = simulation.annotated_rows(cases, outcome)
+    assert "Python" not in told._jdf.queryExecution().toString()  # no row passes through Python
+    found = told.collect()
+    assert len(found) == 2 * sum(row["kind"] in ("link", "message") for row in JOURNAL)
+    for row in found:
+        if row["reply_to"] is None:
+            assert tuple(row["differences"]) == KNOWN[row["user"], row["action"], row["address"]]
+    closed = [row for row in found if row["address"] == "chat/closed"]
+    assert {row["after"] for row in closed} == {"denied with amqp:unauthorized-access"}
+
+
+def test_archived_messages(spark: SparkSession, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sent = [message(b"x", to="chat/closed"), message(b"y", to="svc/x", reply_to="$temp/abc"), message(b"z")]
+    sent += [message(b"w", to="chat/room", reply_to="home/1")]
+    table = pa.Table.from_batches([batch_of(sent)]).append_column("address", pa.array(["orders/a"] * len(sent)))
+    pq.write_table(table.select(["address", "properties"]), tmp_path / "archive.parquet")
+    frame = simulation.parquet(spark, str(tmp_path / "archive.parquet"))
+    by_to = simulation.message_cases(frame, scope="edge", user="app", by="to")
+    outcome = simulation.simulate(by_to, *loaded(tmp_path), simulation.NOTHING)
+    assert {each.finding.case.address: each.finding.differences for each in outcome.findings} == {
+        "chat/closed": ("denied",), "svc/x": ("rewritten",), "chat/room": (),
+    }  # fmt: skip
+    by_address = simulation.message_cases(frame, scope="edge", user="app", by="address")
+    outcome = simulation.simulate(by_address, *loaded(tmp_path), simulation.NOTHING)
+    assert {each.finding.differences for each in outcome.findings} == {("routed",)}
+    assert sum(each.samples for each in outcome.findings) == len(sent)
+
+
+def command(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `scopegate pipeline …` as a process."""
+    program = [sys.executable, "-c", "from gateway.cli import main; main()", "pipeline", *map(str, arguments)]
+    full = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    return subprocess.run(program, capture_output=True, text=True, env=full, timeout=120, check=False)
+
+
+def test_the_command_for_a_change_review(tmp_path: Path) -> None:
+    now, new = policies(tmp_path)
+    journal = written(tmp_path / "journal.jsonl")
+    out = tmp_path / "told"
+    done = command(
+        "simulate", "--policy", now, "--candidate", new, "--journal", journal, "--out", out, "--master", "local[2]"
+    )
+    assert done.returncode == 3, done.stderr
+    assert "11 links with 90 messages, 1 messages looked at singly" in done.stdout
+    assert "denied: was allowed, and would be denied - 2 links with 20 messages" in done.stdout
+    assert "app sends at chat/closed in scope edge" in done.stdout
+    assert "denied with amqp:unauthorized-access" in done.stdout
+    assert "kafka (scope edge, cluster main, topic new-a)" in done.stdout
+    assert f"{new}:" in done.stdout  # the lines of the candidate that decide
+    assert "The journal is not whole: 3 rows were lost when it was written." in done.stdout
+    assert list(out.glob("*.parquet"))
+    same = command(
+        "simulate", "--policy", now, "--candidate", now, "--journal", journal, "--json", "--master", "local[2]"
+    )
+    assert same.returncode == 0, same.stderr
+    told = json.loads(same.stdout)
+    assert (told["different"]["kinds"], told["total"]["messages"], told["lost"]) == (0, 90, 3)
+
+
+def test_fail_on_chooses(tmp_path: Path) -> None:
+    now, new = policies(tmp_path)
+    journal = written(tmp_path / "journal.jsonl", [row for row in JOURNAL if row.get("address") == "orders/a"])
+    common = ("simulate", "--policy", now, "--candidate", new, "--journal", journal, "--master", "local[2]")
+    assert command(*common, "--fail-on", "denied").returncode == 0
+    assert command(*common, "--fail-on", "denied", "--fail-on", "routed").returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("what is this\n", "1 records are no rows of a journal"),
+        (json.dumps({**JOURNAL[0], "v": 2}) + "\n", "the journal has rows of version 2"),
+        (None, "cannot be read"),
+    ],
+)
+def test_what_is_no_journal(spark: SparkSession, tmp_path: Path, content: str | None, sentence: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(PipelineError, match=sentence):
+        simulation.check(simulation.journal_rows(spark, [str(path)]), skip_bad=False)
+
+
+def test_corrupt_parquet_and_other_tables(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(PipelineError, match="cannot be read as Parquet"):
+        simulation.journal_rows(spark, [str(tmp_path / "broken.parquet")])
+    spark.range(3).write.parquet(str(tmp_path / "numbers"))
+    with pytest.raises(PipelineError, match="holds no journal"):
+        simulation.journal_rows(spark, [str(tmp_path / "numbers")])
+    with pytest.raises(PipelineError, match="no archived messages"):
+        simulation.message_cases(spark.range(3), scope="edge", user="app", by="to")
+
+
+def test_without_java(tmp_path: Path) -> None:
+    now, new = policies(tmp_path)
+    journal = written(tmp_path / "journal.jsonl")
+    common = ("simulate", "--policy", now, "--candidate", new, "--journal", journal)
+    done = command(*common, env={"JAVA_HOME": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"Spark needs Java 17 or later, and there is none in JAVA_HOME={tmp_path}" in done.stderr
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    old.chmod(0o755)
+    done = command(*common, env={"JAVA_HOME": str(tmp_path)})
+    assert done.returncode == 1
+    assert "is Java 8" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_pyspark(tmp_path: Path) -> None:
+    now, new = policies(tmp_path)
+    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError('none', name='pyspark')\n")
+    journal = written(tmp_path / "journal.jsonl")
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    done = command("simulate", "--policy", now, "--candidate", new, "--journal", journal, env={"PYTHONPATH": path})
+    assert done.returncode == 1
+    assert "pyspark is not installed: pip install 'scopegate[spark]'" in done.stderr
+    shown = command("--help", env={"PYTHONPATH": path})
+    assert (shown.returncode, "simulate" in shown.stdout) == (0, True)
+
+
+def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
+    now, new = policies(tmp_path)
+    assert command("simulate", "--policy", now, "--candidate", new).returncode == 2
+    journal = written(tmp_path / "journal.jsonl")
+    wrong = command("simulate", "--policy", now, "--candidate", new, "--journal", journal, "--since", "soon")
+    assert wrong.returncode == 2
+    assert "is no time like" in wrong.stderr
+    missing = command("simulate", "--policy", now, "--candidate", new, "--messages", journal, "--scope", "moon")
+    assert missing.returncode == 1
+    assert "--messages needs --scope" in missing.stderr
+    new.write_text("scopes: {edge: {adresses: []}}")
+    broken = command("simulate", "--policy", now, "--candidate", new, "--journal", journal)
+    assert broken.returncode == 1
+    assert "did you mean addresses" in broken.stderr
