@@ -115,6 +115,7 @@ class LocalSource:
         self.way: Any = way(scope.name)
         self.left: Any = None
         self.node: Any = None
+        self.flow: Any = None
         self.handler: Any = None
         self.open = False
         self.gone = False
@@ -213,6 +214,8 @@ class LocalSource:
         if self.gone:
             return
         self.gone = True
+        if self.flow is not None:
+            self.flow.left(self)
         was_open, self.open = self.open, False
         if was_open:
             self._flow.source_gone()

@@ -76,6 +76,7 @@ class Target:
         self.properties: Final[dict[Any, Any]] = {}
         self.way: Any = way(scope.name)
         self.node: Any = None
+        self.flow: Any = None
         self.handler: Any = None
         self.open = False
         self.gone = False
@@ -103,7 +104,8 @@ class Target:
         if self.gone:  # a node that answers late
             handler.on_detach(None)
             return
-        self.handler, self.open = handler, True
+        self.handler = handler if self.flow is None else self.flow.tapped(handler)
+        self.open = True
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         self._flow.target_open(self._give)
         self._owner.target_stands()
@@ -169,6 +171,8 @@ class Target:
         if self.gone:
             return
         self.gone = True
+        if self.flow is not None:
+            self.flow.left(self)
         was_open, self.open = self.open, False
         if was_open:
             self._flow.target_gone()

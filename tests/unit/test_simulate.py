@@ -91,7 +91,8 @@ def filter_set(kind: str, text: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "text", "edit", "expected"),
     [
-        ("amqp:sql-filter", "properties.subject = 'x'", ("kafka: {main", "filters: {unknown: refuse}\nkafka: {main"), ()),
+        ("amqp:sql-filter", "properties.subject = 'x'", ("kafka: {main", "filters: {unknown: refuse}\nkafka: {main"),
+         ()),
         ("acme:unknown", "x", ("kafka: {main", "filters: {unknown: refuse}\nkafka: {main"), ("denied",)),
         ("amqp:sql-filter", "properties.subject = 'x'", ("kafka: {main", "filters: {max_length: 5}\nkafka: {main"),
          ("denied",)),
