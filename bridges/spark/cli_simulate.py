@@ -127,9 +127,9 @@ def _simulated(spark: Any, policies: tuple[CompiledPolicy, CompiledPolicy], opti
     known, lost = NOTHING, 0
     if options["journal"]:
         rows = simulation.journal_rows(spark, options["journal"])
-        simulation.check(rows, skip_bad=options["skip_bad"])
         rows = simulation.between(rows, options["since"], options["until"])
-        known, lost = simulation.known_of(rows), simulation.lost(rows)
+        lost = simulation.check(rows, skip_bad=options["skip_bad"])
+        known = simulation.known_of(rows)
         cases = simulation.journal_cases(rows)
     for path in options["messages"]:
         told = {name: options[name] for name in ("scope", "user", "by")}

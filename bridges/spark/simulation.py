@@ -19,6 +19,7 @@ from policies.rules import CompiledPolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 MOST: Final = 200_000
 """Cases that the driver decides."""
@@ -103,12 +104,20 @@ def _rows(spark: SparkSession, path: str) -> DataFrame:
             f"{path} holds no journal: it has neither the columns of its rows (docs/journal.md) nor a column body or "
             "value; archived messages are given with --messages"
         )
-    wanted = spark.createDataFrame([], SCHEMA).schema.fields
+    wanted = _struct(SCHEMA).fields
     shaped = [
         (F.col(field.name) if field.name in frame.columns else F.lit(None)).cast(field.dataType).alias(field.name)
         for field in wanted
     ]
     return frame.select(*shaped, F.lit(None).cast("string").alias(_BAD))
+
+
+def _struct(ddl: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromDDL(ddl)
+    assert isinstance(found, StructType)
+    return found
 
 
 def _parsed(frame: DataFrame, text: Column) -> DataFrame:
@@ -133,28 +142,32 @@ def parquet(spark: SparkSession, path: str) -> DataFrame:
         raise PipelineError(f"{path} cannot be read as Parquet: {sentence(error)}") from error
 
 
-def check(rows: DataFrame, *, skip_bad: bool) -> None:
-    """Raise `PipelineError` for rows that are no journal, or of a version that is not known here."""
+def check(rows: DataFrame, *, skip_bad: bool) -> int:
+    """How many rows the gateway itself says it lost.
+
+    Raises `PipelineError` for records that are no rows of a journal, or of a version that is not known here.
+    """
     from pyspark.sql import functions as F
 
     bad = F.col(_BAD).isNotNull() | F.col("v").isNull() | F.col("kind").isNull()
-    newer = F.col("v") > VERSION
-    found = rows.agg(F.count_if(bad).alias("bad"), F.max(F.when(newer, F.col("v"))).alias("newer")).first()
-    if found is None:
-        return
+    newer, lost = F.when(F.col("v") > VERSION, F.col("v")), F.when(F.col("kind") == "lost", F.col("count"))
+    found = rows.agg(F.count_if(bad).alias("bad"), F.max(newer).alias("newer"), F.sum(lost).alias("lost")).first()
+    assert found is not None  # an aggregate of everything has one row
     if found["newer"] is not None:
         versions = f"version {found['newer']}, and this scopegate reads version {VERSION}"
         raise PipelineError(f"the journal has rows of {versions}: update it")
     if found["bad"] and not skip_bad:
         raise PipelineError(f"{found['bad']} records are no rows of a journal (docs/journal.md); --skip-bad goes on")
+    return int(found["lost"] or 0)
 
 
 def between(rows: DataFrame, since: int | None, until: int | None) -> DataFrame:
     """The rows of a time, in milliseconds since 1970: those that end after `since` and begin before `until`."""
     from pyspark.sql import functions as F
 
-    rows = rows if since is None else rows.where(F.col("to_ms") >= since)
-    return rows if until is None else rows.where(F.col("from_ms") < until)
+    untimed = F.col("to_ms").isNull()  # what is no row is told, whatever its time
+    rows = rows if since is None else rows.where(untimed | (F.col("to_ms") >= since))
+    return rows if until is None else rows.where(untimed | (F.col("from_ms") < until))
 
 
 # -- cases
@@ -261,25 +274,21 @@ def _case(row: Any) -> Case:
     return Case(**{**fields, "filters": tuple(fields["filters"] or ())})
 
 
-def lost(rows: DataFrame) -> int:
-    """Rows that the gateway itself says it lost."""
-    from pyspark.sql import functions as F
-
-    found = rows.where(F.col("kind") == "lost").agg(F.sum("count").alias("count")).first()
-    return int(found["count"] or 0) if found is not None else 0
-
-
 def annotated_rows(cases: DataFrame, outcome: Outcome) -> DataFrame:
     """The rows with what both policies say of them: columns `before`, `after` and `differences`."""
+    import pyarrow as pa
     from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-    spark = cases.sparkSession
     keys = {f"case_{name}": cases.schema[name].dataType.simpleString() for name in _KEYS}
     columns = ", ".join(f"{name} {kind}" for name, kind in keys.items())
-    schema = f"{columns}, before string, after string, differences array<string>"
-    told = list(dict.fromkeys(_told(outcome)))
-    values = [(*case, before, after, list(words)) for case, before, after, words in told]
-    verdicts = spark.createDataFrame(values, schema)
+    schema = _struct(f"{columns}, before string, after string, differences array<string>")
+    values = [
+        dict(zip(schema.names, (*case, before, after, words), strict=True))
+        for case, before, after, words in dict.fromkeys(_told(outcome))
+    ]
+    table = pa.Table.from_pylist(values, to_arrow_schema(schema))  # a list would pass through Python workers
+    verdicts = cases.sparkSession.createDataFrame(table, schema)
     same = reduce(lambda one, other: one & other, (F.col(name).eqNullSafe(F.col(f"case_{name}")) for name in _KEYS))
     return cases.join(F.broadcast(verdicts), same).drop(*keys)
 
