@@ -144,12 +144,14 @@ def test_samples_and_filters(kafka_broker: KafkaBroker, start_gateway: Gateways)
     place.reader.close()
 
 
-def test_what_a_node_refuses(place: Place) -> None:
+def test_what_a_node_refuses(kafka_broker: KafkaBroker, start_gateway: Gateways) -> None:
+    place = Place(kafka_broker, start_gateway, interval="10m")  # the only rows are those of the end
     assert refusal(place.edge, "events/no-such-topic") == "amqp:not-found"
     rows = place.end()
     refused = {"address": "events/no-such-topic", "action": "receive", "route": "kafka"}
     assert total(rows, "attached", decision="deny", refused_by="node", condition="amqp:not-found", **refused) == 1
     assert total(rows, "attached", decision="allow", **refused) == 0
+    place.reader.close()
 
 
 def test_traffic_goes_on_without_kafka_and_losses_are_told(own_kafka: KafkaBroker, start_gateway: Gateways) -> None:
