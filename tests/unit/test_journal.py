@@ -1,0 +1,213 @@
+"""The table behind the journal: what is counted, what is cut, and that every loss is told once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.errors import AmqpError
+from gateway.journal.facts import Heading, shown
+from gateway.journal.journal import Journal, Options
+from gateway.journal.pump import Pump
+from gateway.scope.choice import WITHIN, choose
+from policies.load import load_policy
+from policies.problems import PolicyErrors
+from tests.support.messages import message
+
+
+def journal(**options: Any) -> Journal:
+    times = iter(range(0, 1_000_000, 1000))
+    return Journal(Heading("gw", "p"), Options(**options), lambda: next(times))
+
+
+def sender() -> Any:
+    return SimpleNamespace(incoming=True, flow=None, accepted=0, others={}, transfers=0)
+
+
+def attach(table: Journal, address: str) -> Any:
+    link = sender()
+    table.allowed(link, "edge", address, "app", "direct")
+    return link
+
+
+def taken(table: Journal) -> list[dict[str, Any]]:
+    list(table.collect())
+    rows = [json.loads(row.value) for row in table.rows]
+    table.rows.clear()
+    return rows
+
+
+class Handler:
+    """A node's handler that takes all."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+
+    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+        self.got.append(data)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self.got.append(b"gone")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("chat/room", "chat/room"),
+        (None, None),
+        ("$replies.core/AbC.dEf/more", "$replies.core/…"),
+        ("$replies.core", "$replies.core"),
+        ("$temp/secret", "$temp/…"),
+        ("a" * 2000, "a" * 1024 + "…"),
+        ("x/$temp/y", "x/$temp/y"),
+    ],
+)
+def test_addresses_are_cut(address: str | None, expected: str | None) -> None:
+    assert shown(address) == expected
+
+
+def test_links_of_a_kind_share_a_row_and_idle_ones_leave() -> None:
+    table, handler = journal(), Handler()
+    links = [attach(table, "a"), attach(table, "a"), attach(table, "b")]
+    tap = links[0].flow.tapped(handler)
+    tap.on_transfer(None, b"12345", False)
+    tap.on_detach(None)  # the rest of the handler is reached through it
+    assert handler.got == [b"12345", b"gone"]
+    links[1].accepted, links[1].others = 3, {"released": 1}
+    table.counted(links[1])
+    rows = {row["address"]: row for row in taken(table)}
+    assert (rows["a"]["attached"], rows["a"]["messages"], rows["a"]["bytes"]) == (2, 1, 5)
+    assert rows["a"]["outcomes"] == {"accepted": 3, "released": 1}
+    assert rows["b"]["attached"] == 1
+    assert taken(table) == []
+    for link in links:
+        table.ended(link)
+    taken(table)
+    assert table._flows == {}
+
+
+def test_every_loss_is_told_once() -> None:
+    table = journal(buffer=2)
+    for address in "abcd":
+        attach(table, address)
+    rows = taken(table)
+    assert [row["kind"] for row in rows] == ["link", "link"]  # no room for a third row
+    assert table.lost == {"buffer": 0, "kinds": 2, "kafka": 0}
+    (lost,) = taken(table)
+    assert (lost["kind"], lost["count"], lost["causes"]) == ("lost", 2, {"kinds": 2})
+    assert taken(table) == []
+    attach(table, "a")
+    list(table.collect())
+    row = table.rows.popleft()
+    table.lose(row)
+    list(table.collect())
+    told = table.rows.popleft()
+    assert json.loads(told.value)["causes"] == {"kafka": 1}
+    table.lose(told)  # what it told is untold again, and it is lost itself
+    (again,) = taken(table)
+    assert again["causes"] == {"kafka": 2}
+
+
+def test_samples_beyond_the_buffer_are_counted() -> None:
+    table = journal(sample=2, buffer=3)
+    tap = attach(table, "a").flow.tapped(Handler())
+    for _ in range(20):
+        tap.on_transfer(None, message(b"x", to="a"), False)
+    tap.on_transfer(None, b"no message", False)
+    assert (len(table.rows), table.lost["buffer"]) == (3, 7)
+    tap.on_transfer(None, b"no message", False)
+    assert table.lost["buffer"] == 8
+
+
+def test_what_is_no_message_is_told_as_such() -> None:
+    table = journal(sample=1)
+    attach(table, "a").flow.tapped(Handler()).on_transfer(None, b"\x00\x53", True)
+    (row,) = [json.loads(row.value) for row in table.rows]
+    assert row["malformed"] == "amqp:decode-error"
+    assert row["settled"]
+
+
+def test_crossings_count_what_they_do() -> None:
+    table = journal()
+    way = SimpleNamespace(scope="core", home=None)
+    target = SimpleNamespace(way=way, address="svc", target=SimpleNamespace(capabilities=()))
+    origin = SimpleNamespace(way=SimpleNamespace(scope="edge", replies="auto"))
+
+    def crossing(data: bytes) -> bytes:
+        if data == b"bad":
+            raise AmqpError("amqp:invalid-field")
+        return data + b"!"
+
+    choice = choose("auto", keys=True, capable=False, carries=False)
+    counting = table.crossing(origin, target, choice, crossing)  # type: ignore[arg-type]
+    assert counting is not None
+    for _ in range(3):  # an idle way leaves the table, and comes back with its next message
+        assert counting(b"ab") == b"ab!"
+        with pytest.raises(AmqpError):
+            counting(b"bad")
+        (row,) = taken(table)
+        assert (row["result"], row["messages"], row["bytes"]) == ("rewritten", 2, 5)
+        assert row["refused"] == {"amqp:invalid-field": 1}
+        assert taken(table) == []
+    assert table.crossing(origin, target, WITHIN, crossing) is crossing  # type: ignore[arg-type]
+
+
+class Topic:
+    """A topic that takes what it is given while it is there, and reports at once."""
+
+    def __init__(self) -> None:
+        self.there, self.problem = False, None
+        self.records: list[dict[str, Any]] = []
+
+    async def reach(self) -> None:
+        if not self.there:
+            raise AmqpError("amqp:not-found", "no such topic")
+
+    def append(self, key: bytes, value: bytes, done: Any) -> bool:
+        self.records += [] if self.problem else [json.loads(value)]
+        done(self.problem)
+        return True
+
+
+async def test_counts_wait_for_the_topic_and_nothing_of_them_is_lost() -> None:
+    table, topic = journal(buffer=2), Topic()
+    pump = Pump(table, lambda: topic, lambda: None, key=b"p", interval=1)
+    tap = attach(table, "a").flow.tapped(Handler())
+    for _ in range(5):
+        tap.on_transfer(None, b"x", False)
+        await pump.turn(collect=True)
+    assert topic.records == []
+    topic.there = True
+    await pump.turn(collect=True)
+    (row,) = topic.records
+    assert (row["messages"], table.lost["kafka"]) == (5, 0)
+    topic.problem = "timed out"
+    tap.on_transfer(None, b"x", False)
+    await pump.turn(collect=True)
+    assert dict((labels[0][1], count) for _, labels, count in pump.counts()) == {
+        "written": 1, "lost: buffer": 0, "lost: kinds": 0, "lost: kafka": 1,
+    }  # fmt: skip
+    topic.problem = None
+    await pump.turn(collect=True)
+    assert topic.records[-1]["causes"] == {"kafka": 1}
+
+
+@pytest.mark.parametrize(
+    ("journal", "problem"),
+    [
+        ("{kafka: mian}", "gateway.journal.kafka: there is no Kafka cluster mian; did you mean main?"),
+        ("{kafka: main, interval: 50ms}", "gateway.journal.interval: must be at least 100"),
+        ("{topic: x}", "gateway.journal.kafka"),
+        ("{kafka: main, topic: 'a b'}", "gateway.journal.topic"),
+    ],
+)
+def test_mistakes_in_the_policy(tmp_path: Path, journal: str, problem: str) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(f"gateway: {{journal: {journal}}}\nkafka: {{main: {{}}}}\nscopes: {{edge: {{}}}}\n")
+    with pytest.raises(PolicyErrors) as errors:
+        load_policy(path, environ={}, read_bytes=Path.read_bytes, with_secrets=False)
+    assert problem in str(errors.value)
