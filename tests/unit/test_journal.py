@@ -188,7 +188,7 @@ async def test_counts_wait_for_the_topic_and_nothing_of_them_is_lost() -> None:
     topic.problem = "timed out"
     tap.on_transfer(None, b"x", False)
     await pump.turn(collect=True)
-    assert dict((labels[0][1], count) for _, labels, count in pump.counts()) == {
+    assert {labels[0][1]: count for _, labels, count in pump.counts()} == {
         "written": 1, "lost: buffer": 0, "lost: kinds": 0, "lost: kafka": 1,
     }  # fmt: skip
     topic.problem = None
