@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 
 _MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default `max.message.bytes`."""
+_MOMENT: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 _FETCHES: Final = "sasl.oauthbearer."
 """How settings begin that let a client fetch a token as soon as it is made."""
 
@@ -72,7 +74,7 @@ class Admin:
     def _complains(self, error: KafkaError) -> None:
         """Called from `poll`; that all brokers are down says less than why the last one is."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._complaint = error.str()
+            self._complaint = _MOMENT.sub("", error.str())
 
     def brokers(self) -> int:
         """How many brokers answer for the cluster: proof that it is there; the error names the cause, if one is known.

@@ -27,6 +27,8 @@ from gateway.tasks import Supervisor
 EMBEDDED: Final = "embedded"
 COMMITTED: Final = "read_committed"
 _THREADS: Final = 4
+_REASONS: Final = 8
+"""How many reasons are logged for one outage."""
 _FRESH: Final = 0.25
 """Seconds for which what was seen of a topic is good enough for who attaches."""
 _READER_END: Final = 2.0
@@ -91,6 +93,7 @@ class Cluster:
         self._warned: Final[set[str]] = set()
         self._unmirrored: Final[set[str]] = set()
         self._watchers: dict[str, set[TopicWatcher]] = {}
+        self._said: Final[set[str]] = set()
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
         self.streams: Final = self._make_streams(COMMITTED)
@@ -298,6 +301,9 @@ class Cluster:
         except KafkaException as error:
             up, reason = False, f"not reachable ({error.args[0].str()})"
         if up != self.up or not self.probed.is_set():
+            self._said.clear()
+        if reason not in self._said and len(self._said) < _REASONS:  # the cause is often known a little later only
+            self._said.add(reason)
             log.log(20 if up else 40, "kafka up" if up else "kafka down", cluster=self.name, reason=reason)
         self.up, self._reason = up, reason
         self.probed.set()
