@@ -189,6 +189,25 @@ def test_a_drain_goes_past_what_is_not_wanted(far: Far) -> None:
     assert inbox.peer.until("flow", drain=True, link_credit=0).delivery_count == 2
 
 
+@pytest.mark.row("ES-5.1.1-2")
+def test_offsets_of_an_event_log_over_there_are_carried_as_they_are(far: Far) -> None:
+    """Neither read nor made here: of a form that is not ours, in the filter and with an event."""
+    position = {Symbol("event-streams-offset"): Symbol("~9.x/A")}
+    given = {Symbol("p"): Described(Symbol("amqp:event-streams-delivery-annotations-filter"), position)}
+    client = connected(far.edge)
+    client.attach("relayed", RECEIVER, source=frames.source("far/log", filter=given))
+    attach = far.attach()
+    assert attach.source["filter"] == given
+    handle = far.agree(attach, source=frames.source(attach.source["address"], filter=given))
+    assert client.until("attach").source["filter"] == given
+    client.flow(0, link_credit=1, delivery_count=0)
+    far.peer.until("flow", link_credit=1)
+    far.peer.transfer(message(da={"event-streams-offset": Symbol("zz-10")}), handle)
+    payload = client.until("transfer").payload
+    assert sections(payload)["delivery_annotations"]["event-streams-offset"] == Symbol("zz-10")
+    client.detach().until("detach")
+
+
 def test_a_malformed_filter_that_the_container_does_not_know_is_refused_here(far: Far) -> None:
     client = connected(far.edge)
     wrong = {Symbol("f"): Described(Symbol(SQL), "red =")}
