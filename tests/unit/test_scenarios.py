@@ -1,4 +1,4 @@
-"""docs/scenarios.md names tests that exist, and has a row for each scenario of event streams, the relay and response routing."""
+"""docs/scenarios.md names tests that exist, and has a row for each scenario of the three specifications."""
 
 from __future__ import annotations
 
