@@ -90,6 +90,7 @@ def archive_topics(
 
     Ends at the end of the topics, or, with `every` (seconds between looks), at SIGTERM. Raises `PipelineError`.
     """
+    kafka_jars(engine.jars)
     origin = KafkaOrigin(settings, topics, start)
     _archive(path, origin, bounds, every, engine, tell, kafka=True)
 
@@ -104,6 +105,8 @@ def _archive(
     *,
     kafka: bool,
 ) -> None:
+    for _ in origin.logs():
+        pass  # what is wrong there is said before Spark starts
     with _running("archive", engine, kafka=kafka) as (spark, stop):
 
         def over() -> bool:
@@ -134,6 +137,7 @@ def replay_to_topic(
     The number of events written now. Raises `PipelineError`.
     """
     called = name or replay_name(path, selection, topic)
+    replaying.check(Archive(path), selection)
     with _running("replay", engine, kafka=False) as (spark, stop):
         target = None if dry_run else _topic_target(settings, topic, called)
         pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)

@@ -56,11 +56,7 @@ def replay(
 
     Raises `PipelineError`; a later run of the same name goes on.
     """
-    if len(selection.addresses) != 1:
-        raise PipelineError("say which one address of the archive is to be replayed (--from)")
-    commits = [commit for commit in archive.placed() if _has(commit, selection.addresses[0])]
-    if not commits:
-        raise PipelineError(f"the archive has no events of {selection.addresses[0]} ({_addresses(archive)})")
+    commits = check(archive, selection)
     try:
         if target is None:
             return read_commits(spark, archive, commits, selection).count()
@@ -76,6 +72,16 @@ def replay(
         raise
     except Exception as error:  # of Spark and Java
         raise PipelineError(sentence(error)) from error
+
+
+def check(archive: Archive, selection: Selection) -> list[Commit]:
+    """The commits that have what is to be replayed; raises `PipelineError` where there is nothing of it."""
+    if len(selection.addresses) != 1:
+        raise PipelineError("say which one address of the archive is to be replayed (--from)")
+    commits = [commit for commit in archive.placed() if _has(commit, selection.addresses[0])]
+    if not commits:
+        raise PipelineError(f"the archive has no events of {selection.addresses[0]} ({_addresses(archive)})")
+    return commits
 
 
 def _has(commit: Commit, address: str) -> bool:
