@@ -70,8 +70,12 @@ def jars(to: Path | None) -> None:
 @_ARCHIVE
 @_kafka_options
 @click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]", required=True,
+    "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]",
     help="A topic and its address in the archive; as often as wanted.",
+)  # fmt: skip
+@click.option(
+    "--amqp", multiple=True, metavar="OPTION=VALUE",
+    help="Instead of topics an event-stream node over AMQP: options of the data source, url=… and address=… at least.",
 )  # fmt: skip
 @click.option(
     "--start", default="earliest", show_default=True,
@@ -87,24 +91,29 @@ def jars(to: Path | None) -> None:
 )  # fmt: skip
 @_spark_options
 def archive(
-    archive: Path, bootstrap: str | None, policy: Path | None, cluster: str | None, topics: tuple[str, ...], start: str,
-    once: bool, every: float, offsets: int, file_size: int, fail: bool, master: str, conf: tuple[str, ...],
+    archive: Path, bootstrap: str | None, policy: Path | None, cluster: str | None, topics: tuple[str, ...],
+    amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int, fail: bool,
+    master: str, conf: tuple[str, ...],
     jars: Path | None,
 ) -> None:  # fmt: skip
     """Copy topics to Parquet files in the folder ARCHIVE: every section and record as it is, each offset once.
 
     It goes on where the archive ends, however the last run ended. SIGTERM: after the commit under way.
     """
+    if bool(topics) == bool(amqp):
+        raise click.UsageError("say what to archive: --topic TOPIC, or --amqp url=… --amqp address=…")
     named = {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
     with _said() as jobs:
-        jobs.archive_topics(
-            archive, _settings(bootstrap, policy, cluster), named,
-            start=_start(start),
-            bounds=jobs.Bounds(offsets, file_size * 1024 * 1024, fail),
-            every=None if once else every,
-            engine=jobs.Engine(master, _conf(conf), jars),
-            tell=_tell_commit,
-        )  # fmt: skip
+        common = {
+            "bounds": jobs.Bounds(offsets, file_size * 1024 * 1024, fail),
+            "every": None if once else every,
+            "engine": jobs.Engine(master, _pairs("--conf", conf), jars),
+            "tell": _tell_commit,
+        }
+        if amqp:
+            jobs.archive_node(archive, _pairs("--amqp", amqp), **common)
+        else:
+            jobs.archive_topics(archive, _settings(bootstrap, policy, cluster), named, start=_start(start), **common)
 
 
 @pipeline.command(epilog="Exit codes: 0 nothing is wrong; 1 something is (said on stderr); 2 wrong use of the command.")
@@ -129,7 +138,11 @@ def verify(archive: Path) -> None:
 @_ARCHIVE
 @click.option("--from", "address", required=True, help="The address in the archive.")
 @_kafka_options
-@click.option("--topic", required=True, help="The topic to write to.")
+@click.option("--topic", help="The topic to write to.")
+@click.option(
+    "--amqp", multiple=True, metavar="OPTION=VALUE",
+    help="Instead of a topic an AMQP address: url=… and address=…; user=… and passwordFile=… as of the data source.",
+)  # fmt: skip
 @click.option("--since", help="Events from this time on (ISO 8601; UTC where it names no zone).")
 @click.option("--until", help="Events before this time.")
 @click.option(
@@ -142,22 +155,31 @@ def verify(archive: Path) -> None:
 @click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 @_spark_options
 def replay(
-    archive: Path, address: str, bootstrap: str | None, policy: Path | None, cluster: str | None, topic: str,
-    since: str | None, until: str | None, offsets: tuple[str, ...], expression: str | None, rate: float | None,
-    name: str | None, dry_run: bool, master: str, conf: tuple[str, ...], jars: Path | None,
+    archive: Path, address: str, bootstrap: str | None, policy: Path | None, cluster: str | None, topic: str | None,
+    amqp: tuple[str, ...], since: str | None, until: str | None, offsets: tuple[str, ...], expression: str | None,
+    rate: float | None, name: str | None, dry_run: bool, master: str, conf: tuple[str, ...], jars: Path | None,
 ) -> None:  # fmt: skip
-    """Write archived events into a topic: the same bytes, in the order they had in each partition.
+    """Send archived events to a topic or an AMQP address: the same bytes, in the order they had in each partition.
 
-    Records and progress are one transaction: a run that was killed is started again and writes each event once.
+    Into a topic, records and progress are one transaction: a run that was killed is started again and writes each
+    event once. At an AMQP address each event is accepted before it counts; what was under way may come twice.
     """
+    if (topic is None) == (not amqp):
+        raise click.UsageError("say where the events go: --topic TOPIC, or --amqp url=… --amqp address=…")
     with _said() as jobs:
         selection = jobs.Selection((address,), _time(since), _time(until), dict(map(_offsets, offsets)), expression)
-        count = jobs.replay_to_topic(
-            archive, selection, _settings(bootstrap, policy, cluster), topic,
-            name=name, rate=rate, dry_run=dry_run, engine=jobs.Engine(master, _conf(conf), jars),
-            tell=lambda sent: click.echo(f"{sent} events written"),
-        )  # fmt: skip
-    click.echo(f"{count} events {'would be written' if dry_run else 'written in all'} to {topic}")
+        common = {
+            "name": name,
+            "rate": rate,
+            "dry_run": dry_run,
+            "engine": jobs.Engine(master, _pairs("--conf", conf), jars),
+            "tell": lambda sent: click.echo(f"{sent} events written"),
+        }
+        if topic is None:
+            count = jobs.replay_to_address(archive, selection, _pairs("--amqp", amqp), **common)
+        else:
+            count = jobs.replay_to_topic(archive, selection, _settings(bootstrap, policy, cluster), topic, **common)
+    click.echo(f"{count} events {'would be written' if dry_run else 'written in all'}")
 
 
 def _tell_commit(commit: Any) -> None:
@@ -231,8 +253,8 @@ def _offsets(text: str) -> tuple[int, tuple[int, int]]:
     return int(partition), (int(start), int(end))
 
 
-def _conf(pairs: tuple[str, ...]) -> dict[str, str]:
+def _pairs(option: str, pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         if "=" not in pair:
-            raise click.UsageError(f"--conf {pair!r} is not KEY=VALUE")
+            raise click.UsageError(f"{option} {pair!r} is not NAME=VALUE")
     return dict(pair.split("=", 1) for pair in pairs)

@@ -1,7 +1,7 @@
 """Kafka records to rows of the archive, a batch at a time: the one step of the archive that is Python.
 
 AMQP sections cannot be decoded by Spark's functions. So they are decoded once, when a topic is archived, as record
-batches (`mapInArrow`); no filter runs in Python, and what reads the archive has ready columns (docs/decisions/0005).
+batches (`mapInArrow`); no filter runs in Python, and what reads the archive has ready columns (docs/decisions/0013).
 """
 
 from __future__ import annotations

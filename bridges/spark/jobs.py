@@ -33,13 +33,17 @@ __all__ = [
     "Engine",
     "PipelineError",
     "Selection",
+    "archive_node",
     "archive_topics",
     "fetch_jars",
+    "replay_to_address",
     "replay_to_topic",
     "verify",
 ]
 
 DEFAULT: Final = Bounds()
+REPLAYS: Final = "_replays"
+"""The folder of an archive that holds how far replays to AMQP addresses have come."""
 _NEVER: Final = 3600.0
 
 
@@ -95,6 +99,23 @@ def archive_topics(
     _archive(path, origin, bounds, every, engine, tell, kafka=True)
 
 
+def archive_node(
+    path: Path,
+    options: Mapping[str, str],
+    name: str | None = None,
+    *,
+    bounds: Bounds = DEFAULT,
+    every: float | None = None,
+    engine: Engine = Engine(),
+    tell: Callable[[Commit], None] = lambda _: None,
+) -> None:
+    """The same over AMQP: `options` are those of `format("scopegate")`, `name` the address in the archive."""
+    from bridges.spark.amqp_origin import AmqpOrigin
+
+    origin = AmqpOrigin(options, name or options.get("address", ""))
+    _archive(path, origin, bounds, every, engine, tell, kafka=False)
+
+
 def _archive(
     path: Path,
     origin: Origin,
@@ -137,15 +158,51 @@ def replay_to_topic(
     The number of events written now. Raises `PipelineError`.
     """
     called = name or replay_name(path, selection, topic)
+    target = None if dry_run else lambda: _topic_target(settings, topic, called)
+    return _replay(path, selection, target, rate, engine, tell)
+
+
+def replay_to_address(
+    path: Path,
+    selection: Selection,
+    options: Mapping[str, str],
+    *,
+    name: str | None = None,
+    rate: float | None = None,
+    dry_run: bool = False,
+    engine: Engine = Engine(),
+    tell: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Send archived events to an AMQP address (`options` as of the data source), each accepted before it counts.
+
+    What was under way when a run was killed may be sent twice. The number of events sent now. Raises `PipelineError`.
+    """
+    from bridges.spark.amqp_target import AmqpTarget
+    from bridges.spark.source_options import read_options
+
+    read = read_options(options)
+    called = name or replay_name(path, selection, f"{read.endpoint} {read.address}")
+    target = None if dry_run else lambda: AmqpTarget(read, path / REPLAYS / f"{called}.json")
+    return _replay(path, selection, target, rate, engine, tell)
+
+
+def _replay(
+    path: Path,
+    selection: Selection,
+    connect: Callable[[], replaying.Target] | None,
+    rate: float | None,
+    engine: Engine,
+    tell: Callable[[int], None],
+) -> int:
     replaying.check(Archive(path), selection)
-    with _running("replay", engine, kafka=False) as (spark, stop):
-        target = None if dry_run else _topic_target(settings, topic, called)
-        pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)
-        try:
+    target = connect() if connect else None  # before Spark starts: what is wrong is said at once
+    try:
+        with _running("replay", engine, kafka=False) as (spark, stop):
+            pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)
             return replaying.replay(spark, Archive(path), selection, target, pace, tell)
-        finally:
-            if target is not None:
-                target.close()
+    finally:
+        if target is not None:
+            target.close()
 
 
 def _topic_target(settings: Mapping[str, str], topic: str, name: str) -> replaying.TopicTarget:

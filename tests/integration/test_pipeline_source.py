@@ -9,9 +9,13 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from bridges.spark.amqp_origin import AmqpOrigin
+from bridges.spark.archive import Archive
+from bridges.spark.archiving import Bounds, step, verify
 from bridges.spark.errors import sentence
 from bridges.spark.kafka_origin import KafkaOrigin
 from bridges.spark.ranges import Range
+from bridges.spark.reading import Selection, read_archive
 from bridges.spark.source import ScopeGateDataSource
 from gateway.filters import columns
 from tests.support.gateway import Gateways
@@ -97,6 +101,24 @@ def test_a_stream_goes_on_from_its_checkpoint_and_notices_what_changed(
     assert sentence(raised.value).startswith(f"events/{topic}, partition 0: offsets 40 to 44 are gone")
     drain(spark, url, topic, tmp_path, failOnDataLoss="false")
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 65
+
+
+def test_an_archive_over_amqp_has_every_event_once(
+    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic(partitions=3)
+    produce(kafka_broker, topic, 40, 2)  # the third partition stays empty
+    archive = Archive(tmp_path)
+    origin = AmqpOrigin({"url": url, "address": f"events/{topic}"}, "orders")
+    with archive.writing():
+        assert step(spark, archive, origin, Bounds(offsets=30)) is not None
+        produce(kafka_broker, topic, 30, 3, first=100)
+        while step(spark, archive, origin, Bounds(offsets=30)):
+            pass
+    assert verify(archive).problems == ()
+    stored = read_archive(spark, archive, Selection(("orders",)))
+    assert table(stored).equals(table(loaded(spark, url, topic)))
+    assert stored.count() == 70
 
 
 @pytest.mark.parametrize(
