@@ -93,8 +93,7 @@ def jars(to: Path | None) -> None:
 def archive(
     archive: Path, bootstrap: str | None, policy: Path | None, cluster: str | None, topics: tuple[str, ...],
     amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int, fail: bool,
-    master: str, conf: tuple[str, ...],
-    jars: Path | None,
+    master: str, conf: tuple[str, ...], jars: Path | None,
 ) -> None:  # fmt: skip
     """Copy topics to Parquet files in the folder ARCHIVE: every section and record as it is, each offset once.
 

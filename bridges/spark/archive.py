@@ -17,7 +17,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -96,11 +96,18 @@ class Archive:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise PipelineError(f"another job is writing to {self.path}") from None
-            commits = self.commits()
-            if commits:
-                self._place(commits[-1])
-            shutil.rmtree(self.path / STAGING, ignore_errors=True)
-            yield
+            self._tidy()
+            try:
+                yield
+            finally:
+                with suppress(OSError, PipelineError):  # the next job does it
+                    self._tidy()  # a step that failed, on a full disk say, gives back the room it took
+
+    def _tidy(self) -> None:
+        commits = self.commits()
+        if commits:
+            self._place(commits[-1])
+        shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def stage(self, number: int) -> Path:
         """Where the rows of a commit are written first; new for each attempt."""
