@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,17 @@ from confluent_kafka.admin import NewPartitions
 from bridges.spark.amqp_origin import AmqpOrigin
 from bridges.spark.archive import Archive
 from bridges.spark.archiving import Bounds, step, verify
-from bridges.spark.errors import sentence
+from bridges.spark.errors import PipelineError
 from bridges.spark.kafka_origin import KafkaOrigin
 from bridges.spark.ranges import Range
 from bridges.spark.reading import Selection, read_archive
-from bridges.spark.source import ScopeGateDataSource
+from bridges.spark.source import Reader, ScopeGateDataSource, StreamReader
+from bridges.spark.source_options import read_options
 from gateway.filters import columns
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import ODD, consumed, produce
-from tests.support.process import free_port
+from tests.support.pipeline import consumed, produce
+from tests.support.process import free_port, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,11 +40,14 @@ scopes:
 """
 
 
-@pytest.fixture
-def url(kafka_broker: KafkaBroker, start_gateway: Gateways) -> str:
-    port = free_port()
-    start_gateway(POLICY.format(bootstrap=kafka_broker.bootstrap, port=port))
-    return f"amqp://127.0.0.1:{port}"
+@pytest.fixture(scope="module")
+def url(kafka_broker: KafkaBroker) -> Iterator[str]:
+    gateways, port = Gateways(), free_port()
+    try:
+        gateways(POLICY.format(bootstrap=kafka_broker.bootstrap, port=port))
+        yield f"amqp://127.0.0.1:{port}"
+    finally:
+        gateways.close()
 
 
 def loaded(spark: SparkSession, url: str, topic: str, **options: object) -> DataFrame:
@@ -70,37 +75,51 @@ def test_a_batch_is_what_kafkas_own_source_sees(spark: SparkSession, kafka_broke
     assert sorted((row.partition, row.offset) for row in red) == [record[:2] for record in wanted]
 
 
-def drain(spark: SparkSession, url: str, topic: str, place: Path, **options: object) -> None:
-    """Run a stream to the end of what there is, from its checkpoint."""
-    spark.dataSource.register(ScopeGateDataSource)
-    texts = {name: str(value) for name, value in options.items()}
-    stream = spark.readStream.format("scopegate").options(url=url, address=f"events/{topic}", **texts).load()
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
-    query = writer.trigger(availableNow=True).start(str(place / "rows"))
-    query.awaitTermination()
+class Stream:
+    """What Spark does with a stream reader, without Spark: a checkpoint, and the events read so far."""
+
+    def __init__(self) -> None:
+        self.checkpoint: dict[str, int] | None = None
+        self.places: list[tuple[int, int]] = []
+
+    def run(self, url: str, topic: str, **options: str) -> int:
+        """Read to the end of what there is, as a new query would; the number of micro-batches."""
+        reader = StreamReader(read_options({"url": url, "address": f"events/{topic}", **options}))
+        at = self.checkpoint or reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        batches = 0
+        while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+            for span in reader.partitions(at, end):
+                for batch in reader.read(span):
+                    columns_of = batch.column("partition").to_pylist(), batch.column("offset").to_pylist()
+                    self.places += zip(*columns_of, strict=True)
+            self.checkpoint = at = end
+            batches += 1
+        return batches
 
 
-def test_a_stream_goes_on_from_its_checkpoint_and_notices_what_changed(
-    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
-) -> None:
+def test_a_stream_goes_on_from_its_offsets_and_notices_what_changed(kafka_broker: KafkaBroker, url: str) -> None:
     topic = kafka_broker.create_topic(partitions=1)
     produce(kafka_broker, topic, 30, 1)
-    drain(spark, url, topic, tmp_path, maxEventsPerTrigger=20)
+    stream = Stream()
+    assert stream.run(url, topic, maxEventsPerTrigger="20") == 2
     admin = kafka_broker.admin()
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-    produce(kafka_broker, topic, 20, 2, first=len(ODD) + 100)
-    drain(spark, url, topic, tmp_path)
-    rows = spark.read.parquet(str(tmp_path / "rows")).collect()
-    assert sorted((row.partition, row.offset) for row in rows) == [each[:2] for each in consumed(kafka_broker, topic)]
+    produce(kafka_broker, topic, 20, 2, first=100)
+    wait_until(lambda: stream.run(url, topic) >= 0 and (1, 9) in stream.places, "the new partition", 60)
+    assert sorted(stream.places) == [each[:2] for each in consumed(kafka_broker, topic)]
 
     produce(kafka_broker, topic, 20, 2, first=200)
     place = TopicPartition(topic, 0, 45)
     admin.delete_records([place])[place].result(30)
-    with pytest.raises(Exception, match=r"offsets 40 to 44 are gone from the log; failOnDataLoss=false") as raised:
-        drain(spark, url, topic, tmp_path)
-    assert sentence(raised.value).startswith(f"events/{topic}, partition 0: offsets 40 to 44 are gone")
-    drain(spark, url, topic, tmp_path, failOnDataLoss="false")
-    assert spark.read.parquet(str(tmp_path / "rows")).count() == 65
+    gone = "partition 0: offsets 40 to 44 are gone from the log; failOnDataLoss=false"
+    with pytest.raises(PipelineError, match=gone):
+        stream.run(url, topic)
+    stream.run(url, topic, failOnDataLoss="false")
+    assert len(stream.places) == len(set(stream.places)) == 65
+    stream.checkpoint = {"0": 99, "1": 20}
+    with pytest.raises(PipelineError, match="the log ends at offset 50, not 99: it was cut off or made anew"):
+        stream.run(url, topic)
 
 
 def test_an_archive_over_amqp_has_every_event_once(
@@ -135,13 +154,10 @@ def test_an_archive_over_amqp_has_every_event_once(
         ({"passwordEnv": "SCOPEGATE_NOT_SET", "user": "u"}, "passwordEnv: SCOPEGATE_NOT_SET is not set"),
     ],
 )
-def test_mistakes_are_one_sentence(
-    spark: SparkSession, kafka_broker: KafkaBroker, url: str, options: dict[str, str], said: str
-) -> None:
+def test_mistakes_are_one_sentence(kafka_broker: KafkaBroker, url: str, options: dict[str, str], said: str) -> None:
     topic = kafka_broker.create_topic()
     produce(kafka_broker, topic, 5, 1)
-    spark.dataSource.register(ScopeGateDataSource)
     given = {"url": url, "address": f"events/{topic}", **options}
-    with pytest.raises(Exception, match="PipelineError") as raised:
-        spark.read.format("scopegate").options(**given).load().count()
-    assert sentence(raised.value).startswith(said.replace("{topic}", topic).replace("{url}", url))
+    with pytest.raises(PipelineError) as raised:
+        Reader(read_options(given)).partitions()
+    assert str(raised.value).startswith(said.replace("{topic}", topic).replace("{url}", url))

@@ -1,0 +1,68 @@
+"""Replay to an AMQP address of the real gateway: the messages as they were, each accepted before it counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bridges.kafka.records import RecordReader
+from bridges.spark.amqp_target import AmqpTarget
+from bridges.spark.errors import PipelineError
+from bridges.spark.source_options import read_options
+from gateway.amqp.sections import walk
+from tests.support.gateway import Gateways
+from tests.support.kafka import KafkaBroker
+from tests.support.messages import message
+from tests.support.pipeline import consumed
+from tests.support.process import free_port
+
+POLICY = """
+kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{port}"}}]
+    addresses:
+      - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
+    access: [{{who: "*", may: [send], on: "events/**"}}]
+"""
+
+
+def row(partition: int, offset: int, data: bytes) -> SimpleNamespace:
+    """A row of an archive, as far as the target reads it."""
+    layout = walk(data)
+    return SimpleNamespace(
+        partition=partition,
+        offset=offset,
+        head=bytearray(data[: layout.bare]),
+        bare_message=bytearray(data[layout.bare :]),
+    )
+
+
+def test_messages_arrive_as_they_were_and_the_progress_is_kept(
+    kafka_broker: KafkaBroker, start_gateway: Gateways, tmp_path: Path
+) -> None:
+    topic, port, state = kafka_broker.create_topic(), free_port(), tmp_path / "_replays" / "name.json"
+    start_gateway(POLICY.format(bootstrap=kafka_broker.bootstrap, port=port))
+    options = read_options({"url": f"amqp://127.0.0.1:{port}", "address": f"events/{topic}"})
+    plain = [message(b"%d" % number, app={"n": number}, ma={"x-opt-n": number}) for number in range(1200)]
+    # as they come out of a log, with what it says of them there
+    stored = [message(None, da={"event-streams-offset": "7", "other": 1}) + data for data in plain]
+    target = AmqpTarget(options, state)
+    assert target.progress == {}
+    target.write([row(number % 2, number, data) for number, data in enumerate(stored)])
+    assert AmqpTarget(options, state).progress == {0: 1199, 1: 1200}
+    reader = RecordReader()
+    found = []
+    for each in consumed(kafka_broker, topic):
+        data = reader.encode(each.key, each.value, list(each.headers), 0, each.offset, 1, 0)
+        layout = walk(data)
+        found.append(data[: layout.da] + data[layout.ma :])
+    assert found == plain
+
+    with pytest.raises(PipelineError, match=r"^elsewhere at amqp://127\.0\.0\.1:\d+: "):
+        AmqpTarget(read_options({"url": f"amqp://127.0.0.1:{port}", "address": "elsewhere"}), state)
+    state.write_text("[")
+    with pytest.raises(PipelineError, match="does not hold the progress of a replay: remove it to begin anew"):
+        AmqpTarget(options, state)
