@@ -56,7 +56,7 @@ class ClusterBridge:
 
     def states(self) -> dict[str, float]:
         """How things are now, for metrics."""
-        return {"up": float(self.cluster.up), **self.cluster.streams.states()}
+        return {"up": float(self.cluster.up), **self.cluster.reading()}
 
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""

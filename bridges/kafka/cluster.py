@@ -21,6 +21,7 @@ from bridges.kafka.admin import Admin, Bounds, Topic
 from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.reader import Reader
 from bridges.kafka.streams import Streams
+from bridges.kafka.together import Together
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.tasks import Supervisor
 
@@ -98,6 +99,7 @@ class Cluster:
         self.probed: Final = asyncio.Event()
         self.streams: Final = self._make_streams(COMMITTED)
         self._uncommitted: Streams | None = None
+        self._together: Final = Together(self._bounds, supervisor)
         self._refresher = supervisor.start(self._keep_fresh(), f"kafka-{name}")
 
     @property
@@ -112,6 +114,12 @@ class Cluster:
         if self._uncommitted is None:
             self._uncommitted = self._make_streams(isolation)
         return self._uncommitted
+
+    def reading(self) -> dict[str, float]:
+        """What is read and kept now, of either isolation."""
+        states = self.streams.states()
+        others = self._uncommitted.states() if self._uncommitted is not None else {}
+        return {name: value + others.get(name, 0) for name, value in states.items()}
 
     def _make_streams(self, isolation: str) -> Streams:
         return Streams(
@@ -207,6 +215,9 @@ class Cluster:
         self, topic: str, partitions: Iterable[int], isolation: str = COMMITTED
     ) -> dict[int, Bounds]:
         """Log start and end of each partition for readers of this isolation; a committed one ends at what is stable."""
+        return await self._together.bounds(topic, partitions, isolation)
+
+    async def _bounds(self, topic: str, partitions: tuple[int, ...], isolation: str) -> dict[int, Bounds]:
         committed = isolation == COMMITTED
         return await self._ask(topic, lambda: self._admin.bounds(topic, partitions, committed=committed))
 

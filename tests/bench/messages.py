@@ -59,6 +59,11 @@ def from_earliest(sql: str) -> bytes:
     return compound(0xC1, 4, EARLIEST[3:] + _symbol(b"sql") + expression)
 
 
+def bound_to(partition: str) -> bytes:
+    """Link properties that bind a link to a partition (ES 4.6.1)."""
+    return compound(0xC1, 2, _symbol(b"event-streams-partition") + _symbol(partition.encode()))
+
+
 class Request(NamedTuple):
     """What a responder needs of a request: encoded values, and where the bare message's body starts."""
 

@@ -139,15 +139,19 @@ class Receiver(Base):
         *,
         settled: bool = False,
         hold: bool = False,
+        binding: bytes = b"",
     ) -> None:
         super().__init__(on_trouble)
         self.address, self.credit, self.filters, self.settled, self.hold = address, credit, filters, settled, hold
+        self.binding = binding
         self.received = self.spent = 0
         self.latencies: list[int] = []
         self.link: Any = None
 
     def attach(self) -> None:
-        self.link = self.peer.receiver(self.address, filters=self.filters, settled=self.settled)
+        self.link = self.peer.receiver(
+            self.address, filters=self.filters, settled=self.settled, binding=self.binding
+        )
 
     def attached(self, link: Any) -> None:
         self.ready = True

@@ -67,8 +67,8 @@ class NumberedSender(Sender):
 class NumberedReceiver(Receiver):
     """Receives everything from the beginning; `numbers` as they came."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(self._note, address, 1000, messages.EARLIEST)
+    def __init__(self, address: str, binding: bytes = b"") -> None:
+        super().__init__(self._note, address, 1000, messages.EARLIEST, binding=binding)
         self.numbers: list[int] = []
         self.trouble: list[str] = []
 

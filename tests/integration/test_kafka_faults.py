@@ -1,0 +1,205 @@
+"""Brokers, leaders, disks and Redis fail while links work: nothing accepted is lost, and operators hear the truth.
+
+Three brokers, one Redis, one gateway. A sender and two receivers, one of a consumer group and one with nothing kept,
+work all the time; what Kafka holds in the end is compared with what the sender was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from gateway.amqp.codec import encode
+from gateway.amqp.types import Symbol
+from tests.support.document import Document
+from tests.support.fixtures import served
+from tests.support.gateway import Gateway, Gateways
+from tests.support.kafka_brokers import KafkaBrokers
+from tests.support.members import GROUP, PARTITION
+from tests.support.numbered import NumberedReceiver, NumberedSender, attach, stored, until
+from tests.support.servers import Redis
+
+RATE = 500
+PATIENCE = 90.0
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[KafkaBrokers]:
+    """Three brokers, to be killed at will."""
+    yield from served(KafkaBrokers())
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Redis]:
+    """A Redis to be restarted."""
+    yield from served(Redis())
+
+
+class Reader:
+    """A receive link that is attached again whenever it ended; `sessions` holds what each of them received."""
+
+    def __init__(self, address: str, properties: dict[Any, Any] | None = None) -> None:
+        self.address, self.binding = address, encode(properties) if properties else b""
+        self.sessions: list[NumberedReceiver] = []
+
+    async def run(self, port: int) -> None:
+        while True:
+            role = NumberedReceiver(self.address, self.binding)
+            self.sessions.append(role)
+            with suppress(AssertionError, OSError):
+                await attach(role, port)
+                while not role.trouble:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
+
+    @property
+    def numbers(self) -> set[int]:
+        """All that came."""
+        return set(itertools.chain.from_iterable(session.numbers for session in self.sessions))
+
+
+class Scene:
+    """The traffic, and what the gateway says."""
+
+    def __init__(self, brokers: KafkaBrokers, redis: Redis, gateways: Gateways) -> None:
+        self.brokers, self.redis = brokers, redis
+        self.topic = brokers.create_topic()
+        document = Document(state=redis.url, lease="2s")
+        document.kafka(brokers.bootstrap)
+        self.gateway: Gateway = gateways(document.text)
+        self.port = document.edge
+        address = f"events/{self.topic}"
+        self.sender = NumberedSender(address, 0)
+        self.alone = Reader(address)
+        self.member = Reader(address, {GROUP: "workers", PARTITION: Symbol("0")})
+
+    async def trickle(self) -> None:
+        """Let the sender send a little more, again and again."""
+        while True:
+            self.sender.limit = min(self.sender.limit + RATE // 50, self.sender.sent + RATE)
+            self.sender.turn()
+            await asyncio.sleep(0.02)
+
+    @asynccontextmanager
+    async def traffic(self) -> AsyncIterator[None]:
+        """While this lasts, links work."""
+        await attach(self.sender, self.port)
+        tasks = [self.trickle(), self.alone.run(self.port), self.member.run(self.port)]
+        running = [asyncio.create_task(task) for task in tasks]
+        try:
+            yield
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def goes_on(self, what: str) -> None:
+        """More is accepted than now, and everybody gets it."""
+        goal = len(self.sender.of("accepted")) + RATE
+        await until(lambda: len(self.sender.of("accepted")) >= goal, f"outcomes after {what}", PATIENCE)
+        accepted = self.sender.of("accepted")
+        for reader in (self.alone, self.member):
+            await until(lambda reader=reader: accepted <= reader.numbers, f"events after {what}", PATIENCE)  # type: ignore[misc]
+        assert not self.sender.trouble
+
+    async def says(self, ready: bool, **parts: bool) -> None:
+        """`/readyz` and the metrics agree with what is."""
+
+        def agrees() -> bool:
+            status, text = self.gateway.get("/readyz")
+            shown = {name: f'"{name}": {{"ready": {str(up).lower()}' in text for name, up in parts.items()}
+            return (status == 200) is ready and all(shown.values())
+
+        def counted() -> bool:
+            if "kafka/main" not in parts:
+                return True
+            return self.gateway.metrics().get('scopegate_kafka_up{cluster="main"}') == float(parts["kafka/main"])
+
+        await self.becomes(agrees, f"/readyz says {ready} {parts}: {self.gateway.get('/readyz')}")
+        await self.becomes(counted, "scopegate_kafka_up")
+
+    async def becomes(self, condition: Any, what: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not await asyncio.to_thread(condition):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    async def led_by_another(self, than: int) -> None:
+        """The partition has moved."""
+        await self.becomes(lambda: self.brokers.leader(self.topic) not in (-1, than), "another leader")
+
+    async def whole(self) -> None:
+        """All brokers have all there is."""
+        await asyncio.to_thread(self.brokers.start)
+        await self.becomes(lambda: self.brokers.in_sync(self.topic) == 3, "three in sync")
+
+
+async def test_nothing_that_was_accepted_is_lost_whatever_fails(
+    brokers: KafkaBrokers, own_redis: Redis, start_gateway: Gateways
+) -> None:
+    scene = await asyncio.to_thread(Scene, brokers, own_redis, start_gateway)
+    async with scene.traffic():
+        await scene.goes_on("the start")
+        await scene.says(True, **{"kafka/main": True, "state": True})
+
+        first = brokers.leader(scene.topic)
+        brokers.brokers[first].kill()
+        await scene.led_by_another(first)
+        await scene.goes_on("a leader was killed")
+        await scene.says(True, **{"kafka/main": True})
+        await scene.whole()
+
+        await asyncio.to_thread(brokers.give_back, scene.topic)
+        await scene.becomes(lambda: brokers.leader(scene.topic) == first, "the first leader again")
+        await scene.goes_on("the leader was moved")
+
+        await asyncio.to_thread(own_redis.stop)
+        await scene.says(False, state=False)
+        await asyncio.to_thread(own_redis.start)
+        await scene.says(True, **{"kafka/main": True, "state": True})
+        await scene.goes_on("Redis was restarted")
+
+        await asyncio.to_thread(brokers.stop)
+        await scene.says(False, **{"kafka/main": False, "state": True})
+        before = len(scene.sender.of("released"))
+        await until(lambda: len(scene.sender.of("released")) > before, "released while Kafka is away", PATIENCE)
+        await asyncio.to_thread(brokers.start)
+        await scene.says(True, **{"kafka/main": True})
+        await scene.goes_on("Kafka was stopped and started")
+    check(scene)
+
+
+async def test_a_broker_whose_disk_is_full_is_survived(
+    brokers: KafkaBrokers, own_redis: Redis, start_gateway: Gateways
+) -> None:
+    scene = await asyncio.to_thread(Scene, brokers, own_redis, start_gateway)
+    async with scene.traffic():
+        await scene.goes_on("the start")
+        full = brokers.leader(scene.topic)
+        brokers.brokers[full].fill_disk(1)
+        await scene.led_by_another(full)
+        await scene.goes_on("the leader's disk was full")
+        await scene.says(True, **{"kafka/main": True})
+        brokers.brokers[full].kill()
+        await scene.whole()
+        await scene.goes_on("the disk had room again")
+    check(scene)
+
+
+def check(scene: Scene) -> None:
+    """What Kafka holds against what the sender and the receivers were told."""
+    outcomes = scene.sender.outcome
+    assert set(outcomes.values()) <= {"accepted", "released", "modified"}
+    kept = stored(scene.brokers.bootstrap, scene.topic, [0])[0]
+    assert kept == sorted(set(kept)), "in the order of sending, each once"
+    assert scene.sender.of("accepted") <= set(kept), "accepted means stored"
+    assert not scene.sender.of("released") & set(kept), "released means not stored"
+    for reader in (scene.alone, scene.member):
+        assert reader.numbers <= set(kept)
+        for session in reader.sessions:
+            assert session.numbers == sorted(set(session.numbers)), "in the order of the log"
+    assert any(scene.member.sessions)
