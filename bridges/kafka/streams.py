@@ -255,14 +255,15 @@ class Streams:
         self._make_room(stream)
 
     def _make_room(self, stream: Stream) -> None:
-        """End a stream that another has overtaken, or whose turn is over."""
-        log = stream.log
-        doubled = log.find(stream.position) is not None or any(
-            other is not stream and other.position == stream.position for other in self._of(log)
-        )
+        """End a stream that has met another or what another has left, or whose turn is over."""
+        log, position = stream.log, stream.position
+        twin = next((each for each in self._of(log) if each is not stream and each.position == position), None)
+        doubled = log.find(position) is not None and position not in log.waiting
         over = log.key in self._turns and (stream.served >= _TURN or stream.spare)
-        if over or (doubled and stream.position not in log.waiting):
+        if over or doubled or twin is not None:
             self._close(stream)
+            if twin is not None:
+                self.moved_on(twin)  # it reads for those who wait here, too
             self._next_turn(log)
 
     def _next_turn(self, log: PartitionLog) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -112,8 +113,9 @@ class Scene:
 
         def agrees() -> bool:
             status, text = self.gateway.get("/readyz")
-            shown = {name: f'"{name}": {{"ready": {str(up).lower()}' in text for name, up in parts.items()}
-            return (status == 200) is ready and all(shown.values())
+            shown = json.loads(text)["parts"] if text else {}  # no answer yet: the machine is busy
+            said = (status == 200, *(shown[name]["ready"] for name in parts)) if shown else ()
+            return said == (ready, *parts.values())
 
         def counted() -> bool:
             if "kafka/main" not in parts:

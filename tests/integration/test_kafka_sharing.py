@@ -1,0 +1,156 @@
+"""Many links read with few Kafka clients, on the real process: who shares, who reads alone, what that keeps (KM-16).
+
+What the operator sees is what is checked: the gauges `scopegate_kafka_readers`, `…_streams` and `…_cached_bytes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from confluent_kafka import Producer
+from cproton_ffi import lib
+
+from tests.bench.running import resident_kib
+from tests.support.document import Document
+from tests.support.gateway import Gateway, Gateways
+from tests.support.kafka import KafkaBroker
+from tests.support.numbered import NumberedReceiver, attach, until
+
+MIB = 1024 * 1024
+
+
+class Slow(NumberedReceiver):
+    """Gives credit only when told to, until it is set free."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.hold, self.free = True, False
+
+    def give(self, credit: int) -> None:
+        """More credit, once."""
+        lib.pn_link_flow(self.link, credit)
+        self.peer.flush_soon()
+
+    def delivery(self, delivery: Any) -> None:
+        if not self.free:
+            self.spent = -1  # so that it never comes to half of the credit
+        super().delivery(delivery)
+
+    def release(self) -> None:
+        """Keep credit open from now on."""
+        self.free, self.spent = True, 0
+        self.go()
+
+
+class Place:
+    """A gateway with one topic of one partition."""
+
+    def __init__(self, gateways: Gateways, broker: KafkaBroker, **cluster: Any) -> None:
+        document = Document()
+        document.kafka(broker.bootstrap, **cluster)
+        self.topic = broker.create_topic()
+        self.producer = Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.kbytes": 262_144})
+        self.gateway: Gateway = gateways(document.text)
+        self.port, self.count = document.edge, 0
+
+    @property
+    def address(self) -> str:
+        """Of its event log."""
+        return f"events/{self.topic}"
+
+    async def produce(self, count: int, size: int = 1000) -> None:
+        """Append so many more numbered records."""
+        for number in range(self.count, self.count + count):
+            self.producer.produce(self.topic, bytes(size - 8) + number.to_bytes(8, "big"), partition=0)
+            if number % 1000 == 0:
+                self.producer.poll(0)
+        self.count += count
+        await asyncio.to_thread(self.producer.flush, 60)
+
+    async def all(self, *receivers: NumberedReceiver) -> None:
+        """Everybody has everything, in order and once."""
+        await until(lambda: all(len(each.numbers) >= self.count for each in receivers), "all events", 90)
+        for each in receivers:
+            assert each.numbers == list(range(self.count))
+            assert not each.trouble
+
+    async def shows(self, **wanted: float) -> None:
+        """Wait until the gauges of the cluster have these values."""
+        names = {f'scopegate_kafka_{name}{{cluster="main"}}': value for name, value in wanted.items()}
+
+        def agree() -> bool:
+            metrics = self.gateway.metrics()
+            return all(metrics.get(name) == value for name, value in names.items())
+
+        async with asyncio.timeout(30):
+            while not await asyncio.to_thread(agree):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    def shown(self, name: str) -> float:
+        """A gauge of the cluster."""
+        return self.gateway.metrics()[f'scopegate_kafka_{name}{{cluster="main"}}']
+
+
+async def test_consumers_that_tail_share_one_reader(kafka_broker: KafkaBroker, start_gateway: Gateways) -> None:
+    place = Place(start_gateway, kafka_broker)
+    await place.produce(2000, 100)
+    receivers = [await attach(NumberedReceiver(place.address), place.port) for _ in range(12)]
+    await place.all(*receivers)
+    await place.shows(readers=1, streams=1, turns=0)
+    await place.produce(2000, 100)
+    await place.all(*receivers)
+    await place.shows(readers=1, streams=1, turns=0)
+    for receiver in receivers:
+        receiver.peer.close()
+    await place.shows(readers=0, streams=0, cached_bytes=0, cached_chunks=0)
+
+
+async def test_who_falls_behind_reads_alone_until_caught_up(kafka_broker: KafkaBroker, start_gateway: Gateways) -> None:
+    place = Place(start_gateway, kafka_broker, cache="1MiB")
+    quick = await attach(NumberedReceiver(place.address), place.port)
+    slow = await attach(Slow(place.address), place.port)
+    await place.produce(100)
+    slow.give(10)
+    await until(lambda: len(slow.numbers) == 10, "the first events")
+    await place.produce(10_000)
+    await place.all(quick)
+    await place.shows(readers=1, streams=1)
+    slow.give(10)
+    await until(lambda: len(slow.numbers) == 20, "events that are in no cache any more")
+    await place.shows(readers=2, streams=2)
+    await place.produce(1000)
+    await place.all(quick)
+    slow.release()
+    await place.all(quick, slow)
+    await place.shows(readers=1, streams=1)
+
+
+async def test_who_gives_no_credit_costs_no_memory_beyond_a_bound(
+    kafka_broker: KafkaBroker, start_gateway: Gateways
+) -> None:
+    place = Place(start_gateway, kafka_broker, cache="16MiB")
+    quick = await attach(NumberedReceiver(place.address), place.port)
+    await place.produce(1000)
+    await place.all(quick)
+    before = resident_kib(place.gateway.process.pid)
+    stopped = [await attach(Slow(place.address), place.port) for _ in range(5)]
+    for number, each in enumerate(stopped):
+        each.give(1 + number)
+    await place.produce(100_000)
+    await place.all(quick)
+    grown = (resident_kib(place.gateway.process.pid) - before) / 1024
+    assert [len(each.numbers) for each in stopped] == [1, 2, 3, 4, 5]
+    assert await asyncio.to_thread(place.shown, "cached_bytes") <= 16 * MIB
+    assert grown < 96, f"{grown:.0f} MiB more for 100 MB of events that five links do not take"
+
+
+async def test_more_positions_than_readers_take_turns(kafka_broker: KafkaBroker, start_gateway: Gateways) -> None:
+    place = Place(start_gateway, kafka_broker, readers=1, cache="1MiB")
+    await place.produce(5000)
+    first = await attach(NumberedReceiver(place.address), place.port)
+    await until(lambda: len(first.numbers) >= 4000, "the first to be ahead")
+    others = [await attach(NumberedReceiver(place.address), place.port) for _ in range(3)]
+    await place.produce(5000)
+    await place.all(first, *others)
+    await place.shows(readers=1, streams=1, turns=0)
