@@ -147,10 +147,10 @@ async def test_who_gives_no_credit_costs_no_memory_beyond_a_bound(
 
 async def test_more_positions_than_readers_take_turns(kafka_broker: KafkaBroker, start_gateway: Gateways) -> None:
     place = Place(start_gateway, kafka_broker, readers=1, cache="1MiB")
-    await place.produce(5000)
+    await place.produce(20_000, 100)
     first = await attach(NumberedReceiver(place.address), place.port)
-    await until(lambda: len(first.numbers) >= 4000, "the first to be ahead")
-    others = [await attach(NumberedReceiver(place.address), place.port) for _ in range(3)]
-    await place.produce(5000)
-    await place.all(first, *others)
+    await until(lambda: len(first.numbers) >= 10_000, "the first to be ahead", 60)
+    second = await attach(NumberedReceiver(place.address), place.port)
+    await place.produce(5000, 100)
+    await place.all(first, second)
     await place.shows(readers=1, streams=1, turns=0)
