@@ -125,6 +125,7 @@ class Cluster:
         return Streams(
             lambda owner: Reader(self.settings(), self.loop, owner, isolation),
             self.loop.call_soon,
+            self.loop.call_later,
             readers=self.config.max_readers,
             cache=self.config.cache,
             trouble=self.trouble,

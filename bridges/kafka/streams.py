@@ -25,6 +25,8 @@ _FAR_AHEAD: Final = 8
 """The same, above which its partition is paused in a client that others still need."""
 _TURN: Final = 64
 """Chunks after which a stream makes room where others wait for their turn."""
+_LOOK: Final = 0.25
+"""Seconds after which a stream that read nothing makes room where others wait for their turn."""
 _SPREAD: Final = 4
 """Readers that different topics are spread over before they share."""
 
@@ -32,7 +34,7 @@ _SPREAD: Final = 4
 class Stream:
     """A position that moves forward."""
 
-    __slots__ = ("at_end", "fresh", "log", "paused", "position", "reader", "served", "since", "streams")
+    __slots__ = ("at_end", "fresh", "log", "looked_at", "paused", "position", "reader", "served", "since", "streams")
 
     def __init__(self, streams: Streams, log: PartitionLog, position: int, reader: Reader, since: int) -> None:
         self.streams: Final = streams
@@ -42,13 +44,10 @@ class Stream:
         self.since: Final = since
         self.fresh: Final[dict[Chunk, None]] = {}
         self.served = 0
+        self.looked_at = -1
+        """What `served` was at the last look."""
         self.paused = False
         self.at_end = False
-
-    @property
-    def spare(self) -> bool:
-        """Nobody waits for it, or it waits itself for somebody to produce."""
-        return self.at_end or self.position not in self.log.waiting
 
     @property
     def stalled(self) -> bool:
@@ -68,6 +67,7 @@ class Streams:
         self,
         new_reader: Callable[[ReaderOwner], Reader],
         call_soon: Callable[..., object],
+        call_later: Callable[..., object],
         *,
         readers: int,
         cache: int,
@@ -77,6 +77,7 @@ class Streams:
         """`gone` is told of topics that were replaced, and tells their links."""
         self._new: Final = new_reader
         self._call_soon: Final = call_soon
+        self._call_later: Final = call_later
         self._limit: Final = readers
         self._owner: Final = ReaderOwner(self._arrived, self._failed, trouble, self._ended)
         self._cache: Final = Cache(cache)
@@ -84,6 +85,7 @@ class Streams:
         self._streams: Final[dict[Reader, dict[Key, Stream]]] = {}
         self._ending: Final[set[Reader]] = set()
         self._turns: Final[set[Key]] = set()
+        self._looking: Final[set[Key]] = set()
         self._gone: Final = gone
 
     # -- links
@@ -138,12 +140,30 @@ class Streams:
         if reader is not None:
             self._begin(log, position, reader)
             return
-        spare = next((stream for stream in self._of(log) if stream.spare), None)
+        spare = next((stream for stream in self._of(log) if stream.at_end), None)
         if spare is None or spare.position in log.waiting:
-            self._turns.add(log.key)
+            self._in_turn(log)
         if spare is not None:
             self._close(spare)
             self._begin(log, position, spare.reader)
+
+    def _in_turn(self, log: PartitionLog) -> None:
+        """Somebody waits for a client: look now and then who makes no use of his."""
+        self._turns.add(log.key)
+        if log.key not in self._looking:
+            self._looking.add(log.key)
+            self._call_later(_LOOK, self._look, log)
+
+    def _look(self, log: PartitionLog) -> None:
+        """A link that is out of credit for a moment keeps its stream: to change places takes a client a while."""
+        self._looking.discard(log.key)
+        if log.key not in self._turns or self._logs.get(log.key) is not log:
+            return
+        for stream in self._of(log):
+            if stream.looked_at == stream.served:
+                self._close(stream)
+            stream.looked_at = stream.served
+        self._next_turn(log)
 
     def _reader_for(self, log: PartitionLog) -> Reader | None:
         free = [(reader, streams) for reader, streams in self._streams.items() if log.key not in streams]
@@ -259,7 +279,7 @@ class Streams:
         log, position = stream.log, stream.position
         twin = next((each for each in self._of(log) if each is not stream and each.position == position), None)
         doubled = log.find(position) is not None and position not in log.waiting
-        over = log.key in self._turns and (stream.served >= _TURN or stream.spare)
+        over = log.key in self._turns and (stream.served >= _TURN or stream.at_end)
         if over or doubled or twin is not None:
             self._close(stream)
             if twin is not None:
@@ -271,8 +291,6 @@ class Streams:
         read = {stream.position for stream in self._of(log)}
         for position in [at for at in log.waiting if at not in read]:
             self._want(log, position)
-            if log.key in self._turns:
-                return
 
     def _failed(self, topic: str | None, error: AmqpError) -> None:
         """Kafka will not let us read `topic` (None: anything), or it is not the one it was."""
