@@ -11,6 +11,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+_AGAIN = 1.0
+"""Seconds after which a task that has not ended is cancelled once more."""
+
 
 class Supervisor:
     """Owns the process's background tasks; used from one event loop only."""
@@ -32,11 +35,15 @@ class Supervisor:
             self._on_error(task.get_name(), error)
 
     async def close(self) -> None:
-        """Cancel every task and wait until each has ended."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancel every task and wait until each has ended.
+
+        A library may take a cancellation for the end of its own time limit (redis does, when both come at once) and
+        the task goes on: then it is cancelled again.
+        """
+        while tasks := set(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_AGAIN)
 
 
 async def until(condition: Callable[[], Any], seconds: float) -> None:
