@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError
 
 from gateway.amqp import codec, sections
@@ -219,9 +220,13 @@ _KINDS: Final[dict[type, str]] = {
 }  # fmt: skip
 
 
+class _Constructor(SafeConstructor):
+    """A class of its own: constructors are added to the class, and other readers of YAML know no tags."""
+
+
 def _yaml() -> YAML:
     yaml = YAML(typ="safe", pure=True)
-    yaml.constructor.add_multi_constructor("!", _tagged)
+    yaml.Constructor = _Constructor
     return yaml
 
 
@@ -237,3 +242,6 @@ def _tagged(loader: Any, tag: str, node: Any) -> Any:
     except (ValueError, TypeError, ArithmeticError) as error:
         raise MarkedYAMLError(problem=f"no {tag}: {error}", problem_mark=node.start_mark) from None
     return result
+
+
+_Constructor.add_multi_constructor("!", _tagged)
