@@ -34,7 +34,9 @@ def decimal_value(value: Decimal | bytes) -> Decimal | None:
         number = _shortened(number, digits, exponent, sign)
         if number is None:
             return None
-    return number if not number or number.adjusted() < DIGITS - SCALE else None
+    if not number:
+        return Decimal(0)  # whatever its exponent is: Arrow takes that for digits
+    return number if number.adjusted() < DIGITS - SCALE else None
 
 
 def _shortened(number: Decimal, digits: tuple[int, ...], exponent: int, sign: int) -> Decimal | None:

@@ -197,3 +197,10 @@ def test_a_message_that_cannot_be_decoded_is_kept_and_matches_nothing() -> None:
 
 def test_no_rows_are_a_batch_too() -> None:
     assert compile_filter(p.IsNull(p.Field(AP, "a")))(record_batch([])).to_pylist() == []
+
+
+def test_zero_is_zero_whatever_its_exponent() -> None:
+    """Found by chance: a zero with an exponent that Arrow would take for digits."""
+    raw = codec.Decimal128(bytes.fromhex("6c1b0000000000000000000000000000"))
+    message = sections.section(sections.MESSAGE_ANNOTATIONS, {Symbol("a"): raw}) + DATA
+    assert row(message)["message_annotations"]["a"]["decimal"] == 0
