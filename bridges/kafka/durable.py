@@ -19,7 +19,7 @@ import structlog
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.progress import Progress
 from gateway.amqp.link_base import Left
-from gateway.errors import INTERNAL_ERROR, STOLEN, AmqpError, Fault
+from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, STOLEN, AmqpError, Fault
 from gateway.state.termini import Kept, Overtaken, Save, Termini, Unavailable
 
 _EVERY: Final = 0.1
@@ -29,6 +29,8 @@ _BEAT: Final = 2.0
 _GRACE_MS: Final = 60_000
 """How much longer than its timeout a record lives while it is attached: a gateway that is killed cannot say when."""
 _MIRROR: Final = 1.0
+MOST: Final = 100_000
+"""Records that one process has for links, and for termini that wait for the end of their connection."""
 _MIRRORED_AT_ONCE: Final = 100
 _NEVER: Final = 3
 _STAYS: Final = {Left.DETACHED: 1, Left.OURS: 1, Left.SESSION: 2}
@@ -95,6 +97,8 @@ class Keeper:
 
     async def take(self, wish: Wish, fence: int = 0) -> Held:
         """Have the record for a link; INTERNAL_ERROR while the state is away, STOLEN when a later owner has it."""
+        if len(self._held) + len(self._parked) >= MOST:
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{MOST} durable termini are kept by this process already")
         await self.flush()  # what an earlier link of this process got done counts
         ttl = wish.ttl_ms if wish.ttl_ms is None else wish.ttl_ms + _GRACE_MS
         try:
