@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import sys
+from pathlib import Path
 from typing import Any
 
 from tests.bench.cases import CASES
@@ -36,20 +37,20 @@ def main(arguments: list[str]) -> int:
         except (NotMeasured, AssertionError, OSError) as error:
             failed[name] = str(error)
             print(f"{name:26} NOT MEASURED: {str(error).partition(chr(10))[0]}", flush=True)
-    write(figures, failed, quick=options.quick)
+    write(options.output, figures, failed, quick=options.quick)
     return 1 if failed else 0
 
 
-def write(figures: list[Figure], failed: dict[str, str], *, quick: bool) -> None:
-    """Writes build/bench.json: name to value, baseline, ratio and how they came about."""
+def write(output: Path, figures: list[Figure], failed: dict[str, str], *, quick: bool) -> None:
+    """Writes the report: name to value, baseline, ratio and how they came about."""
     report: dict[str, Any] = {figure.name: figure.as_json() for figure in figures}
     machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()}
     report["run"] = {**machine, "quick": quick, "not_measured": failed}
-    OUTPUT.parent.mkdir(exist_ok=True)
-    OUTPUT.write_text(json.dumps(report, indent=2) + "\n")
+    output.parent.mkdir(exist_ok=True)
+    output.write_text(json.dumps(report, indent=2) + "\n")
     missed = [figure.name for figure in figures if figure.met is False]
     disturbed = [figure.name for figure in figures if figure.disturbed]
-    print(f"{OUTPUT.relative_to(ROOT)}: {len(figures)} figures, targets missed: {', '.join(missed) or 'none'}")
+    print(f"{os.path.relpath(output)}: {len(figures)} figures, targets missed: {', '.join(missed) or 'none'}")
     if disturbed:
         print(f"other processes took part of the machine, measure again: {', '.join(disturbed)}")
 
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="show that all can be measured; figures mean little")
     parser.add_argument("--only", nargs="+", choices=CASES, metavar="CASE", help=f"of {', '.join(CASES)}")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where the report goes (build/bench.json)")
     return parser
 
 
