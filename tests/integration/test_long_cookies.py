@@ -210,8 +210,8 @@ def test_a_chain_of_rewritten_requests_counts_uses_through_a_connector(
 
 def test_a_request_without_room_for_a_reference_is_rejected_as_before(start_gateway: Gateways) -> None:
     place = start(start_gateway)
-    _, client, _, _ = pair(place, "any", capable=True)
-    outcome = client.send(message(reply_to="q/" + "x" * 4096))
+    asking = pair(place, "any", capable=True)  # kept: a service that is gone has its requests released
+    outcome = asking.client.send(message(reply_to="q/" + "x" * 4096))
     assert outcome.matches({"error": "amqp:resource-limit-exceeded"})
 
 
