@@ -38,7 +38,7 @@ parts: $(VENV)/.tests ## fetch the servers and clients the suite needs into buil
 
 lock: ## write the lock files again from pyproject.toml (needs uv)
 	$(UV_COMPILE) --upgrade --output-file requirements.lock
-	$(UV_COMPILE) --constraints requirements.lock --extra spark --extra test --output-file requirements-test.lock
+	$(UV_COMPILE) --constraints requirements.lock --extra spark --extra delta --extra test --output-file requirements-test.lock
 	$(UV_COMPILE:pyproject.toml=) --constraints requirements-test.lock --group build --output-file requirements-build.lock
 
 clean: ## remove the environment and everything built
