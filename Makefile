@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Each has servers of its own: Kafka, Artemis, Redis, and Spark where it comes to that.
+WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
@@ -15,8 +17,8 @@ help: ## explain these commands
 run: $(VENV)/.runtime ## install, then the guided journey; it goes on serving (ARGS=--once ends after it)
 	@$(BIN)/scopegate quickstart $(ARGS)
 
-test: parts lint ## everything: parts of the suite, lint, types, walls, tests on real servers
-	$(BIN)/python -m pytest $(ARGS)
+test: parts lint ## everything: parts of the suite, lint, types, walls, tests on real servers (WORKERS=2)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)

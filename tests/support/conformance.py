@@ -3,6 +3,8 @@
 A row is `passed` when every test that carries it passed, `failed` when one of them failed, `definitional`
 when the matrix gives it no check, else `not shown`. A whole run writes build/conformance.json; with
 `--conformance` only tests that carry rows run, and every row is printed.
+
+Rows travel in the reports of the tests, so the workers of pytest-xdist need nothing more to be counted.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class Conformance:
         self.config = config
         self.tests: dict[str, set[str]] = defaultdict(set)
         self.results: dict[str, str] = {}
+        self.collected: set[str] = set()
         self.only_rows: bool = config.getoption("conformance")
 
     @pytest.hookimpl(trylast=True)
@@ -36,8 +39,7 @@ class Conformance:
         for item in items:
             ids = {id for mark in item.iter_markers("row") for id in mark.args}
             unknown += [f"{item.nodeid}: {id}" for id in sorted(ids - self.rows.keys())]
-            for id in ids:
-                self.tests[id].add(item.nodeid)
+            item.user_properties += [("row", id) for id in sorted(ids)]
         if unknown:
             raise pytest.UsageError("rows that docs/conformance.md does not have: " + "; ".join(unknown))
         if self.only_rows:
@@ -49,15 +51,27 @@ class Conformance:
         self.config.hook.pytest_deselected(items=[item for item in items if item not in carrying])
         items[:] = carrying
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note what is going to run."""
+        self.collected.update(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Note what a worker says is going to run."""
+        self.collected.update(ids)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the worst result of set-up, call and tear-down; passing counts only for the call."""
+        for name, value in report.user_properties:
+            if name == "row":
+                self.tests[str(value)].add(report.nodeid)
         if report.when == "call" or not report.passed:
             before = self.results.get(report.nodeid, "passed")
             self.results[report.nodeid] = max(before, report.outcome, key=RANK.__getitem__)
 
     def status(self, id: str) -> str:
         """Return the row's word for the report."""
-        outcomes = {self.results.get(test, "not run") for test in self.tests[id]}
+        outcomes = {self.results[test] for test in self.tests[id]}
         if "failed" in outcomes:
             return "failed"
         if outcomes == {"passed"}:
@@ -67,8 +81,9 @@ class Conformance:
     def whole(self) -> bool:
         """Tell whether this run had the whole suite before it, so that the report says something."""
         option = self.config.option
-        picked = option.keyword or option.markexpr or option.collectonly
-        return self.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not picked
+        picked = option.keyword or option.markexpr or option.collectonly or hasattr(self.config, "workerinput")
+        ended = self.collected <= self.results.keys()
+        return self.config.args_source is pytest.Config.ArgsSource.TESTPATHS and ended and not picked
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write build/conformance.json and print the counts, and each row where asked."""

@@ -38,8 +38,13 @@ def wait_until(condition: Callable[[], T], what: str, seconds: float = 20.0) -> 
 
 
 def _free_ports() -> Iterator[int]:
-    """Yield ports nobody listens on, each once, below the range the kernel gives to outgoing connections."""
-    candidates = list(range(15000, 32000))
+    """Yield ports nobody listens on, each once, below the range the kernel gives to outgoing connections.
+
+    Workers of pytest-xdist have ports of their own: one may choose a port before another has bound it.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    candidates = list(range(15000, 32000))[worker::workers]
     random.shuffle(candidates)
     for port in candidates:
         with socket.socket() as probe, contextlib.suppress(OSError):

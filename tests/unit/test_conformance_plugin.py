@@ -53,8 +53,9 @@ def report(suite: pytest.Pytester) -> dict[str, Any]:
     return dict(json.loads((suite.path / "build" / "conformance.json").read_text()))
 
 
-def test_a_row_passes_only_when_each_of_its_tests_does(suite: pytest.Pytester) -> None:
-    suite.runpytest_subprocess().assert_outcomes(passed=4, failed=1, errors=1, skipped=1)
+@pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["alone", "workers"])
+def test_a_row_passes_only_when_each_of_its_tests_does(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    suite.runpytest_subprocess(*workers).assert_outcomes(passed=4, failed=1, errors=1, skipped=1)
     statuses = report(suite)
     assert statuses["ES-1-1"] == "passed"
     assert statuses["ES-1-2"] == "failed"
@@ -80,4 +81,9 @@ def test_a_row_the_matrix_does_not_have_stops_the_run(suite: pytest.Pytester) ->
 
 def test_a_part_of_the_suite_does_not_overwrite_the_report(suite: pytest.Pytester) -> None:
     suite.runpytest_subprocess("-k", "good")
+    assert not (suite.path / "build").exists()
+
+
+def test_a_run_that_was_cut_short_does_not_overwrite_the_report(suite: pytest.Pytester) -> None:
+    suite.runpytest_subprocess("--exitfirst")
     assert not (suite.path / "build").exists()
