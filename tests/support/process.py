@@ -92,6 +92,13 @@ def fresh_folder(name: str) -> Path:
     raise RuntimeError(f"no free name under {WORK}")
 
 
+def _thread_state(task: Path) -> str:
+    """Return the kernel's letter for what a thread does (`proc(5)`); T for one that has just ended."""
+    with contextlib.suppress(OSError):
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    return "T"
+
+
 class Process:
     """One child with its log; `running` holds all of them, for the report of a failed test and the end."""
 
@@ -153,8 +160,14 @@ class Process:
             raise AssertionError(f"{self.name} ended with {code} before {what}\n{self.tail()}")
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the child."""
+        """Send a signal to the child; after SIGSTOP it has stopped, with all its threads."""
         self._child.send_signal(number)
+        if number == signal.SIGSTOP:
+            wait_until(self._stopped, f"{self.name} to stop")
+
+    def _stopped(self) -> bool:
+        """Tell whether every thread stands still: the kernel stops one after the other."""
+        return all(_thread_state(task) == "T" for task in Path(f"/proc/{self.pid}/task").iterdir())
 
     def wait(self, seconds: float = 30.0) -> int:
         """Wait for the end and return the exit code (negative: the signal)."""
