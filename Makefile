@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Each has servers of its own: Kafka, Artemis, Redis, and Spark where it comes to that.
 WORKERS ?= 2
+SUITE := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
@@ -18,7 +19,7 @@ run: $(VENV)/.runtime ## install, then the guided journey; it goes on serving (A
 	@$(BIN)/scopegate quickstart $(ARGS)
 
 test: parts lint ## everything: parts of the suite, lint, types, walls, tests on real servers (WORKERS=2)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(SUITE) $(ARGS)
 
 bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -28,7 +29,7 @@ groups: $(VENV)/.tests parts ## kill, stop and rebalance consumer groups at rand
 		$(BIN)/python -m pytest -q -s tests/integration/test_groups_random.py
 
 conformance: $(VENV)/.tests parts ## every row of docs/conformance.md and what shows it; writes build/conformance.json
-	@$(BIN)/python -m pytest --quiet --conformance $(ARGS)
+	@$(SUITE) --quiet --conformance $(ARGS)
 
 lint: $(VENV)/.tests ## ruff, mypy --strict, import walls
 	$(BIN)/ruff check .
