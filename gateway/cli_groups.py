@@ -38,6 +38,8 @@ def groups(place: str, scope: str, address: str, group: str, rebalance: bool, as
     for partition in answer["free"]:
         click.echo(f"partition {partition}: free")
     click.echo(f"waiting: {answer['waiting']}")
+    if (sharing := answer["sharing"]) > 0:
+        click.echo(f"{sharing} link{'s share' if sharing > 1 else ' shares'} the partitions (group_mode: shared)")
 
 
 def _ask(place: str, method: str, path: str, scope: str, address: str, group: str) -> dict[str, Any]:

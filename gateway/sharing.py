@@ -9,8 +9,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.errors import NOT_FOUND, AmqpError, quoted
-from gateway.state.leases import Leases, open_leases
+from gateway.state.leases import Leases
+from gateway.state.leases_open import open_leases
 from gateway.state.leases_rules import Group
+from gateway.state.leases_shares import whole
 from gateway.tasks import Supervisor
 from policies.rules import KafkaRoute
 
@@ -72,8 +74,10 @@ class GroupDesk:
                 "fence": held.fence,
                 "process": held.who.member,
                 "here": held.who.member == self._leases.member,
-                "chosen_by": "client" if held.chosen else "gateway",
+                "moving": held.successor is not None,
+                "chosen_by": "client" if held.chosen and whole(held.who) == held.who else "gateway",
             }
             for number, held in sorted(group.held.items())
         ]
-        return {"owners": owners, "free": group.free(), "waiting": len(group.waiting)}
+        counts = {"waiting": len(group.waiting), "sharing": len(group.sharing)}
+        return {"owners": owners, "free": group.free(), **counts}

@@ -12,6 +12,7 @@ from policies.units import Millis
 
 Binding = Literal["agnostic", "assign", "client"]
 Surplus = Literal["reject", "pend"]
+GroupMode = Literal["bound", "shared"]
 Ownership = Literal["shared", "sharded"]
 Groups = Literal["dynamic", "none"] | tuple[str, ...]
 Allowed = Literal["all", "none"] | tuple[int, ...]
@@ -75,6 +76,7 @@ class Assignment:
     pending_limit: int = 100
     epoch_retention: Millis = Millis(300_000)  # noqa: RUF009 (an int)
     ownership: Ownership = "shared"
+    group_mode: GroupMode = "bound"
 
     def among(self, partitions: int) -> tuple[int, ...]:
         """The partitions that links may be bound to, where the log has so many."""
@@ -92,6 +94,12 @@ _UNNAMED: Final = {
     "agnostic": "sees all partitions",
     "assign": "is bound to a partition that the gateway chooses",
     "client": "is refused (amqp:not-allowed): it has to name one",
+}
+
+
+_SURPLUS: Final = {
+    "reject": "amqp:link:detach-forced (surplus: reject)",
+    "pend": "they stand by without one (surplus: pend)",
 }
 
 
@@ -118,6 +126,11 @@ def _groups(rules: Assignment) -> Iterator[str]:
         yield "a link of a consumer group is refused (amqp:not-allowed; groups: none)"
         return
     of = "any group" if rules.groups == "dynamic" else f"group {', '.join(rules.groups)} (others: amqp:not-found)"
+    if rules.group_mode == "shared":
+        yield f"a link of {of} gets its share of the partitions, which changes as links come and go"
+        yield "  it names a partition or an epoch: amqp:not-allowed (group_mode: shared)"
+        yield f"  more links than partitions: {_SURPLUS[rules.surplus]}"
+        return
     yield f"a link of {of} owns one partition, the one it names or a free one"
     if rules.surplus == "reject":
         yield "  none free: amqp:link:detach-forced (surplus: reject)"

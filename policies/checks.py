@@ -136,6 +136,12 @@ def _partitions(rule: Piece[KafkaRule], scope: ScopePieces, parts: Outline) -> I
     if value.partitions == "none" and value.binding != "agnostic" and rule.ok("partitions", "binding"):
         message = f"binding: {value.binding} needs partitions that links may be bound to"
         yield Finding((*rule.loc, "partitions"), message)
+    if value.group_mode == "shared" and rule.ok("group_mode", "ownership", "groups"):
+        if value.ownership == "sharded":
+            message = "links that share partitions cannot be redirected to one of them; ownership: sharded can go"
+            yield Finding((*rule.loc, "group_mode"), message)
+        elif value.groups == "none":
+            yield Finding((*rule.loc, "group_mode"), "there are no groups here (groups: none)")
     if value.ownership == "sharded" and rule.ok("ownership"):
         if _in_memory(parts):
             message = f"which process serves a partition is known {_MEMORY}"

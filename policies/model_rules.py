@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.assignment import Binding, GroupNames, Ownership, PartitionNumbers, Surplus
+from policies.assignment import Binding, GroupMode, GroupNames, Ownership, PartitionNumbers, Surplus
 from policies.base import Also, Count, Flag, Name, OneOrMany, Section, Strict, parsed
 from policies.patterns import Pattern, Template, parse_pattern, parse_template
 from policies.reading import Annotate, Beginning, Isolation, Truncation
@@ -113,10 +113,15 @@ class KafkaRule(Strict):
         default="dynamic",
         description="consumer groups: dynamic (any name), a list of names (others are amqp:not-found), or none",
     )
+    group_mode: GroupMode = Field(
+        default="bound",
+        description="bound: a group's link owns one partition; shared: it is bound to none and has its share of all, "
+        "which changes as links come and go and is announced on the next event",
+    )
     surplus: Surplus = Field(
         default="reject",
         description="a group's link that finds no free partition: reject (amqp:link:detach-forced), or pend: it waits "
-        "for one, first come first served",
+        "for one, first come first served; with group_mode: shared it is attached and stands by",
     )
     pending_timeout: Annotated[Duration, Field(ge=1)] = parsed(
         parse_duration, "30s", "pend: how long a link waits before it is refused"

@@ -14,7 +14,8 @@ from bridges.kafka.groups import group_key
 from bridges.kafka.info import InfoNode
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.producer import ClusterProducer
-from gateway.state.leases import Leases, open_leases
+from gateway.state.leases import Leases
+from gateway.state.leases_open import open_leases
 from gateway.state.termini import MemoryTermini, Termini
 from gateway.tasks import Supervisor
 

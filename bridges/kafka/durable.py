@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
@@ -80,6 +80,19 @@ def _digest(parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]
 
 
+class Terminus(Hashable, Protocol):
+    """What a link keeps: one record, or one for each of its partitions."""
+
+    displaced: Callable[[AmqpError], None]
+
+    @property
+    def parts(self) -> Iterable[Held]: ...
+    @property
+    def progress(self) -> Progress: ...
+    @property
+    def keeper(self) -> Keeper: ...
+
+
 class Keeper:
     """All records that links of one cluster have now."""
 
@@ -88,7 +101,7 @@ class Keeper:
         self._termini: Final = termini
         self._held: Final[set[Held]] = set()
         self._parked: Final[set[Held]] = set()
-        self._changed: dict[Held, None] = {}
+        self._changed: dict[Terminus, None] = {}
         self._closed: list[Held] = []
         self._writing: Final = asyncio.Lock()
         self._mirror: dict[tuple[str, str], dict[int, int]] = {}
@@ -127,12 +140,24 @@ class Keeper:
                 self._run_mirror(), f"mirror-{self._cluster.name}"
             )
 
-    def changed(self, held: Held) -> None:
+    def changed(self, kept: Terminus) -> None:
         """Its position may have moved."""
-        self._changed[held] = None
+        self._changed[kept] = None
 
-    def end(self, held: Held, link: Any) -> None:
-        """The link is over: the record goes with it, or stays as long as was asked."""
+    def end(self, kept: Terminus, link: Any) -> None:
+        """The link is over: its records go with it, or stay as long as was asked."""
+        for held in kept.parts:
+            self._end(held, link)
+        self._cluster.supervisor.start(self.flush(), "terminus-end")
+
+    async def hand_over(self, held: Held) -> None:
+        """The link goes on without this one; whoever takes it next finds how far it got."""
+        self._held.discard(held)
+        held.last = dict(held.positions())
+        self._changed[held] = None
+        await self.flush()
+
+    def _end(self, held: Held, link: Any) -> None:
         self._held.discard(held)
         held.last = dict(held.positions())
         if link.left is Left.CLOSED:
@@ -143,7 +168,6 @@ class Keeper:
             self._parked.add(held)
         if link.left is not Left.CLOSED or not held.wish.wins:
             self._changed[held] = None
-        self._cluster.supervisor.start(self.flush(), "terminus-end")
 
     async def _drop_closed(self) -> None:
         """A closed link ends its terminus; the position of a group stays."""
@@ -182,7 +206,8 @@ class Keeper:
             await self._write()
 
     async def _write(self) -> None:
-        changed, self._changed = self._changed, {}
+        changed = list(dict.fromkeys(held for kept in self._changed for held in kept.parts))
+        self._changed = {}
         if not changed:
             return
         now = {held: dict(held.positions() if held.last is None else held.last) for held in changed}
@@ -190,7 +215,7 @@ class Keeper:
         try:
             owners = await self._termini.save(saves)
         except Unavailable:
-            self._changed = {**changed, **self._changed}
+            self._changed = {**dict.fromkeys(changed), **self._changed}
             return
         for (held, positions), owner in zip(now.items(), owners, strict=True):
             if not owner:
@@ -247,6 +272,11 @@ class Held:
         self.engine: Any = None
         """The connection whose end is waited for before the terminus begins to expire."""
         self.topic = ""
+
+    @property
+    def parts(self) -> tuple[Held]:
+        """This one."""
+        return (self,)
 
     def resume(self, starts: dict[int, int], *, named: bool) -> dict[int, int]:
         """Where to begin, given where the filter would; `named`: it names a position itself.

@@ -46,7 +46,18 @@ def membership(properties: dict[Any, Any], rules: Assignment) -> Membership | No
         raise AmqpError(NOT_ALLOWED, "this node has no consumer groups")
     if rules.groups != "dynamic" and group not in rules.groups:
         raise AmqpError(NOT_FOUND, f"there is no consumer group {group!r}, and none is made when it is used")
-    return Membership(str(group), epoch_of(properties))
+    member = Membership(str(group), epoch_of(properties))
+    if rules.group_mode == "shared":
+        _refuse_binding(properties)
+    return member
+
+
+def _refuse_binding(properties: dict[Any, Any]) -> None:
+    """Links that share are bound to nothing, so that nothing of theirs can be named or taken over (ES-4.5.1-8)."""
+    for name in (partitions.PARTITION, EPOCH):
+        if properties.get(name) is not None:
+            text = f"links of a group share its partitions here (group_mode: shared): attach without {name}"
+            raise AmqpError(NOT_ALLOWED, text, info={"field": name})
 
 
 def epoch_of(properties: dict[Any, Any]) -> int | None:
@@ -101,12 +112,12 @@ class Growth:
 
 
 class Gate:
-    """The link of a lease as its receiver sees it: without credit from the moment on the lease is over.
+    """The link of a lease (or share) as its receiver sees it: without credit from the moment on the lease is over.
 
     Asked before each batch: after a sleep of the process the first thing to run may be a batch from Kafka.
     """
 
-    def __init__(self, link: Any, lease: Lease) -> None:
+    def __init__(self, link: Any, lease: Any) -> None:
         self.link: Final = link
         self.lease: Final = lease
         self.closing = False

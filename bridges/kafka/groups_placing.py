@@ -71,6 +71,11 @@ class Placing:
 
     # -- groups
 
+    def share(self, topic: Topic) -> Wish:
+        """What a link asks for that shares the partitions with others of its group (ES-4.5.1-8)."""
+        rules = self._rules
+        return Wish(None, None, self._among(topic.partitions), rules.pending_limit if rules.surplus == "pend" else 0)
+
     async def lease(self, link: Any, topic: Topic, key: str, member: Membership, growth: Growth) -> Lease:
         """A lease for a link of a group; it may take a while (surplus: pend, or an owner that has to end)."""
         among = self._among(topic.partitions)

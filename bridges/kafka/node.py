@@ -7,6 +7,7 @@ out of the answer. Which partition a link is bound to says `placing`; a link of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from bridges.kafka import partitions
@@ -17,6 +18,7 @@ from bridges.kafka.deadletters import DeadLetters
 from bridges.kafka.durable import Held, Keeper, durable_wish, group_wish
 from bridges.kafka.groups import Gate, GroupHandler, Growth, Membership, answer, group_key, membership
 from bridges.kafka.groups_placing import Placing
+from bridges.kafka.groups_shared import Entry, SharedMember
 from bridges.kafka.links import wanted
 from bridges.kafka.producer import ClusterProducer
 from bridges.kafka.receiver import Receiver, Terms
@@ -24,11 +26,12 @@ from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import Selections
 from bridges.kafka.sender import Sender
 from bridges.kafka.starts import resolve
+from gateway.amqp.types import Symbol
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError
 from gateway.filters.event_log import beyond_position, mentions_log
 from gateway.filters.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.state.leases import Leases
-from gateway.state.leases_lease import Lease, unavailable
+from gateway.state.leases_lease import Lease, Share, unavailable
 from policies.assignment import Assignment
 from policies.reading import Reading
 
@@ -87,6 +90,8 @@ class KafkaNode:
         self._route: Final = route
         self._leases: Final = leases
         self._placing: Final = Placing(cluster, route.topic, route.assignment, leases)
+        shared = route.assignment.group_mode == "shared"
+        self._attach_member: Final = self._attach_sharer if shared else self._attach_owner
 
     def attach(self, link: Any) -> None:
         """Answer the attach as soon as Kafka has said what is needed for it."""
@@ -181,6 +186,8 @@ class KafkaNode:
         if held is not None:
             await self._keeper.begin(held, topic.name, receiver.positions)
         if not wanted(link):
+            if held is not None:
+                await self._keeper.hand_over(held)
             return
         receiver.begin()
         link.accept(
@@ -199,14 +206,14 @@ class KafkaNode:
         return None if wish is None else await self._keeper.take(wish, getattr(link, "fence", 0))
 
     async def _starts(
-        self, topic: str, mine: Iterable[int], parsed: FilterSet, held: Held | None
+        self, topic: str, mine: Iterable[int], parsed: FilterSet, held: Held | None, *, shared: bool = False
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Where the link begins in each of its partitions, and what is `@latest` to it there."""
         isolation = self._route.reading.isolation
         starts, ends = await resolve(self._cluster, topic, mine, parsed.position, isolation)
         if held is None or held.start is None:
             return starts, ends
-        resumed = held.resume(starts, named=mentions_log(parsed.predicate))
+        resumed = held.resume(starts, named=not shared and mentions_log(parsed.predicate))
         return resumed, resumed
 
     def _annotated(self, link: Any, parsed: FilterSet) -> bool:
@@ -234,7 +241,7 @@ class KafkaNode:
             reading.isolation,
         )
 
-    async def _attach_member(self, link: Any, parsed: FilterSet, member: Membership) -> None:
+    async def _attach_owner(self, link: Any, parsed: FilterSet, member: Membership) -> None:
         """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
         cluster, rules = self._cluster, self._route.assignment
         topic = await self._topic()
@@ -272,6 +279,7 @@ class KafkaNode:
         )
         await self._keeper.begin(held, topic.name, receiver.positions)
         if not wanted(link) or not lease.valid:
+            await self._keeper.hand_over(held)
             raise unavailable()
         handler = GroupHandler(gate, receiver, cluster, self._leases, growth)
         receiver.begin()
@@ -283,3 +291,51 @@ class KafkaNode:
             distribution_mode="copy",
         )
         return handler
+
+    async def _attach_sharer(self, link: Any, parsed: FilterSet, member: Membership) -> None:
+        """A link of a consumer group that is bound to nothing and has its share of the partitions (ES-4.5.1-8)."""
+        cluster, rules, leases = self._cluster, self._route.assignment, self._leases
+        topic = await self._topic()
+        key = group_key(cluster.name, topic.name, member.group)
+        growth = Growth(cluster, topic, leases, key, rules)
+        share: Share | None = None
+        sharer: SharedMember | None = None
+        try:
+            share, first = await leases.share(key, self._placing.share(topic))
+            annotated = self._route.reading.annotate != "never"
+            terms = self._terms(topic.name, ordered=True, annotated=annotated)
+            entry = Entry(self._keeper, cluster, topic, member.group, partial(self._begins, topic, parsed, annotated))
+            sharer = SharedMember(Gate(link, share), share, leases, growth, entry, terms, self._counters)
+            await sharer.take(first)
+            if not wanted(link) or not share.valid:
+                raise unavailable()
+            sharer.begin()
+            properties = {Symbol(partitions.GROUP): member.group}
+            link.accept(
+                sharer,
+                properties=properties,
+                capabilities=CAPABILITIES,
+                filter=parsed.in_force,
+                distribution_mode="copy",
+            )
+            leases.hold_share(share, sharer)
+        except BaseException:
+            growth.end()
+            if sharer is not None:
+                sharer.abandon()
+            if share is not None:
+                leases.leave(share)
+            raise
+
+    async def _begins(
+        self, topic: Topic, parsed: FilterSet, annotated: bool, partition: int, held: Held
+    ) -> tuple[int, Selections]:
+        """Where a link that shares begins in a partition, and what it wants there.
+
+        What the group has kept counts more than a position in the filter: else whoever gets a partition would begin
+        there again each time that partitions move.
+        """
+        starts, ends = await self._starts(topic.name, (partition,), parsed, held, shared=True)
+        if held.start is None and partition >= topic.partitions:
+            starts = ends = {partition: 0}  # it was added since (KM-9)
+        return starts[partition], Selections(parsed, starts, ends, bound=True, annotated=annotated)

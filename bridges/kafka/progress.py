@@ -31,13 +31,20 @@ class Progress:
 
     def done(self, partition: int, offset: int) -> None:
         """This one will not be sent again."""
-        out, done = self._out[partition], self._done[partition]
-        if out and out[0] == offset:
+        out, done = self._out.get(partition), self._done.get(partition)
+        if not out or done is None or offset < out[0]:
+            return  # an outcome that came after the partition had been given away
+        if out[0] == offset:
             out.popleft()
             while out and out[0] in done:
                 done.remove(out.popleft())
         else:
             done.add(offset)
+
+    def forget(self, partition: int) -> None:
+        """Another link goes on with this one."""
+        self._out.pop(partition, None)
+        self._done.pop(partition, None)
 
     def position(self, partition: int, read: int) -> int:
         """Where a successor has to begin; `read` is where this link reads next."""

@@ -12,17 +12,16 @@ import time
 from bisect import bisect_left
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from bridges.kafka.admin import Bounds, Topic
 from bridges.kafka.chunks import Chunk, PartitionLog, Selection
 from bridges.kafka.cluster import COMMITTED, Cluster
 from bridges.kafka.counters import Counters
 from bridges.kafka.deadletters import DeadLetters
-from bridges.kafka.durable import Held
+from bridges.kafka.durable import Terminus
 from bridges.kafka.expiry import living
 from bridges.kafka.redelivery import Event, after_gap, again, announced
-from bridges.kafka.selection import Selections
 from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
@@ -47,6 +46,12 @@ class Terms(NamedTuple):
     isolation: str = COMMITTED
 
 
+class Wanted(Protocol):
+    """What a link wants, for each of its partitions; `Selections` is one."""
+
+    def of(self, partition: int) -> Selection | None: ...
+
+
 PLAIN: Final = Terms()
 
 
@@ -62,9 +67,9 @@ class Receiver:
         counters: Counters,
         *,
         bound: bool,
-        selections: Selections | None = None,
+        selections: Wanted | None = None,
         terms: Terms = PLAIN,
-        held: Held | None = None,
+        held: Terminus | None = None,
     ) -> None:
         self._link: Final = link
         self._cluster: Final = cluster

@@ -15,15 +15,15 @@ import asyncio
 import itertools
 import random
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.logs import get_logger
-from gateway.state.leases_board import EVERYTHING, Board, MemoryBoard, Seen, Swapped, Unavailable
-from gateway.state.leases_lease import Holder, Lease, Stake, Why, Wish, refusal, unavailable
-from gateway.state.leases_rules import Claim, Denied, Group, Now, Who, parse
+from gateway.state.leases_board import EVERYTHING, Board, Seen, Swapped, Unavailable
+from gateway.state.leases_lease import Holder, Lease, Share, Sharer, Stake, Why, Wish, refusal, steady, unavailable
+from gateway.state.leases_rules import Claim, Denied, Group, Now, parse
+from gateway.state.leases_shares import Who
 from gateway.tasks import Supervisor
 
 LOG: Final = get_logger(__name__)
@@ -33,11 +33,6 @@ _MARGIN: Final = 0.1
 _POLL: Final = 0.25
 _PAUSE: Final = 0.2
 _ATTEMPTS: Final = 100
-
-
-def steady() -> float:
-    """Seconds of a clock that never goes back, and that counts while the machine sleeps where there is such a one."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Leases:
@@ -129,15 +124,57 @@ class Leases:
         if lease.ended:
             return
         lease.ended = True
-        if self._stake(lease.key).leases.pop(lease.who.link, None) is not None:
+        stake = self._stake(lease.key)
+        if stake.leases.pop(lease.who.link, None) is not None:
+            stake.leaving[lease.who.link] = lease.fence
             self._withdraw(lease.key, lease.who, orderly=orderly)
+
+    # -- for links that share
+
+    async def share(self, key: str, wish: Wish) -> tuple[Share, list[Lease]]:
+        """A share of a group's partitions, and those that are free for it at once; AmqpError when there is none."""
+        await self._begin()
+        who = Who(self.member, str(next(self._names)))
+        stake = self._stake(key)
+        share = stake.shares[who.link] = Share(self, key, who)
+        request = Claim(who, None, None, wish.among, wish.pend, wish.retain_ms)
+        try:
+            denied, group = await self._change(key, lambda group, now: group.share(request, now))
+            if isinstance(denied, Denied):
+                raise refusal(denied, wish)
+            return share, stake.gain(self, share, group)
+        except Unavailable as error:
+            self.leave(share)
+            raise unavailable() from error
+        except BaseException:
+            self.leave(share)
+            raise
+
+    def hold_share(self, share: Share, holder: Sharer) -> None:
+        """From here on `holder` hears what the share gains and loses; what was missed so far is told soon."""
+        share.holder = holder
+        for lease in self._stake(share.key).parts(share):
+            lease.holder = holder
+        self._poke(share.key)
+
+    def leave(self, share: Share) -> None:
+        """The link of a share has ended: others get its partitions."""
+        if share.ended:
+            return
+        share.ended = True
+        stake = self._stake(share.key)
+        for lease in stake.parts(share):
+            lease.ended = True
+            del stake.leases[lease.who.link]
+        if stake.shares.pop(share.who.link, None) is not None:
+            self._withdraw(share.key, share.who, orderly=True)
 
     # -- for operators, growth and sharding
 
     async def grow(self, key: str, partitions: int, among: tuple[int, ...]) -> None:
         """The log has this many partitions now; links of this process that wait may have those of `among`."""
         if (stake := self._stakes.get(key)) is not None:
-            mine = {Who(self.member, link) for link in stake.waiting}
+            mine = {Who(self.member, link) for link in (*stake.waiting, *stake.shares)}
             await self._asked(self._change(key, lambda group, now: group.grow(partitions, mine, among, now)))
 
     async def deal_anew(self, key: str) -> Group:
@@ -227,7 +264,7 @@ class Leases:
         try:
             while stake.again:
                 stake.again = False
-                if stake.leases or stake.unsure:
+                if stake.leases or stake.shares or stake.unsure:
                     _, group = await self._change(key, lambda group, now: group.sweep(now))
                     self._compare(key, stake, group)
         except Unavailable:
@@ -249,9 +286,20 @@ class Leases:
             elif not lease.chosen and group.round > lease.round and not lease.dealt:
                 lease.dealt = True
                 lease.holder.stop(lease, Why.DEALT)
+        self._compare_shares(stake, group)
         stake.unsure = False
-        for link in group.links(self.member) - set(stake.leases) - set(stake.waiting):
+        for link in stake.strange(group, self.member):
             self._withdraw(key, Who(self.member, link))
+
+    def _compare_shares(self, stake: Stake, group: Group) -> None:
+        sharing = {claim.who for claim in group.sharing}
+        for share in [share for share in stake.shares.values() if share.holder is not None]:
+            if share.who not in sharing:
+                stake.lose(share)
+                continue
+            for lease in stake.gain(self, share, group):
+                share.holder.gained(lease)  # type: ignore[union-attr]  # looked at above
+
 
     def _end(self, lease: Lease) -> None:
         self._stake(lease.key).leases.pop(lease.who.link, None)
@@ -291,6 +339,8 @@ class Leases:
         for lease in leases:
             self._end(lease)
         for key, stake in list(self._stakes.items()):
+            for share in list(stake.shares.values()):
+                stake.lose(share)
             stake.unsure = False
             stake.wake()
             self._tidy(key)
@@ -343,13 +393,3 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
     except TimeoutError:
         return
-
-
-def open_leases(where: str, ttl: float, supervisor: Supervisor) -> Leases:
-    """Leases at the state the policy names: in memory, or in Redis with sessions of `ttl` seconds."""
-    if where == "memory":
-        return Leases(MemoryBoard(), supervisor)
-    # Here, because importing the client costs a twentieth of a second that most gateways do not need.
-    from gateway.state.leases_redis import RedisBoard
-
-    return Leases(RedisBoard(where, ttl), supervisor)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError, Fault
-from gateway.state.leases_rules import Denied, Held
+from gateway.state.leases_rules import Denied, Group, Held
+from gateway.state.leases_shares import Who, whole
 
 if TYPE_CHECKING:
     from gateway.state.leases import Leases
+
+
+def steady() -> float:
+    """Seconds of a clock that never goes back, and that counts while the machine sleeps where there is such a one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Why(Enum):
@@ -26,6 +33,19 @@ class Holder(Protocol):
 
     def stop(self, lease: Lease, why: Why) -> None:
         """DISPLACED, LOST: send nothing more and end now. DEALT: end in good order, soon."""
+
+
+class Sharer(Holder, Protocol):
+    """A link that shares a group's partitions with others; called on the loop.
+
+    `stop` speaks of one of its partitions. DISPLACED: another link gets it, so end it in good order and release it.
+    """
+
+    def gained(self, lease: Lease) -> None:
+        """One more partition."""
+
+    def over(self) -> None:
+        """The share is lost with the session: end the link."""
 
 
 class Wish(NamedTuple):
@@ -67,15 +87,39 @@ class Lease:
         return not self.ended and self._leases.in_time
 
 
-class Stake:
-    """What this process has in one group; `unsure`: the board may hold something of ours that nobody here knows."""
+class Share:
+    """A link's place among those that share a group's partitions."""
 
-    __slots__ = ("again", "leases", "lock", "looking", "unsure", "waiting")
+    __slots__ = ("_leases", "ended", "holder", "key", "who")
+
+    def __init__(self, leases: Leases, key: str, who: Who) -> None:
+        self._leases: Final = leases
+        self.key: Final = key
+        self.who: Final = who
+        self.ended = False
+        self.holder: Sharer | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Whether its link may send now; see `Lease.valid`."""
+        return not self.ended and self._leases.in_time
+
+
+class Stake:
+    """What this process has in one group; `unsure`: the board may hold something of ours that nobody here knows.
+
+    `shares` are links, and `leases` has their parts, too; `leaving` are parts that were released, by name with the
+    fence that the record may still show.
+    """
+
+    __slots__ = ("again", "leases", "leaving", "lock", "looking", "shares", "unsure", "waiting")
 
     def __init__(self) -> None:
         self.lock: Final = asyncio.Lock()
         self.leases: Final[dict[str, Lease]] = {}
         self.waiting: Final[dict[str, asyncio.Event]] = {}
+        self.shares: Final[dict[str, Share]] = {}
+        self.leaving: dict[str, int] = {}
         self.looking = False
         self.again = False
         self.unsure = False
@@ -83,7 +127,39 @@ class Stake:
     @property
     def used(self) -> bool:
         """Whether there is a reason to keep it."""
-        return bool(self.leases or self.waiting or self.unsure or self.looking or self.lock.locked())
+        held = self.leases or self.waiting or self.shares
+        return bool(held or self.unsure or self.looking or self.lock.locked())
+
+    def parts(self, share: Share) -> list[Lease]:
+        """The leases of a share."""
+        mine = f"{share.who.link}/"
+        return [lease for name, lease in self.leases.items() if name.startswith(mine)]
+
+    def lose(self, share: Share) -> None:
+        """The record does not have it any more."""
+        share.ended = True
+        self.shares.pop(share.who.link, None)
+        if share.holder is not None:
+            share.holder.over()
+
+    def gain(self, leases: Leases, share: Share, group: Group) -> list[Lease]:
+        """Parts of a share that the record shows and nobody here knows yet."""
+        gained = []
+        for number, held in group.held.items():
+            name = held.who.link
+            if whole(held.who) == share.who and name not in self.leases and self.leaving.get(name) != held.fence:
+                lease = self.leases[name] = Lease(leases, share.key, number, held)
+                lease.holder = share.holder
+                gained.append(lease)
+        return gained
+
+    def strange(self, group: Group, member: str) -> set[str]:
+        """Names of ours in the record that nobody here knows, or knows to be released."""
+        fences = {held.who.link: held.fence for held in group.held.values() if held.who.member == member}
+        self.leaving = {name: fence for name, fence in self.leaving.items() if fences.get(name) == fence}
+        known = {*self.leases, *self.waiting, *self.shares}
+        found = group.links(member) - known
+        return {name for name in found if name in self.leaving or name.partition("/")[0] not in known}
 
     def wake(self) -> None:
         """Everybody who waits shall look."""

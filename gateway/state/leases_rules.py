@@ -14,7 +14,9 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from gateway.state.leases_shares import Who, level, whole
 
 FORGET: Final = 100
 """Retained epochs per group above which the oldest are dropped: partitions are few, records stay small."""
@@ -26,13 +28,6 @@ class Denied(Enum):
     LOCKED = "locked"
     SURPLUS = "surplus"
     FULL = "full"
-
-
-class Who(NamedTuple):
-    """One link: the member whose process it is in, and its name there."""
-
-    member: str
-    link: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +85,8 @@ class Group:
     held: dict[int, Held] = field(default_factory=dict)
     epochs: dict[int, Remembered] = field(default_factory=dict)
     waiting: list[Claim] = field(default_factory=list)
+    sharing: list[Claim] = field(default_factory=list)
+    """Links that have any number of partitions, as level as can be; each by parts (`leases_shares`)."""
 
     # -- wishes
 
@@ -101,7 +98,7 @@ class Group:
             return self._claim_one(claim.partition, claim, now)
         free = self._free_for(claim)
         if free is not None:
-            self._grant(free, claim, now)
+            self.grant(free, claim, now)
             return None
         if not claim.pend:
             return Denied.SURPLUS
@@ -115,7 +112,7 @@ class Group:
         if held is None:
             if self._too_old(partition, claim):
                 return Denied.LOCKED
-            self._grant(partition, claim, now)
+            self.grant(partition, claim, now)
             return None
         bar = held.epoch if held.successor is None else held.successor.epoch or 0
         if claim.epoch is None or claim.epoch <= bar:
@@ -123,21 +120,36 @@ class Group:
         held.successor = claim  # one that waited before is gone from the record: its process refuses it
         return None
 
+    def share(self, claim: Claim, now: Now) -> Denied | None:
+        """A link that takes its share of `among`; more links than partitions are surplus, or stand by (`pend`)."""
+        self.sweep(now)
+        self.partitions = max(self.partitions, *(partition + 1 for partition in claim.among), 0)
+        surplus = len(self.sharing) - len(claim.among)
+        if surplus >= 0 and not claim.pend:
+            return Denied.SURPLUS
+        if surplus >= claim.pend > 0:
+            return Denied.FULL
+        self.sharing.append(claim)
+        self._fill(now)
+        return None
+
     def release(self, who: Who, now: Now, *, orderly: bool) -> None:
-        """A link has ended, or no longer waits. `orderly`: its receiver closed it, so the epoch starts anew."""
+        """A link or a part has ended, or waits no more. `orderly`: its receiver closed it, so the epoch starts anew."""
         self.sweep(now)
         self.waiting = [claim for claim in self.waiting if claim.who != who]
+        self.sharing = [claim for claim in self.sharing if claim.who != who]
         for partition, held in list(self.held.items()):
-            if held.successor is not None and held.successor.who == who:
+            if held.successor is not None and who in (held.successor.who, whole(held.successor.who)):
                 held.successor = None
-            if held.who == who:
+            if who in (held.who, whole(held.who)):
                 self._freed(partition, held, now, forget=orderly)
         self._fill(now)
 
     def grow(self, partitions: int, links: Collection[Who], among: tuple[int, ...], now: Now) -> None:
         """The log has more partitions: these links may have `among`, and the rest is dealt out anew (KM-9)."""
         self.sweep(now)
-        self.waiting = [replace(claim, among=among) if claim.who in links else claim for claim in self.waiting]
+        for claims in (self.waiting, self.sharing):
+            claims[:] = [replace(claim, among=among) if claim.who in links else claim for claim in claims]
         if partitions > self.partitions:
             self.partitions = partitions
             self.round += 1
@@ -152,6 +164,7 @@ class Group:
         """Take from the dead, forget what is over, give to who waits."""
         alive = now.alive
         self.waiting = [claim for claim in self.waiting if claim.who.member in alive]
+        self.sharing = [claim for claim in self.sharing if claim.who.member in alive]
         self.epochs = {
             partition: known for partition, known in self.epochs.items() if known.until_ms > now.ms
         }
@@ -176,7 +189,8 @@ class Group:
     def links(self, member: str) -> set[str]:
         """Every link of a member that the record knows."""
         successors = (held.successor.who for held in self.held.values() if held.successor is not None)
-        everyone = [*(held.who for held in self.held.values()), *(claim.who for claim in self.waiting), *successors]
+        claims = (claim.who for claim in (*self.waiting, *self.sharing))
+        everyone = [*(held.who for held in self.held.values()), *claims, *successors]
         return {who.link for who in everyone if who.member == member}
 
     def free(self) -> list[int]:
@@ -186,20 +200,21 @@ class Group:
     @property
     def empty(self) -> bool:
         """Whether nobody has anything here."""
-        return not (self.held or self.waiting)
+        return not (self.held or self.waiting or self.sharing)
 
-    # -- inside
-
-    def _grant(self, partition: int, claim: Claim, now: Now) -> None:
+    def grant(self, partition: int, claim: Claim, now: Now) -> None:
+        """Make a claim the owner of a partition that has none."""
         known = self.epochs.pop(partition, None)
         epoch = claim.epoch if claim.epoch is not None else known.epoch if known else 0
         chosen = claim.partition is not None
         self.held[partition] = Held(claim.who, epoch, now.fence, chosen, self.round, claim.retain_ms)
 
+    # -- inside
+
     def _freed(self, partition: int, held: Held, now: Now, *, forget: bool) -> None:
         del self.held[partition]
         if held.successor is not None:
-            self._grant(partition, held.successor, now)
+            self.grant(partition, held.successor, now)
         elif not forget and held.retain_ms and held.epoch:
             self.epochs[partition] = Remembered(held.epoch, now.ms + held.retain_ms)
             while len(self.epochs) > max(FORGET, self.partitions):
@@ -212,8 +227,9 @@ class Group:
             if free is None:
                 left.append(claim)
             else:
-                self._grant(free, claim, now)
+                self.grant(free, claim, now)
         self.waiting = left
+        level(self, now)
 
     def _free_for(self, claim: Claim) -> int | None:
         free = (each for each in claim.among if each not in self.held and not self._too_old(each, claim))
@@ -244,6 +260,7 @@ def parse(text: str | bytes | None) -> Group:
         {int(number): _held(held) for number, held in stored["held"].items()},
         {int(number): Remembered(**known) for number, known in stored["epochs"].items()},
         [_claim(claim) for claim in stored["waiting"]],
+        [_claim(claim) for claim in stored.get("sharing", ())],
     )
 
 

@@ -27,7 +27,7 @@ from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDE
 from gateway.state import leases as module
 from gateway.state.leases import Leases
 from gateway.state.leases_board import EVERYTHING, Board, MemoryBoard, Poke, Seen, Swapped, Table
-from gateway.state.leases_lease import Lease, Why, Wish
+from gateway.state.leases_lease import Lease, Share, Why, Wish
 from gateway.state.leases_redis import RedisBoard
 from gateway.state.leases_rules import parse
 from gateway.tasks import Supervisor
@@ -123,6 +123,54 @@ class Link:
         return self.lease is None and self.refused is None and not self.left
 
 
+class SharingLink(Link):
+    """A consumer that takes its share; `parts` are its leases."""
+
+    def __init__(self, number: int, leases: Leases, wish: Wish) -> None:
+        super().__init__(number, leases, wish)
+        self.parts: list[Lease] = []
+        self.share: Share | None = None
+
+    async def attach(self) -> None:
+        try:
+            self.share, self.parts = await self.leases.share(KEY, self.wish)
+            self.leases.hold_share(self.share, self)
+        except AmqpError as error:
+            self.refused = error
+        if self.left:
+            self.leave(orderly=True)
+
+    def gained(self, lease: Lease) -> None:
+        assert lease.partition not in self.owned, "gained twice"
+        self.parts.append(lease)
+
+    def stop(self, lease: Lease, why: Why) -> None:
+        if why is not Why.LOST and not lease.ended:
+            self.leases.release(lease, orderly=True)
+
+    def over(self) -> None:
+        self.left = True
+
+    def leave(self, *, orderly: bool) -> None:
+        self.left = True
+        if self.share is not None:
+            self.leases.leave(self.share)
+
+    @property
+    def owned(self) -> list[int]:
+        """The partitions that it may send of now."""
+        valid = self.share is not None and self.share.valid and not self.left
+        return [lease.partition for lease in self.parts if valid and lease.valid]
+
+    @property
+    def active(self) -> bool:
+        return self.share is not None and self.share.valid and not self.left
+
+    @property
+    def waits(self) -> bool:
+        return self.share is None and self.refused is None and not self.left
+
+
 class Machine(RuleBasedStateMachine):
     """Three processes, two partitions, one group."""
 
@@ -197,6 +245,17 @@ class Machine(RuleBasedStateMachine):
 
         self.do(begin())
 
+    @rule(number=members)
+    def share(self, number: int) -> None:
+        link = SharingLink(next(self.numbers), self.processes[number], Wish(None, None, tuple(range(PARTITIONS)), 2))
+        self.links.append(link)
+        self.processes[number]._names = iter([link.number])
+
+        async def begin() -> None:
+            self.supervisor.start(link.attach(), f"link-{link.number}")
+
+        self.do(begin())
+
     @precondition(lambda self: any(link.active or link.waits for link in self.links))
     @rule(data=strategies.data(), orderly=strategies.booleans())
     def leave(self, data: Any, orderly: bool) -> None:
@@ -204,7 +263,7 @@ class Machine(RuleBasedStateMachine):
 
         async def leaving() -> None:
             link.leave(orderly=orderly)
-            while link.lease is None and link.refused is None:  # noqa: ASYNC110 (it polls whether we are there)
+            while link.lease is None and link.refused is None and not isinstance(link, SharingLink):  # noqa: ASYNC110 (it polls whether we are there)
                 await asyncio.sleep(0.001)
 
         self.do(leaving())
@@ -249,8 +308,23 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def one_owner(self) -> None:
         owners = [link.lease.partition for link in self.links if link.active and link.lease is not None]
+        owners += itertools.chain.from_iterable(link.owned for link in self.links if isinstance(link, SharingLink))
         assert len(owners) == len(set(owners)), "two active owners"
         assert not self.errors
+
+    @rule()
+    def comes_to_rest(self) -> None:
+        """Everybody lives and looks for a while: then what is shared is level, and nothing is left over."""
+        self.live(None, 8)
+        seen = self.loop.run_until_complete(self.boards[0].board.load(KEY))
+        record = parse(seen.text)
+        record.sweep(seen.now)  # nobody may be left who looks
+        sharing = [link for link in self.links if isinstance(link, SharingLink) and link.active]
+        assert len(record.sharing) == len(sharing)
+        shares = sorted(len(link.owned) for link in sharing)
+        assert not shares or shares[-1] - shares[0] < 2
+        owned = sum(shares) + sum(link.active for link in self.links if not isinstance(link, SharingLink))
+        assert not sharing or owned == PARTITIONS
 
     def check_grant(self, link: Link, lease: Lease) -> None:
         """The owner before: a smaller fence; a smaller epoch if it was displaced; none forgotten too early."""
@@ -274,6 +348,7 @@ class Machine(RuleBasedStateMachine):
         seen = self.loop.run_until_complete(self.boards[0].board.load(KEY))
         queued = {claim.who.link for claim in parse(seen.text).waiting}
         plain = [each for each in self.links if each.wish.partition is each.wish.epoch is None and each.wish.pend]
+        plain = [each for each in plain if not isinstance(each, SharingLink)]
         waiting = [each.number for each in plain if each.waits and str(each.number) in queued]
         late = [each.number for each in plain if each.active and waiting and each.number > min(waiting)]
         assert not late, f"{late} came before {waiting}"

@@ -54,6 +54,9 @@ def of(policy: CompiledPolicy) -> Assignment:
         ("pending_timeout: 0s", "pending_timeout"),
         ("pending_limit: 0", "pending_limit"),
         ("epoch_retention: 30d", "epoch_retention"),
+        ("group_mode: agnostic", "group_mode"),
+        ("group_mode: shared, ownership: sharded", "links that share partitions cannot be redirected"),
+        ("group_mode: shared, groups: none", "there are no groups here"),
         ("partitions: none, binding: assign", "binding: assign needs partitions that links may be bound to"),
     ],
 )
@@ -72,6 +75,16 @@ def test_shards_need_shared_state_and_places(tmp_path: Path) -> None:
     policy = load(tmp_path, "ownership: sharded", state=REDIS, listener=', advertise: "gw1.example:5672"')
     assert policy.warnings == ()
     assert of(policy).ownership == "sharded"
+
+
+def test_what_links_that_share_get(tmp_path: Path) -> None:
+    told = "\n".join(lines(of(load(tmp_path, "group_mode: shared")), "receive"))
+    assert "a link of any group gets its share of the partitions" in told
+    assert "names a partition or an epoch: amqp:not-allowed (group_mode: shared)" in told
+    assert "more links than partitions: amqp:link:detach-forced (surplus: reject)" in told
+    told = "\n".join(lines(of(load(tmp_path, "group_mode: shared, surplus: pend")), "receive"))
+    assert "they stand by without one (surplus: pend)" in told
+    assert "share" not in "\n".join(lines(of(load(tmp_path)), "receive"))
 
 
 def test_what_is_not_said_is_the_matrix_default(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDE
 from gateway.state.leases import Leases
 from gateway.state.leases_board import EVERYTHING, MemoryBoard, Table, Unavailable
 from gateway.state.leases_lease import Lease, Why, Wish
-from gateway.state.leases_rules import Claim, Denied, Group, Now, Who, parse
+from gateway.state.leases_rules import Claim, Denied, Group, Now, parse
+from gateway.state.leases_shares import Who, whole
 from gateway.tasks import Supervisor
 
 KEY, TTL = "main/orders/g1", 10.0
@@ -269,3 +270,40 @@ def test_what_is_stored_is_read_again() -> None:
     assert parse("") == Group()
 
 
+def test_what_is_shared_stays_level_and_few_partitions_move() -> None:
+    group, now = Group(), Now(5, 1, {"m", "n"})
+
+    def join(member: str, link: str, pend: int = 0) -> Denied | None:
+        return group.share(Claim(Who(member, link), None, None, (0, 1, 2, 3, 4), pend), now)
+
+    def owners() -> dict[int, str]:
+        return {number: whole(held.who).link for number, held in sorted(group.held.items())}
+
+    def moving() -> list[int]:
+        return [number for number, held in group.held.items() if held.successor is not None]
+
+    def hand_over() -> None:
+        for number in moving():
+            group.release(group.held[number].who, now, orderly=True)
+        assert not moving()
+
+    assert join("m", "1") is None
+    assert owners() == dict.fromkeys(range(5), "1")
+    assert join("n", "2") is None
+    assert len(moving()) == 2, "two of five"
+    assert parse(group.dump()) == group
+    hand_over()
+    assert sorted(owners().values()) == ["1", "1", "1", "2", "2"]
+    group.sweep(Now(6, 2, {"m"}))
+    assert owners() == dict.fromkeys(range(5), "1"), "a dead process leaves its share"
+    for link in "3456":
+        assert join("m", link) is None
+    assert join("m", "7") is Denied.SURPLUS
+    assert join("m", "7", pend=1) is None
+    assert join("m", "8", pend=1) is Denied.FULL
+    group.release(Who("m", "1"), now, orderly=True)
+    hand_over()
+    assert sorted(owners().values()) == ["3", "4", "5", "6", "7"], "who stood by is in"
+    for link in "34567":
+        group.release(Who("m", link), now, orderly=True)
+    assert group.empty

@@ -1,0 +1,72 @@
+"""Groups whose links share the partitions among them: who gets which, and what moves when links come and go (ES 4.5.1).
+
+A link that shares is in the record's `sharing`; each of its partitions is owned by a *part* of it, under a name of its
+own. So a partition still has one owner, with a fence, and moves as it does when it is taken over: the heir is noted as
+successor, and the owner ends in good order. Pure, like the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gateway.state.leases_rules import Claim, Group, Now
+
+
+class Who(NamedTuple):
+    """One link: the member whose process it is in, and its name there."""
+
+    member: str
+    link: str
+
+
+def part(who: Who, partition: int) -> Who:
+    """The name under which a link that shares owns this partition."""
+    return Who(who.member, f"{who.link}/{partition}")
+
+
+def whole(who: Who) -> Who:
+    """The link that a part is of; any other link is itself."""
+    return Who(who.member, who.link.partition("/")[0])
+
+
+def level(group: Group, now: Now) -> None:
+    """Give what is free to who has least, and move partitions until nobody has two more than another."""
+    if not group.sharing:
+        return
+    parts: dict[Who, list[int]] = {claim.who: [] for claim in group.sharing}
+    for number, held in group.held.items():
+        owner = whole(held.who if held.successor is None else held.successor.who)
+        if owner in parts:
+            parts[owner].append(number)
+    for number in group.free():
+        heirs = [claim for claim in group.sharing if number in claim.among]
+        if heirs:
+            heir = min(heirs, key=lambda claim: len(parts[claim.who]))
+            parts[heir.who].append(number)
+            group.grant(number, _for(heir, number), now)
+    while (move := _move(group, parts)) is not None:
+        number, heir = move
+        held = group.held[number]
+        parts[whole(held.who)].remove(number)
+        parts[heir.who].append(number)
+        held.successor = _for(heir, number)
+
+
+def _move(group: Group, parts: dict[Who, list[int]]) -> tuple[int, Claim] | None:
+    """One partition that goes from who has most to who has least; one that moves already is left alone."""
+    richest = sorted(parts, key=lambda who: -len(parts[who]))
+    for heir in sorted(group.sharing, key=lambda claim: len(parts[claim.who])):
+        for rich in richest:
+            if len(parts[rich]) - len(parts[heir.who]) < 2:
+                break
+            for number in reversed(parts[rich]):
+                held = group.held[number]
+                if held.successor is None and whole(held.who) == rich and number in heir.among:
+                    return number, heir
+    return None
+
+
+def _for(claim: Claim, partition: int) -> Claim:
+    return replace(claim, who=part(claim.who, partition), partition=partition)

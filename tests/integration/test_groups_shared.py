@@ -1,0 +1,267 @@
+"""Groups whose links share the partitions and are bound to none (`group_mode: shared`; ES-4.5.1-8, ES-4.5.1-9)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer as RawProducer
+from confluent_kafka.admin import NewPartitions
+
+from gateway.amqp.codec import Array, Long, Symbol
+from gateway.amqp.sections import body_values, delivery_annotations, walk
+from tests.integration.test_groups import command, shown
+from tests.support.fixtures import started
+from tests.support.gateway import Gateway, Gateways
+from tests.support.kafka import KafkaBroker
+from tests.support.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
+from tests.support.process import ports, wait_until
+from tests.support.servers import Redis
+
+POLICY = """
+gateway: {{http: "127.0.0.1:{http}", log: json, state: "{state}", lease: 2s, drain: 1s}}
+kafka: {{main: {{bootstrap: "{kafka}"}}}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{edge}"}}]
+    addresses:
+      - {{match: "events/{{topic}}", kafka: main, group_mode: shared}}
+      - {{match: "pend/{{topic}}", kafka: main, group_mode: shared, surplus: pend, pending_limit: 1}}
+    access: [{{may: [send, receive, info]}}]
+"""
+CHANGED = "event-streams-associated-partitions-changed"
+numbers = itertools.count()
+connections = pytest.fixture(autouse=True)(keep_connected)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    edge, http = ports(2)
+    for gateways in started():
+        yield gateways(POLICY.format(edge=edge, http=http, state="memory", kafka="embedded"))
+
+
+@pytest.fixture
+def port(gateway: Gateway) -> int:
+    return gateway.ports[0]
+
+
+class Sharer(Member):
+    """A member that keeps what came and what it was told."""
+
+    def __init__(self, port: int, address: str, group: str = "g", credit: int = 1000, **fields: Any) -> None:
+        super().__init__(port, address, asked(group), **fields)
+        assert self.attached(credit=credit).properties == {GROUP: group}, "bound to nothing"
+        self.came: list[tuple[str, bytes]] = []
+        self.told: list[tuple[str, ...]] = []
+        self.unsettled: list[int] = []
+        self.settles = True
+
+    def poll(self, seconds: float = 0.05) -> bool:
+        """Take the next event, if there is one."""
+        try:
+            frame = self.peer.until("transfer", seconds=seconds)
+        except AssertionError:
+            return False
+        layout = walk(frame.payload)
+        annotations = delivery_annotations(frame.payload, layout)
+        if (changed := annotations.get(CHANGED)) is not None:
+            assert isinstance(changed, Array)
+            assert changed.kind == "symbol"
+            self.told.append(tuple(changed.items))
+        self.came.append((str(annotations["event-streams-source-partition"]), body_values(frame.payload, layout)[0]))
+        self.unsettled.append(frame.delivery_id)
+        if self.settles:
+            self.settle()
+        return True
+
+    def settle(self) -> None:
+        """Accept what came."""
+        for delivery in self.unsettled:
+            self.peer.disposition(delivery, "accepted")
+        self.unsettled.clear()
+
+    def of(self, body: bytes) -> set[str]:
+        """The partitions from which events with this body came, each once."""
+        found = [partition for partition, data in self.came if data == body]
+        assert len(found) == len(set(found)), "delivered once"
+        return set(found)
+
+
+def spread(producer: Producer, body: bytes, *sharers: Sharer, partitions: int = 4) -> list[set[str]]:
+    """Send an event to each partition; where they went."""
+    for partition in range(partitions):
+        producer.send(body, partition=partition)
+    every = {str(partition) for partition in range(partitions)}
+    wait_until(lambda: [s.poll() for s in sharers] and set().union(*(s.of(body) for s in sharers)) == every, "events")
+    found = [sharer.of(body) for sharer in sharers]
+    assert sum(map(len, found)) == partitions, "to one link each"
+    return found
+
+
+def levelled(producer: Producer, *sharers: Sharer, partitions: int = 4) -> list[set[str]]:
+    """Send events until each link has as many partitions as the others, or one more; which they are."""
+    found: list[set[str]] = []
+
+    def level() -> bool:
+        found[:] = spread(producer, b"%d" % next(numbers), *sharers, partitions=partitions)
+        return max(map(len, found)) - min(map(len, found)) < 2
+
+    wait_until(level, "the partitions to be level", 20)
+    return found
+
+
+def gets(sharer: Sharer, body: bytes, count: int, seconds: float = 20) -> set[str]:
+    """Wait for so many events with this body; where they are from."""
+    wait_until(lambda: len(sharer.of(body)) == count or (sharer.poll() and False), f"{count} events", seconds)
+    return sharer.of(body)
+
+
+def moving(gateway: Gateway, address: str) -> int:
+    """How many partitions are about to be given away."""
+    return sum(owner["moving"] for owner in shown(gateway, address, "g")["owners"])
+
+
+def told(sharer: Sharer) -> set[str]:
+    """What the link was told last."""
+    return set(sharer.told[-1])
+
+
+@pytest.mark.row("ES-4.5.1-8", "ES-4.6.5-1")
+def test_a_lone_link_has_every_partition_and_is_bound_to_none(port: int, gateway: Gateway) -> None:
+    alone, producer = Sharer(port, "events/alone"), Producer(port, "events/alone")
+    assert spread(producer, b"x", alone) == [{"0", "1", "2", "3"}]
+    assert alone.told == [("0", "1", "2", "3")]
+    found = shown(gateway, "events/alone", "g")
+    assert [(owner["partition"], owner["chosen_by"]) for owner in found["owners"]] == [
+        (number, "gateway") for number in range(4)
+    ]
+    assert (found["free"], found["waiting"], found["sharing"]) == ([], 0, 1)
+    assert "1 link shares" in command(gateway, "--address", "events/alone", "--group", "g").stdout
+
+
+@pytest.mark.row("ES-4.5.1-8", "ES-4.5.1-9", "ES-4.6.5-2", "ES-4.5-8")
+def test_partitions_move_as_links_come_and_go_and_the_next_event_says_so(port: int) -> None:
+    first, producer = Sharer(port, "events/moves"), Producer(port, "events/moves")
+    spread(producer, b"x", first)
+    second = Sharer(port, "events/moves")
+    two = levelled(producer, first, second)
+    assert [len(each) for each in two] == [2, 2]
+    assert [told(first), told(second)] == two
+    before = len(first.told), len(second.told)
+    assert spread(producer, b"y", first, second) == two
+    assert (len(first.told), len(second.told)) == before, "told once for each change"
+    second.close()
+    assert levelled(producer, first) == [{"0", "1", "2", "3"}]
+    assert told(first) == {"0", "1", "2", "3"}
+    lost = Sharer(port, "events/moves")
+    levelled(producer, first, lost)
+    lost.cut()
+    assert levelled(producer, first) == [{"0", "1", "2", "3"}]
+
+
+@pytest.mark.row("ES-4.5.1-8", "ES-4.5-8")
+def test_a_partition_moves_when_the_outcomes_are_in_and_goes_on_behind_them(port: int, gateway: Gateway) -> None:
+    first, producer = Sharer(port, "events/waits"), Producer(port, "events/waits")
+    first.settles = False
+    spread(producer, b"x", first)
+    second = Sharer(port, "events/waits")
+    wait_until(lambda: moving(gateway, "events/waits") == 2, "the group to deal anew")
+    for partition in range(4):
+        producer.send(b"y", partition=partition)
+    stays = gets(first, b"y", 2)
+    assert not second.poll(0.5), "the first link has not settled yet"
+    first.settle()
+    assert gets(second, b"y", 2) | stays == {"0", "1", "2", "3"}
+    assert moving(gateway, "events/waits") == 0
+    assert not second.of(b"x"), "accepted before it moved"
+
+
+def test_who_answers_nothing_keeps_a_partition_for_a_while_only(port: int) -> None:
+    first, producer = Sharer(port, "events/stuck"), Producer(port, "events/stuck")
+    first.settles = False
+    spread(producer, b"x", first)
+    second = Sharer(port, "events/stuck")
+    assert len(gets(second, b"x", 2)) == 2, "what was not settled, sent again"
+    first.settle()  # too late for those two, and nothing breaks
+    assert [len(each) for each in levelled(producer, first, second)] == [2, 2]
+
+
+@pytest.mark.row("ES-4.5.1-8")
+@pytest.mark.parametrize(("name", "value"), [(PARTITION, Symbol("0")), (EPOCH, Long(3))])
+def test_nothing_can_be_named_where_links_are_bound_to_nothing(port: int, name: Symbol, value: Any) -> None:
+    error = Member(port, "events/named", {GROUP: "g", name: value}).refused("amqp:not-allowed")
+    assert "group_mode: shared" in error["description"]
+    assert error["info"]["field"] == name
+
+
+@pytest.mark.row("ES-4.5.1-2")
+def test_more_links_than_partitions(port: int) -> None:
+    links = [Sharer(port, "events/many") for _ in range(4)]
+    Member(port, "events/many", asked("g")).refused("amqp:link:detach-forced")
+    links[0].close()
+    Sharer(port, "events/many")
+    waiting = [Sharer(port, "pend/stand") for _ in range(5)]
+    Member(port, "pend/stand", asked("g")).refused("amqp:resource-limit-exceeded")
+    producer = Producer(port, "pend/stand")
+    owners = waiting[:4]
+    assert [len(each) for each in levelled(producer, *owners)] == [1, 1, 1, 1]
+    assert not waiting[4].poll(0.2)
+    owners[0].cut()
+    levelled(producer, *waiting[1:])
+    assert len(told(waiting[4])) == 1
+
+
+def test_a_drain_ends_for_a_link_that_has_nothing(port: int) -> None:
+    links = [Sharer(port, "pend/drain", credit=0) for _ in range(5)]
+    links[4].peer.flow(0, link_credit=5, drain=True)
+    assert links[4].peer.until("flow", seconds=5).link_credit == 0
+
+
+# -- several processes, real brokers
+
+
+@pytest.fixture
+def places(start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis) -> list[Gateway]:
+    redis_server.command("FLUSHALL")
+    found = []
+    for _ in range(2):
+        edge, http = ports(2)
+        policy = POLICY.format(edge=edge, http=http, state=redis_server.url, kafka=kafka_broker.bootstrap)
+        found.append(start_gateway(policy))
+    return found
+
+
+@pytest.mark.row("ES-4.5.1-8", "ES-4.5.1-9", "ES-4.5-8")
+def test_links_share_over_processes_and_a_killed_one_leaves_its_share(
+    places: list[Gateway], kafka_broker: KafkaBroker
+) -> None:
+    topic = kafka_broker.create_topic(partitions=4)
+    address, (here, there) = f"events/{topic}", (place.ports[0] for place in places)
+    first, producer = Sharer(there, address), Producer(here, address)
+    levelled(producer, first)
+    second = Sharer(here, address)
+    two = levelled(producer, first, second)
+    assert [told(first), told(second)] == two
+    places[1].kill()
+    for partition in range(4):
+        producer.send(b"after", partition=partition)
+    gets(second, b"after", 4)
+    assert told(second) == {"0", "1", "2", "3"}
+
+
+@pytest.mark.row("ES-4.5.1-9", "ES-4.6.5-2")
+def test_new_partitions_are_dealt_to_the_links_that_are_there(places: list[Gateway], kafka_broker: KafkaBroker) -> None:
+    topic = kafka_broker.create_topic(partitions=1)
+    address, port = f"pend/{topic}", places[0].ports[0]
+    first, second = Sharer(port, address), Sharer(places[1].ports[0], address)
+    raw = RawProducer({"bootstrap.servers": kafka_broker.bootstrap})
+    admin = kafka_broker.admin()
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+    raw.produce(topic, b"early", partition=1)  # before any link can have it
+    assert raw.flush(10) == 0
+    wait_until(lambda: first.poll() or second.poll(), "the event of the new partition", 25)
+    (taker,) = [sharer for sharer in (first, second) if sharer.came]
+    assert (taker.told, taker.came) == ([("1",)], [("1", b"early")])
