@@ -87,7 +87,7 @@ class Service:
         self.connectors: dict[tuple[str, str], connectors.Connector] = {}
         self._tls: dict[Settings, ServerTls] = {}
         self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
-        self._state = open_state(policy.model.gateway.state)
+        self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
         self._crossings = self._make_crossings(policy)
         waits = Waits(self._state.store, now_ms, loop.time, loop.call_later)
         self.world: Final = World({}, self.clusters, self._crossings, self._new_name, waits)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.base import Also, Flag, Name, Secret, Section, Strict, parsed
+from policies.base import Also, Count, Flag, Name, Secret, Section, Strict, parsed
 from policies.model_filters import Filters
 from policies.model_journal import JournalSection
 from policies.model_kafka import KafkaSecurity
@@ -126,6 +126,12 @@ class GatewaySection(Section):
         parse_duration,
         "10s",
         "state in Redis: how long a gateway process that has died keeps the partitions of its consumer groups",
+    )
+    user_termini: Count = Field(
+        default=10_000,
+        le=1_000_000,
+        description="positions kept for one user, of durable links and for each partition of its consumer groups; an "
+        "attach that needs one more is amqp:resource-limit-exceeded",
     )
     drain: Duration = parsed(parse_duration, "10s", "how long SIGTERM waits for outcomes before it closes")
     log: Literal["auto", "console", "json"] = Field(

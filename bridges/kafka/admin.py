@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import (
-    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -24,8 +23,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 _MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default `max.message.bytes`."""
 _MOMENT: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
-_COMMIT_MS: Final = 6000
-"""How long a commit may wait for the group's coordinator; Kafka's least session time-out."""
 _FETCHES: Final = "sasl.oauthbearer."
 """How settings begin that let a client fetch a token as soon as it is made."""
 
@@ -68,7 +65,6 @@ class Admin:
     def __init__(self, settings: Mapping[str, Any], *, timeout: float, plain: bool) -> None:
         """`plain`: the embedded cluster, which knows no topic ids, topic settings or lookup by time."""
         ours: dict[str, Any] = {"allow.auto.create.topics": False, "error_cb": self._complains}
-        self._settings_of_clients: Final = dict(settings)
         self._client: Final = AdminClient({**settings, **ours})
         self._timeout: Final = timeout
         self._plain: Final = plain
@@ -131,22 +127,6 @@ class Admin:
     def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
         """The first offset with a timestamp of at least `time_ms`; -1 where there is none."""
         return self._offsets(topic, partitions, lambda: OffsetSpec.for_timestamp(time_ms))
-
-    def commit(self, group: str, topic: str, positions: Mapping[int, int]) -> None:
-        """Show these positions as the committed offsets of a group without members (KM-11).
-
-        By a consumer that subscribes to nothing: librdkafka's admin requests to a group's coordinator end the process
-        with a failed assertion when that broker goes away meanwhile (its issue 3663).
-        """
-        offsets = [TopicPartition(topic, partition, at) for partition, at in positions.items()]
-        ours = {"group.id": group, "enable.auto.commit": False, "session.timeout.ms": _COMMIT_MS}
-        consumer = Consumer({**self._settings_of_clients, **ours})
-        try:
-            for answer in consumer.commit(offsets=offsets, asynchronous=False):
-                if answer.error is not None:
-                    raise KafkaException(answer.error)
-        finally:
-            consumer.close()
 
     def _offsets(
         self, topic: str, partitions: Iterable[int], spec: Callable[[], OffsetSpec], *, committed: bool = True

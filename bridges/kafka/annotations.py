@@ -1,4 +1,4 @@
-"""The delivery annotations of every event (Event Stream Extensions 4.6.4, 4.6.5, 5.1), from a template.
+"""The delivery annotations of every event (Event Stream Extensions 4.6.4, 5.1), from a template.
 
 Symbols are `@`-free digits: a partition is its decimal index (KM-1), an offset 20 of them (KM-2), so that the
 order of the texts is the order of the log.
@@ -7,16 +7,14 @@ order of the texts is the order of the log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Final
 
-from gateway.amqp.codec import Array, Symbol, Timestamp, encode
+from gateway.amqp.codec import Symbol, Timestamp, encode
 from gateway.amqp.sections import DELIVERY_ANNOTATIONS, annotations_section
 
 OFFSET: Final = "event-streams-offset"
 TIMESTAMP: Final = "event-streams-timestamp"
 SOURCE_PARTITION: Final = "event-streams-source-partition"
-PARTITIONS_CHANGED: Final = "event-streams-associated-partitions-changed"
 
 _time: Final = struct.Struct(">q").pack
 
@@ -43,12 +41,6 @@ class AnnotationTemplate:
     def encode(self, offset: int, ts_ms: int) -> bytes:
         """The section for one event; without a timestamp (-1) it is 1970, for every reader the same."""
         return self._format % (offset, _time(max(0, ts_ms)))
-
-    def encode_changed(self, offset: int, ts_ms: int, partitions: Iterable[int]) -> bytes:
-        """The same with the list of partitions the link now carries (4.6.5)."""
-        changed = encode(Array("symbol", tuple(str(partition) for partition in partitions)))
-        entries = {**self._entries(offset, max(ts_ms, 0)), PARTITIONS_CHANGED: changed}
-        return annotations_section(DELIVERY_ANNOTATIONS, entries)
 
     def _entries(self, offset: int, ts_ms: int) -> dict[str, bytes]:
         return {

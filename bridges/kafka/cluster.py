@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException
 from bridges.kafka import faults
 from bridges.kafka.admin import Admin, Bounds, Topic
 from bridges.kafka.embedded import EmbeddedKafka
+from bridges.kafka.mirror import Mirror
 from bridges.kafka.reader import Reader
 from bridges.kafka.streams import Streams
 from bridges.kafka.together import Together
@@ -86,6 +87,7 @@ class Cluster:
         self._threads: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"kafka-{name}")
         self._questions = 0
         self._admin: Final = Admin(self.settings(), timeout=config.timeout, plain=self.plain)
+        self._mirror: Final = Mirror(self.settings())
         self._topics: dict[str, Topic] = {}
         self._seen: Final[dict[str, float]] = {}
         self._asked: Final[dict[str, asyncio.Future[Topic]]] = {}
@@ -208,10 +210,6 @@ class Cluster:
             advice = "set message.timestamp.type=LogAppendTime: peers want to know when an event was added"
             log.warning("topic keeps its producers' times", cluster=self.name, topic=topic.name, advice=advice)
 
-    def known_topic(self, name: str) -> Topic | None:
-        """What was last seen of a topic, without asking."""
-        return self._topics.get(name)
-
     async def bounds(
         self, topic: str, partitions: Iterable[int], isolation: str = COMMITTED
     ) -> dict[int, Bounds]:
@@ -231,7 +229,7 @@ class Cluster:
         if self.plain or not self.up:
             return
         try:
-            await self.in_thread(lambda: self._admin.commit(group, topic, positions))
+            await self.in_thread(lambda: self._mirror.commit(group, topic, positions))
         except (KafkaException, TimeoutError, AmqpError) as error:
             if topic not in self._unmirrored:
                 self._unmirrored.add(topic)
@@ -354,6 +352,7 @@ class Cluster:
         self._refresher.cancel()
         readers = [*self.streams.stop(), *(self._uncommitted.stop() if self._uncommitted else ())]
         await self.loop.run_in_executor(None, _join, readers)
+        await self.loop.run_in_executor(None, self._mirror.close)
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
         if self._embedded is not None:
             self._embedded.close()

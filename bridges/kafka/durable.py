@@ -20,7 +20,7 @@ from bridges.kafka.cluster import Cluster
 from bridges.kafka.progress import Progress
 from gateway.amqp.link_base import Left
 from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, STOLEN, AmqpError, Fault
-from gateway.state.termini import Kept, Overtaken, Save, Termini, Unavailable
+from gateway.state.termini import Full, Kept, Overtaken, Save, Termini, Unavailable
 
 _EVERY: Final = 0.1
 """Seconds between two writes of what changed."""
@@ -42,7 +42,7 @@ class Wish(NamedTuple):
     """What is to be kept and for how long; `group` is the Kafka group that shows it.
 
     `expiry` and `timeout` (seconds) are the source's (AMQP 3.5.3). `wins`: the record, not the filter, says where to
-    begin, even if the filter names a position.
+    begin, even if the filter names a position. `owner`: whose record it is, if it is counted.
     """
 
     key: str
@@ -51,6 +51,7 @@ class Wish(NamedTuple):
     expiry: int
     timeout: int
     wins: bool
+    owner: str
 
     @property
     def ttl_ms(self) -> int | None:
@@ -67,13 +68,21 @@ def durable_wish(link: Any, node: str, about: Any) -> Wish | None:
         return None  # it would end with its link, at the latest with its connection
     key = _digest([link.scope, link.user, container, link.name, node])
     group = getattr(link, "shown_as", None) or f"amqp.{key}"
-    return Wish(key, _digest(about), group, link.source.expiry, link.source.timeout, True)
+    return Wish(key, _digest(about), group, link.source.expiry, link.source.timeout, True, _owner(link))
 
 
-def group_wish(group: str, node: str, partition: int, identity: object) -> Wish:
-    """How far a consumer group has read a partition; it lasts, and a position in a filter counts more."""
+def group_wish(link: Any, group: str, node: str, partition: int, identity: object) -> Wish:
+    """How far a consumer group has read a partition; it lasts, and a position in a filter counts more.
+
+    It is counted as the record of whose link was the first.
+    """
     key = _digest(["group", node, group, partition])
-    return Wish(key, _digest(identity), f"amqp.{group}", _NEVER, 0, False)
+    return Wish(key, _digest(identity), f"amqp.{group}", _NEVER, 0, False, _owner(link))
+
+
+def _owner(link: Any) -> str:
+    """The user; links of the gateway's own have none."""
+    return _digest([link.scope, link.user]) if link.user else ""
 
 
 def _digest(parts: Any) -> str:
@@ -115,7 +124,10 @@ class Keeper:
         await self.flush()  # what an earlier link of this process got done counts
         ttl = wish.ttl_ms if wish.ttl_ms is None else wish.ttl_ms + _GRACE_MS
         try:
-            kept = await self._termini.take(wish.key, wish.about, ttl, fence)
+            kept = await self._termini.take(wish.key, wish.about, ttl, fence, wish.owner)
+        except Full as error:
+            text = f"one user has at most {error.most} positions kept here (gateway.user_termini)"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text) from error
         except Overtaken as error:
             raise _stolen() from error
         except Unavailable as error:

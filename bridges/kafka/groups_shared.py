@@ -34,13 +34,14 @@ class Entry(NamedTuple):
     keeper: Keeper
     cluster: Cluster
     topic: Topic
+    link: Any
     group: str
     begins: Callable[[int, Held], Awaitable[tuple[int, Selections]]]
 
     async def take(self, lease: Lease) -> tuple[Held, int, Selections]:
         """For the owner of `lease`; raises AmqpError."""
         node = f"{self.cluster.name}/{self.topic.name}"
-        wish = group_wish(self.group, node, lease.partition, self.topic.identity)
+        wish = group_wish(self.link, self.group, node, lease.partition, self.topic.identity)
         held = await self.keeper.take(wish, lease.fence)
         start, selections = await self.begins(lease.partition, held)
         await self.keeper.begin(held, self.topic.name, lambda: {lease.partition: start})

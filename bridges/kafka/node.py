@@ -262,7 +262,7 @@ class KafkaNode:
         cluster = self._cluster
         topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
         node = f"{cluster.name}/{topic.name}"
-        held = await self._keeper.take(group_wish(group, node, lease.partition, topic.identity), lease.fence)
+        held = await self._keeper.take(group_wish(link, group, node, lease.partition, topic.identity), lease.fence)
         starts, ends = await self._starts(topic.name, (lease.partition,), parsed, held)
         annotated = self._route.reading.annotate != "never"  # whose link names a group understands them
         gate, selections = Gate(link, lease), Selections(parsed, starts, ends, bound=True, annotated=annotated)
@@ -304,7 +304,8 @@ class KafkaNode:
             share, first = await leases.share(key, self._placing.share(topic))
             annotated = self._route.reading.annotate != "never"
             terms = self._terms(topic.name, ordered=True, annotated=annotated)
-            entry = Entry(self._keeper, cluster, topic, member.group, partial(self._begins, topic, parsed, annotated))
+            begins = partial(self._begins, topic, parsed, annotated)
+            entry = Entry(self._keeper, cluster, topic, link, member.group, begins)
             sharer = SharedMember(Gate(link, share), share, leases, growth, entry, terms, self._counters)
             await sharer.take(first)
             if not wanted(link) or not share.valid:

@@ -265,9 +265,16 @@ class Reader:
     def _position_lost(self, consumer: Consumer, key: Key, offset: int, fetched: Fetched) -> None:
         """KM-8: retention overtook us: go on at the oldest event and say so.
 
-        A log that begins before our position and does not hold it has been replaced.
+        A log that begins before our position and does not hold it has been replaced. Where nobody says, Kafka is asked
+        for the same position again.
         """
-        low, _ = consumer.get_watermark_offsets(TopicPartition(*key), timeout=_METADATA)
+        try:
+            low, _ = consumer.get_watermark_offsets(TopicPartition(*key), timeout=_METADATA)
+        except KafkaException:
+            self._tell(self._owner.trouble)
+            time.sleep(_AGAIN)
+            self._assign_again(consumer, key, offset)
+            return
         if 0 <= low < offset:
             gone = AmqpError(RESOURCE_DELETED, f"the event log {key[0]!r} was replaced")
             self._tell(self._owner.failed, key[0], gone)

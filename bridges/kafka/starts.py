@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import structlog
+
 from bridges.kafka.cluster import COMMITTED, Cluster
-from gateway.filters.event_stream import Position, Start
+from gateway.filters.event_stream import NEVER, Position, Start, offset_symbol
 
 _GREATEST: Final = (1 << 63) - 1
+log = structlog.get_logger(logger_name="kafka")
 
 
 async def resolve(
@@ -22,6 +25,8 @@ async def resolve(
     bounds = await cluster.bounds(topic, wanted, isolation)
     ends = {partition: bound.high for partition, bound in bounds.items()}
     starts = {partition: position.first(*bound) for partition, bound in bounds.items()}
+    if all(bound.high < position.first_offset for bound in bounds.values()) and position.first_offset < NEVER:
+        _warn(topic, position.first_offset)
     time = position.after_ms
     if position.start is Start.LATEST or time is None or cluster.plain or not 0 <= time < _GREATEST:
         return starts, ends
@@ -30,3 +35,9 @@ async def resolve(
         high = bounds[partition].high
         starts[partition] = max(starts[partition], high if offset < 0 else min(offset, high))
     return starts, ends
+
+
+def _warn(topic: str, first: int) -> None:
+    """A remembered offset of a log that has been made anew looks like this, and nothing else usually does (KM-18)."""
+    advice = "has the topic been deleted and created again? Then what the client remembers means nothing in it"
+    log.warning("link waits for offsets that do not exist yet", topic=topic, first=offset_symbol(first), advice=advice)

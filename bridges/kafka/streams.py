@@ -210,11 +210,16 @@ class Streams:
             reader.stop()
 
     def _ended(self, reader: Reader) -> None:
-        """On the loop: the thread is over, asked or not."""
+        """On the loop: the thread is over, asked or not; if not, others read on for who is left."""
         self._ending.discard(reader)
         for stream in list(self._streams.pop(reader, {}).values()):
             for chunk in stream.fresh:
                 chunk.source = None
+            self._call_later(_LOOK, self._read_on, stream.log)
+
+    def _read_on(self, log: PartitionLog) -> None:
+        if self._logs.get(log.key) is log:
+            self._next_turn(log)
 
     # -- flow
 

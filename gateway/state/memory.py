@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.state.memory_store import MemoryStore
-from gateway.state.termini import MemoryTermini
+from gateway.state.termini import EACH, MemoryTermini
 
 
 class MemoryState:
     """Always there, and gone with the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, user_termini: int = EACH) -> None:
         self.store: Final = MemoryStore()
-        self.termini: Final = MemoryTermini()
+        self.termini: Final = MemoryTermini(each=user_termini)
 
     def ready(self) -> tuple[bool, str]:
         """Always."""

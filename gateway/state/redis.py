@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from gateway.logs import get_logger
 from gateway.state.redis_store import RedisStore
+from gateway.state.termini import EACH
 from gateway.state.termini_redis import RedisTermini
 
 LOG: Final = get_logger(__name__)
@@ -20,7 +21,7 @@ TIMEOUT: Final = 2.0
 class RedisState:
     """A Redis server by URL. The URL may hold a password, so only host and port are ever shown."""
 
-    def __init__(self, url: str, *, every: float = 1.0) -> None:
+    def __init__(self, url: str, *, every: float = 1.0, user_termini: int = EACH) -> None:
         self._client: Redis = Redis.from_url(
             url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry_on_timeout=False, retry=None
         )
@@ -30,7 +31,7 @@ class RedisState:
         self._asked = False
         self._ready = False
         self._detail = "not asked yet"
-        self.termini: Final = RedisTermini(self._client)
+        self.termini: Final = RedisTermini(self._client, user_termini)
         self.store: Final = RedisStore(self._client, lambda: self._asked and not self._ready)
 
     def ready(self) -> tuple[bool, str]:

@@ -3,8 +3,9 @@
 A record holds a position for each partition, and the token of the link that has it now. A link that takes a record
 gets a new token, and with that the older one can write no more: the fence, whichever processes the two are on. `about`
 says what the terminus was made for; asked for with another one it begins anew. A record ends `ttl_ms` after it was
-written last, or when it is dropped. Positions in a log of ours are numbers; `marks` are those in a log of somebody
-else's, text that only that log understands (ES-5.1.1-2).
+written last, or when it is dropped. `owner` is whose record it is, who may have so many; "" is the gateway itself.
+Positions in a log of ours are numbers; `marks` are those in a log of somebody else's, text that only that log
+understands (ES-5.1.1-2).
 """
 
 from __future__ import annotations
@@ -20,8 +21,20 @@ MOST: Final = 100_000
 """Records that one process keeps in memory."""
 
 
+EACH: Final = 10_000
+"""Records that one owner may have, unless the policy says otherwise."""
+
+
 class Unavailable(Exception):
     """The state cannot be asked now, or has no room."""
+
+
+class Full(Exception):
+    """This owner has as many records as are allowed."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most: Final = most
 
 
 class Overtaken(Exception):
@@ -49,11 +62,11 @@ class Save(NamedTuple):
 class Termini(Protocol):
     """Records by key; a key names container, link and node, or node, group and partition."""
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0) -> Kept:
-        """Have the record from here on; raises `Unavailable`.
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> Kept:
+        """Have the record from here on; raises `Unavailable`, or `Full` where `owner` may have no new one.
 
-        `fence` grows with every owner by some other rule, a lease: with a smaller one than the record has seen,
-        `Overtaken` is raised.
+        `fence` grows with every link that has it by some other rule, a lease: with a smaller one than the record has
+        seen, `Overtaken` is raised.
         """
 
     async def save(self, saves: Sequence[Save]) -> list[bool]:
@@ -80,13 +93,15 @@ class _Record:
 class MemoryTermini:
     """Of a single process, and gone with it."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST, each: int = EACH) -> None:
         self._clock: Final = clock
         self._most: Final = most
+        self._each: Final = each
+        self._owned: Final[dict[str, set[str]]] = {}
         self._records: Final[dict[str, _Record]] = {}
         self._ends: Final[list[tuple[float, str]]] = []
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0) -> Kept:
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> Kept:
         """Answers at once."""
         self._expire()
         record = self._records.get(key)
@@ -94,12 +109,22 @@ class MemoryTermini:
             raise Overtaken
         if record is None and len(self._records) >= self._most:
             raise Unavailable(f"this process keeps {self._most} durable termini already")
+        if record is None and owner:
+            self._count(owner, key)
         if record is None or record.about != about:
             record = self._records[key] = _Record(about)
         record.fence = fence
         record.token = secrets.token_hex(8)
         self._lives(key, record, ttl_ms)
         return Kept(record.token, None if record.positions is None else dict(record.positions), dict(record.marks))
+
+    def _count(self, owner: str, key: str) -> None:
+        owned = self._owned.setdefault(owner, set())
+        if len(owned) >= self._each:
+            owned.intersection_update(self._records)
+        if len(owned) >= self._each:
+            raise Full(self._each)
+        owned.add(key)
 
     async def save(self, saves: Sequence[Save]) -> list[bool]:
         """Answers at once."""

@@ -1,7 +1,7 @@
 """Durable termini in Redis: one hash for each, the same for every gateway (KM-11).
 
 Every script may run twice without another effect on the positions; what fences is the token in the record, compared and
-written in one step.
+written in one step. Records that have expired are taken out of their owner's set when it is full.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.state.termini import Kept, Overtaken, Save, Unavailable
+from gateway.state.termini import EACH, Full, Kept, Overtaken, Save, Unavailable
 
 _PREFIX: Final = "scopegate:terminus:"
+_OWNED: Final = "scopegate:termini-of:"
 _MARK: Final = b"@"
 """Before the names of marks, lest one be taken for a partition of ours, or for `token`."""
 
@@ -24,6 +25,16 @@ if tonumber(ARGV[2]) < 0 then redis.call('PERSIST', KEYS[1]) else redis.call('PE
 """
 _TAKE: Final = f"""
 if tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) > tonumber(ARGV[4]) then return false end
+if #KEYS > 1 and redis.call('EXISTS', KEYS[1]) == 0 then
+  local most = tonumber(ARGV[5])
+  if redis.call('SCARD', KEYS[2]) >= most then
+    for _, key in ipairs(redis.call('SMEMBERS', KEYS[2])) do
+      if redis.call('EXISTS', key) == 0 then redis.call('SREM', KEYS[2], key) end
+    end
+    if redis.call('SCARD', KEYS[2]) >= most then return 'full' end
+  end
+  redis.call('SADD', KEYS[2], KEYS[1])
+end
 if redis.call('HGET', KEYS[1], 'about') ~= ARGV[3] then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'about', ARGV[3], 'token', ARGV[1], 'fence', ARGV[4])
 {_LIVES}
@@ -44,15 +55,19 @@ return 1
 class RedisTermini:
     """Uses the client of the state; how long a question may take is its business."""
 
-    def __init__(self, client: Redis) -> None:
+    def __init__(self, client: Redis, each: int = EACH) -> None:
         self._client: Final = client
+        self._each: Final = each
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0) -> Kept:
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> Kept:
         """One round trip."""
         token = secrets.token_hex(8)
-        found = await self._run(_TAKE, key, token, _ttl(ttl_ms), about, fence)
+        keys = [_PREFIX + key, _OWNED + owner] if owner else [_PREFIX + key]
+        found = await self._run(_TAKE, keys, token, _ttl(ttl_ms), about, fence, self._each)
         if found is None:
             raise Overtaken
+        if found == b"full":
+            raise Full(self._each)
         fields = dict(zip(found[::2], found[1::2], strict=True))
         positions = {int(name): int(at) for name, at in fields.items() if name.isdigit()}
         marks = {name[1:].decode(): at.decode() for name, at in fields.items() if name.startswith(_MARK)}
@@ -72,11 +87,11 @@ class RedisTermini:
 
     async def drop(self, key: str, token: str) -> None:
         """One round trip."""
-        await self._run(_DROP, key, token)
+        await self._run(_DROP, [_PREFIX + key], token)
 
-    async def _run(self, script: str, key: str, *arguments: Any) -> Any:
+    async def _run(self, script: str, keys: Sequence[str], *arguments: Any) -> Any:
         try:
-            return await self._client.eval(script, 1, _PREFIX + key, *arguments)
+            return await self._client.eval(script, len(keys), *keys, *arguments)
         except (RedisError, OSError, TimeoutError) as error:
             raise Unavailable(type(error).__name__) from error
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
+from bridges.kafka import durable
+from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.types import Described, Symbol, Uint
+from gateway.errors import AmqpError
 from tests.support import frames
 from tests.support.document import Document
 from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.links import connected
 from tests.support.messages import sections
+from tests.support.numbered import until
 from tests.support.peer import RECEIVER, Peer
 from tests.support.process import ports, wait_until
 from tests.support.servers import Redis
+from tests.support.streams import Streams
 
 NEVER = {"durable": Uint(2), "expiry_policy": Symbol("never")}
 FILTER = "amqp:event-streams-delivery-annotations-filter"
@@ -26,10 +32,12 @@ OFFSET = "event-streams-offset"
 class Place:
     """Gateway processes with one policy, and a topic of their own."""
 
-    def __init__(self, gateways: Gateways, broker: KafkaBroker, state: str = "memory", **rule: Any) -> None:
+    def __init__(
+        self, gateways: Gateways, broker: KafkaBroker, state: str = "memory", *, gateway: Any = None, **rule: Any
+    ) -> None:
         self.gateways, self.broker = gateways, broker
         self.topic = broker.create_topic()
-        self.document = Document(state=state)
+        self.document = Document(state=state, **(gateway or {}))
         self.document.kafka(broker.bootstrap)
         self.document.scope()["addresses"][-1] |= rule
         self.gateway: Gateway = gateways(self.document.text)
@@ -252,6 +260,48 @@ def test_without_its_state_a_durable_terminus_is_refused_and_others_serve_on(
             assert numbers(peer, 1) == [7]
     finally:
         own.stop()
+
+
+def test_a_user_has_so_many_termini(start_gateway: Gateways, kafka_broker: KafkaBroker) -> None:
+    place = Place(start_gateway, kafka_broker, gateway={"user_termini": 2})
+    with place.attach("c1") as first, place.attach("c2"), connected(place.document.edge, container_id="c3") as third:
+        source = frames.source(f"events/{place.topic}", **NEVER)
+        third.attach("l1", RECEIVER, source=source)
+        third.until("attach", source=None)
+        error = third.expect("detach", closed=True, error="amqp:resource-limit-exceeded").error
+        assert "gateway.user_termini" in error["description"]
+        first.detach(0, closed=True)
+        first.until("detach", closed=True)
+        third.detach().attach("l1", RECEIVER, source=source, handle=1)
+        assert third.until("attach").source is not None
+
+
+async def test_a_process_keeps_so_many_termini_and_forgets_those_whose_link_never_stood(
+    kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "MOST", 2)
+    streams = Streams(ClusterConfig(kafka_broker.bootstrap))
+    topic, wanted = await asyncio.to_thread(kafka_broker.create_topic), {"durable": True}
+    try:
+        keeper, side = streams.bridge._keeper, streams.connect()
+        for _ in range(3):
+            streams.request(topic, incoming=True, side=side, **wanted)
+        asked = streams.supervisor._tasks
+        await until(lambda: sum(task.get_name().startswith("attach-") for task in asked) == 3, "the attaches")
+        side.engine.close(None)  # gone before the answer
+        await until(lambda: not any(task.get_name().startswith("attach-") for task in asked), "their answers")
+        assert not keeper._held
+        first = await streams.receiver(topic, **wanted)
+        await streams.receiver(topic, **wanted)
+        with pytest.raises(AmqpError) as error:
+            await streams.receiver(topic, **wanted)
+        assert error.value.condition == "amqp:resource-limit-exceeded"
+        await streams.receiver(topic)  # others need none
+        first.link.detach()
+        await until(lambda: len(keeper._held) == 1, "room")
+        await streams.receiver(topic, **wanted)
+    finally:
+        await streams.close()
 
 
 def test_in_order_after_a_release(place: Place) -> None:

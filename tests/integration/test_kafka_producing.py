@@ -122,7 +122,7 @@ async def test_a_topic_that_grew_while_nobody_was_there(kafka_broker: KafkaBroke
     assert await first.send(message(b"0")) is ACCEPTED
     first.link.detach(None)
     await streams.bridge.cluster.loop.run_in_executor(None, grow, kafka_broker, topic)
-    while (peer := await streams.sender(topic)) and streams.bridge.cluster.known_topic(topic).partitions < 2:  # type: ignore[union-attr]
+    while (peer := await streams.sender(topic)) and (await streams.bridge.cluster.topic(topic)).partitions < 2:
         peer.link.detach(None)
         await asyncio.sleep(0.05)
     assert await peer.send(message(b"1", da={TARGET: "1"})) is ACCEPTED

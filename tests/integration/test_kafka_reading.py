@@ -23,6 +23,7 @@ from tests.support.crossing import Inbox, Outbox, connected, hop_annotations
 from tests.support.document import Document
 from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
+from tests.support.members import Member, asked, keep_connected
 from tests.support.messages import message, sections
 from tests.support.peer import RECEIVER, Peer
 from tests.support.process import wait_until
@@ -30,6 +31,7 @@ from tests.support.streams import Route, Streams
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
 PARTITION = Symbol("event-streams-partition")
+connections = pytest.fixture(autouse=True)(keep_connected)
 GAP = "x-opt-gateway-gap"
 
 
@@ -317,18 +319,54 @@ async def test_a_terminus_of_a_topic_that_was_made_again_begins_anew(
     await asyncio.to_thread(_made_again, place, kafka_broker, topic)
 
 
+def made_again(broker: KafkaBroker, topic: str) -> None:
+    """Delete a topic and create it under the same name."""
+    admin = broker.admin()  # kept: an answer ends with its client
+    admin.delete_topics([topic])[topic].result(10)
+    wait_until(lambda: topic not in broker.metadata().topics, "the topic to be gone")
+    broker.create_topic(topic)
+
+
 def _made_again(place: Place, broker: KafkaBroker, topic: str) -> None:
     first = durable(place.port, topic)
     first.peer.flow(0, link_credit=5, delivery_count=0)
     assert len([first.take() for _ in range(5)]) == 5
-    admin = broker.admin()
-    admin.delete_topics([topic])[topic].result(10)
-    broker.create_topic(topic)
+    made_again(broker, topic)
     first.peer.until("detach", closed=True, error=RESOURCE_DELETED, seconds=20)
     produce(broker, topic, *(b"new %d" % number for number in range(7)))
     again = durable(place.port, topic)
     again.peer.flow(0, link_credit=7, delivery_count=0)
     assert [sections(again.take())["data"] for _ in range(7)] == [b"new %d" % number for number in range(7)]
+
+
+def test_what_is_remembered_of_a_log_that_was_made_again_while_nobody_looked(start: Start) -> None:
+    """KM-18: what the gateway keeps begins anew; an offset that a client remembers is taken at its word."""
+    place = start()
+    topic = place.broker.create_topic()
+    produce(place.broker, topic, *(b"old %d" % number for number in range(5)))
+    first = durable(place.port, topic)
+    first.peer.flow(0, link_credit=5, delivery_count=0)
+    assert len([first.take() for _ in range(5)]) == 5
+    first.peer.detach(closed=False)
+    first.peer.until("detach")
+    member = Member(place.port, f"events/{topic}", asked("g"), start="@earliest")
+    member.attached(credit=4)
+    assert [offset for _, offset, _ in member.take(4)] == [0, 1, 2, 3]
+    member.close()
+    made_again(place.broker, topic)
+    produce(place.broker, topic, b"new 0", b"new 1")
+    again = durable(place.port, topic)
+    again.peer.flow(0, link_credit=7, delivery_count=0)
+    assert [sections(again.take())["data"] for _ in range(2)] == [b"new 0", b"new 1"]
+    new_member = Member(place.port, f"events/{topic}", asked("g"))
+    new_member.attached(credit=4)
+    late = Member(place.port, f"events/{topic}", {}, start=offset_symbol(4))
+    late.attached(credit=4)
+    told = place.gateway.wait_log("link waits for offsets that do not exist yet", topic=topic)
+    assert (told["first"], "created again" in told["advice"]) == (offset_symbol(5), True)
+    produce(place.broker, topic, *(b"new %d" % number for number in range(2, 7)))
+    assert [offset for _, offset, _ in new_member.take(4)] == [2, 3, 4, 5], "the group began with what was added"
+    assert [offset for _, offset, _ in late.take(2)] == [5, 6], "literally what the offset says"
 
 
 def test_the_gateway_says_how_often_it_skipped(start: Start) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis as Client
 
-from gateway.state.termini import MemoryTermini, Overtaken, Save, Termini, Unavailable
+from gateway.state.termini import Full, MemoryTermini, Overtaken, Save, Termini, Unavailable
 from gateway.state.termini_redis import RedisTermini
 from tests.support.process import free_port
 from tests.support.servers import Redis
@@ -17,12 +19,12 @@ from tests.support.servers import Redis
 @pytest.fixture(params=["memory", "redis"])
 async def termini(request: pytest.FixtureRequest) -> AsyncIterator[Termini]:
     if request.param == "memory":
-        yield MemoryTermini()
+        yield MemoryTermini(each=2)
         return
     server: Redis = request.getfixturevalue("redis_server")
     server.command("FLUSHALL")
     client = Client.from_url(server.url)
-    yield RedisTermini(client)
+    yield RedisTermini(client, each=2)
     await client.aclose()
 
 
@@ -41,6 +43,29 @@ async def test_who_takes_the_record_fences_the_one_before(termini: Termini) -> N
     assert await termini.save(saves) == [False, True]
     await termini.drop("k", old.token)
     assert (await termini.take("k", "orders", None)).positions == {0: 1}
+
+
+async def test_an_owner_has_so_many_records_and_room_again_when_one_ends(termini: Termini) -> None:
+    first = await termini.take("k1", "a", None, owner="ann")
+    await termini.take("k2", "a", 50, owner="ann")
+    for key, owner in (("k1", "ann"), ("k3", "bob"), ("k4", "")):
+        await termini.take(key, "a", None, owner=owner)
+    with pytest.raises(Full) as full:
+        await termini.take("k5", "a", None, owner="ann")
+    assert full.value.most == 2
+    async with asyncio.timeout(10):  # until k2 has expired
+        while True:
+            with suppress(Full):
+                await termini.take("k5", "a", None, owner="ann")
+                break
+            await asyncio.sleep(0.01)
+    with pytest.raises(Full):
+        await termini.take("k6", "a", None, owner="ann")
+    await termini.drop("k1", first.token)  # it has been taken since
+    with pytest.raises(Full):
+        await termini.take("k6", "a", None, owner="ann")
+    await termini.drop("k1", (await termini.take("k1", "a", None, owner="ann")).token)
+    await termini.take("k6", "a", None, owner="ann")
 
 
 async def test_marks_come_back_as_they_were_given(termini: Termini) -> None:

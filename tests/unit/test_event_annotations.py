@@ -6,7 +6,7 @@ import pytest
 
 from bridges.kafka.records import CREATE_TIME, AnnotationTemplate, RecordReader, RecordWriter
 from gateway.amqp import sections
-from gateway.amqp.codec import Array, Symbol, Timestamp
+from gateway.amqp.codec import Symbol, Timestamp
 from gateway.amqp.sections import DATA, DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, section, walk
 
 BODY = section(DATA, b"body")
@@ -24,10 +24,6 @@ def test_the_annotations_of_an_event(offset, partition):
     }
     template = AnnotationTemplate(partition)
     assert template.encode(offset, 1_700_000_000_000) == section(DELIVERY_ANNOTATIONS, expected)
-    changed = {Symbol("event-streams-associated-partitions-changed"): Array("symbol", ("0", "11"))}
-    assert template.encode_changed(offset, 1_700_000_000_000, [0, 11]) == section(
-        DELIVERY_ANNOTATIONS, expected | changed
-    )
 
 
 def test_a_record_without_time_is_of_1970():

@@ -126,3 +126,12 @@ def test_the_start_lies_in_what_is_retained(first: int, a: int, b: int) -> None:
     start = Position(Start.EARLIEST, first).first(low, high)
     assert low <= start <= high
     assert Position(Start.LATEST, first).first(low, high) == high
+
+
+@given(st.integers(0, 10**16 - 1), OFFSETS)
+def test_offsets_leave_room_for_a_generation(first: int, other: int) -> None:
+    """docs/decisions/0015: its four digits could take the place of the first four, and sort behind all there were."""
+    symbol = offset_symbol(first)
+    assert (len(symbol), symbol[:4]) == (20, "0000")
+    assert symbol < f"0001{first:016d}"
+    assert offset_symbol(other)[0] == "0"

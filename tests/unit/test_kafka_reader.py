@@ -1,0 +1,88 @@
+"""The reading thread when Kafka answers nothing (KM-8, KM-16)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from bridges.kafka import reader as module
+from bridges.kafka.reader import Fetched, Reader, ReaderOwner
+from bridges.kafka.streams import Streams
+from tests.support.process import free_port
+
+KEY = ("orders", 0)
+
+
+def nobody(*_: object) -> None:
+    raise AssertionError("nobody is told")
+
+
+async def test_a_lost_position_is_asked_for_again_while_nobody_says_where_the_log_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Retention overtakes a link at the moment at which the brokers are away."""
+    monkeypatch.setattr(module, "_METADATA", 0.05)
+    monkeypatch.setattr(module, "_AGAIN", 0.0)
+    told: list[str] = []
+    owner = ReaderOwner(nobody, nobody, lambda: told.append("trouble"), nobody)
+    settings = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0}
+    reader = Reader(settings, asyncio.get_running_loop(), owner)
+    consumer = Consumer({**settings, "group.id": "any"})
+    try:
+        reader._assign(consumer, KEY, 7)
+        fetched = Fetched(1, {}, {}, {})
+        reader._position_lost(consumer, KEY, 7, fetched)
+        (assigned,) = consumer.assignment()
+        assert (assigned.topic, assigned.partition, assigned.offset) == (*KEY, 7)
+        assert fetched.lost == {}
+        await asyncio.sleep(0)
+        assert told == ["trouble"]
+    finally:
+        consumer.close()
+
+
+class Died:
+    """A reader whose thread may end by itself."""
+
+    def __init__(self, owner: ReaderOwner) -> None:
+        self.owner = owner
+        self.added: list[tuple[Any, int]] = []
+
+    def add(self, key: Any, position: int) -> int:
+        self.added.append((key, position))
+        return 0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Waits:
+    def arrived(self, partition: int) -> None: ...
+    def lost(self, partition: int, low: int) -> None: ...
+    def failed(self, error: object) -> None: ...
+
+
+def test_another_thread_reads_on_when_one_has_died() -> None:
+    readers: list[Died] = []
+    later: list[Callable[[], None]] = []
+
+    def new(owner: ReaderOwner) -> Any:
+        readers.append(Died(owner))
+        return readers[-1]
+
+    streams = Streams(
+        new, nobody, lambda _, call, *args: later.append(lambda: call(*args)), readers=4, cache=1000, trouble=nobody,
+        gone=nobody,
+    )  # fmt: skip
+    member = Waits()
+    log = streams.join("orders", 0, member)
+    assert log.take(5, member) is None
+    (first,) = readers
+    first.owner.ended(first)  # type: ignore[arg-type]
+    assert len(readers) == 1, "not at once: what it died of may still be there"
+    later.pop()()
+    assert readers[1].added == [(("orders", 0), 5)]
