@@ -21,6 +21,8 @@ from gateway.errors import AmqpError
 
 _OVERHEAD: Final = 512
 """What a record costs beside its value, roughly: the client's object, the encoded event's annotations."""
+_ALONE: Final = 4
+"""Chunks that are kept of a partition on which only one link lives."""
 _new: Final = tuple.__new__
 
 
@@ -79,13 +81,9 @@ class Chunk:
     def events(self) -> list[Event]:
         """All records, encoded."""
         if self._events is None:
-            partition, messages = self.log.partition, self.messages
-            encoded = self.log.encoder.encode_all(messages, partition)
-            self._events = [
-                _new(Event, (data, partition, message.offset(), 0, 0, message.timestamp()[1]))
-                for data, message in zip(encoded, messages, strict=True)
-            ]
-            self.timed = self.timed or any(map(_timed, encoded))
+            self._events = self.log.encoder.events(self.messages, self.log.partition)
+            headed = [event[0] for event in self._events if event[0][2] != DELIVERY_ANNOTATIONS]
+            self.timed = self.timed or any(map(_timed, headed))
         return self._events
 
     def event(self, message: Any) -> Event:
@@ -185,7 +183,18 @@ class PartitionLog:
         if chunk.source is not None:
             source, chunk.source = chunk.source, None
             source.picked(chunk)
+            if len(self.members) == 1:
+                self._forget_behind(position)
         return chunk
+
+    def _forget_behind(self, position: int) -> None:
+        """Nobody else is here: what lies behind is let go while it still is in the processor's caches."""
+        while len(self._starts) > _ALONE:
+            oldest = self._chunks[self._starts[0]]
+            if oldest.end > position or oldest.source is not None:
+                return
+            self._cache.drop(oldest)
+            self.forget(oldest)
 
     @property
     def chunks(self) -> int:

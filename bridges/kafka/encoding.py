@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from bridges.kafka.records import RecordReader
+from bridges.kafka.redelivery import Event
 
 _SMALL: Final = 256
 _DATA: Final = b"\x00\x53\x75"
@@ -21,6 +22,7 @@ _ZERO_TIME: Final = b"\x83" + bytes(8)
 _BLOCK: Final = 1000
 _DIGITS: Final = [b"%03d" % number for number in range(_BLOCK)]
 """The last digits of an offset: those before them are the same for many records in a row."""
+_new: Final = tuple.__new__
 _time: Final = struct.Struct(">q").pack
 _size: Final = struct.Struct(">I").pack
 
@@ -64,25 +66,26 @@ class EventEncoder:
         length = b"\xa0%c" % size if size < _SMALL else b"\xb0" + _size(size)
         return template % (offset, _time(time), length, value)
 
-    def encode_all(self, messages: Iterable[Any], partition: int) -> list[bytes]:
+    def events(self, messages: Iterable[Any], partition: int) -> list[Event]:
         """`encode` for a run of a client's records: one that differs from the last in offset and value is a join."""
-        encoded: list[bytes] = []
-        add, join, digits, head, tail = encoded.append, b"".join, _DIGITS, b"", b""
+        events: list[Event] = []
+        add, new, event, join, digits, head, tail = events.append, _new, Event, b"".join, _DIGITS, b"", b""
         last: object = None
         size = block = -1
         for message in messages:
             value, stamp, offset = message.value(), message.timestamp(), message.offset()
             if value is None or stamp[1] < 0 or message.key() is not None or message.headers():
                 last = None
-                add(self.encode(message.key(), value, message.headers(), partition, offset, *stamp))
+                data = self.encode(message.key(), value, message.headers(), partition, offset, *stamp)
             elif stamp == last and len(value) == size and offset // _BLOCK == block:
                 if not head:
-                    head, tail = self._around(encoded[-1], partition, stamp[0], size)
-                add(join((head, digits[offset % _BLOCK], tail, value)))
+                    head, tail = self._around(data, partition, stamp[0], size)
+                data = join((head, digits[offset % _BLOCK], tail, value))
             else:
                 last, size, block, head = stamp, len(value), offset // _BLOCK, b""
-                add(self.encode(None, value, None, partition, offset, *stamp))
-        return encoded
+                data = self.encode(None, value, None, partition, offset, *stamp)
+            add(new(event, (data, partition, offset, 0, 0, stamp[1])))
+        return events
 
     def _around(self, data: bytes, partition: int, timestamp_type: int, size: int) -> tuple[bytes, bytes]:
         """What stands before the last digits of the offset, and between them and the value."""

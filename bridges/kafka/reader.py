@@ -41,6 +41,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "allow.auto.create.topics": False,
 }
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+_error: Final = Message.error
 log = structlog.get_logger(logger_name="kafka")
 
 Key = tuple[str, int]
@@ -199,8 +200,9 @@ class Reader:
 
     def _sorted(self, consumer: Consumer, messages: list[Any]) -> Fetched:
         """Records by partition, apart from errors, which are seen to here: that may take questions to Kafka."""
-        failed = [message for message in messages if message.error() is not None]
-        if failed:
+        failed: list[Any] = []
+        if any(map(_error, messages)):
+            failed = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
         fetched = Fetched(self._known, self._by_partition(messages), {}, {})
         for message in failed:

@@ -17,6 +17,9 @@ from gateway.errors import AmqpError
 
 _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""
+_SLICE: Final = 32 * 1024
+_TURN: Final = 0.002
+"""Seconds and, after those, bytes of a peer that are worked on before output, timers and others have their turn."""
 _CLOSE_GRACE: Final = 5.0
 """Seconds a peer has to answer our close before the socket goes."""
 
@@ -39,9 +42,12 @@ class Hub:
             try:
                 connection.flush()
             except Exception as error:  # a bug: it costs this connection, not the others
-                context = {"message": f"connection {connection.name}", "exception": error}
-                self.loop.call_exception_handler(context)
-                connection.abort()
+                self.failed(connection, error)
+
+    def failed(self, connection: Connection, error: Exception) -> None:
+        """Say so, and end the connection."""
+        self.loop.call_exception_handler({"message": f"connection {connection.name}", "exception": error})
+        connection.abort()
 
 
 class Security(Protocol):
@@ -92,6 +98,8 @@ class Connection(asyncio.Protocol):
         self._security: Security | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending = False
+        self._unread = b""
+        self._taken = 0
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -110,10 +118,41 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.bytes_in += len(data)
-        if (engine := self.engine) is not None:
-            engine.receive(data)
+        if self.engine is not None:
+            self._receive(data)
         elif self._security is not None:
             self._secure(self._security, data)
+
+    def _receive(self, data: bytes) -> None:
+        """Much at once is worked on in turns: who waits for outcomes, and all others, have theirs in between."""
+        if self._unread:  # it came before reading paused
+            self._unread += data
+        elif self.engine is not None and len(data) <= _SLICE:
+            self.engine.receive(data)
+        else:
+            self._unread, self._taken = data, 0
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """One turn of work on what was read."""
+        engine, transport = self.engine, self.transport
+        until = time.monotonic() + _TURN
+        while engine is not None and (start := self._taken) < len(self._unread):
+            self._taken += _SLICE
+            try:
+                engine.receive(self._unread[start : self._taken])
+            except Exception as error:  # a bug: it costs this connection, as it does where all is read at once
+                self._unread = b""
+                self._hub.failed(self, error)
+                return
+            if time.monotonic() >= until and self._taken < len(self._unread) and transport is not None:
+                if not transport.is_closing():
+                    transport.pause_reading()
+                self._hub.loop.call_soon(self._go_on)
+                return
+        self._unread = b""
+        if transport is not None and not transport.is_closing():
+            transport.resume_reading()
 
     def eof_received(self) -> bool:
         return False  # without a close first: connection_lost tells the engine
@@ -130,6 +169,7 @@ class Connection(asyncio.Protocol):
         self._stop_timer()
         self.transport = None
         if (engine := self.engine) is not None:
+            self._go_on()  # what it sent before it went counts
             engine.lost(None)
             self.engine = None
             engine.free()
@@ -155,7 +195,7 @@ class Connection(asyncio.Protocol):
         if not self._server:
             engine.open()
         if rest:
-            engine.receive(rest)
+            self._receive(rest)
         engine.touch()
 
     def _too_slow(self) -> None:

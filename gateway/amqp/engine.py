@@ -20,12 +20,15 @@ from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
 from gateway.amqp.link_base import Left
 from gateway.amqp.links import Links
+from gateway.amqp.outcomes import ACCEPTED
 from gateway.amqp.sending import Sending
 from gateway.errors import AmqpError
 
 # Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
 _peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
 _delivery_of, _link_of = lib.pn_event_delivery, lib.pn_delivery_link
+_state_of, _settle = lib.pn_delivery_remote_state, lib.pn_delivery_settle
+_ACCEPTED: Final = lib.PN_ACCEPTED
 _FLOW: Final = lib.PN_LINK_FLOW
 _ERROR: Final = lib.PN_TRANSPORT_ERROR
 _frames: Final = lib.pn_transport_get_frames_input
@@ -288,10 +291,18 @@ class Engine:
         """Hand every waiting event to its link or to the connection."""
         collector, links, unsettled = self._collector, self._links, self.unsettled
         peek, pop, kind_of, delivery_of, link_of = _peek, _pop, _kind_of, _delivery_of, _link_of
+        state_of, settle = _state_of, _settle
         while event := peek(collector):
             if delivery := delivery_of(event):  # NULL of every other event: cheaper than to ask for its type first
                 if (sent := unsettled.pop(delivery, None)) is not None:
-                    if not sent[0].updated(delivery, sent[1]):
+                    sender, context = sent
+                    if (state := state_of(delivery)) == _ACCEPTED:  # most are, and each call would count
+                        settle(delivery)
+                        if not self.dirty:
+                            self.touch()
+                        if sender.open:
+                            sender.handler.on_outcome(context, ACCEPTED)
+                    elif not sender.updated(delivery, context, state):
                         unsettled[delivery] = sent
                 elif (link := links.get(link_of(delivery))) is not None and link.incoming and link.open:
                     link.arrived(delivery)

@@ -9,13 +9,12 @@ from cproton_ffi import lib
 
 from gateway.amqp import dispositions
 from gateway.amqp.link_base import LinkBase
-from gateway.amqp.outcomes import ACCEPTED, Outcome
+from gateway.amqp.outcomes import ACCEPTED
 
-_ACCEPTED: Final = lib.PN_ACCEPTED
 _RECEIVED: Final = lib.PN_RECEIVED
 # Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
 _deliver, _send, _advance = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance
-_settle, _remote_state = lib.pn_delivery_settle, lib.pn_delivery_remote_state
+_settle: Final = lib.pn_delivery_settle
 
 
 class Sending(LinkBase):
@@ -75,15 +74,11 @@ class Sending(LinkBase):
             for message in messages:
                 on_outcome(message, ACCEPTED)
 
-    def updated(self, delivery: Any, context: Any) -> bool:
-        """A delivery event on an outgoing link: settle and pass the outcome on; False: no outcome yet."""
-        state = _remote_state(delivery)
-        if state == _ACCEPTED:
-            outcome: Outcome = ACCEPTED
-        elif (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
+    def updated(self, delivery: Any, context: Any, state: int) -> bool:
+        """The peer said something else than accepted: settle and pass the outcome on; False: no outcome yet."""
+        if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
             return False
-        else:
-            outcome = dispositions.read(delivery, state)
+        outcome = dispositions.read(delivery, state)
         _settle(delivery)
         engine = self.engine
         if not engine.dirty:

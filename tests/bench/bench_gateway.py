@@ -34,7 +34,8 @@ scopes:
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 KAFKA = 'kafka: {{main: {{bootstrap: "{bootstrap}"}}}}'
-EVENTS = '- {match: "events/{topic}", kafka: main, topic: "{topic}"}'
+# As many in flight as the bench's consumers ask for: at the default of 1000 both sides wait for each other.
+EVENTS = '- {match: "events/{topic}", kafka: main, topic: "{topic}", credit: 5000}'
 SECRET = {"SCOPEGATE_BENCH_KEY": "bench-key-of-no-value-0123456789abcdefghijk"}
 
 

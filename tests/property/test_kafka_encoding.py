@@ -88,7 +88,9 @@ def test_a_run_of_records_is_each_of_them(
         RecordReader().encode(name, content, others, partition, at, *kind_and_time)
         for at, kind_and_time, content, name, others in records
     ]
-    assert EventEncoder().encode_all(records, partition) == each
+    events = EventEncoder().events(records, partition)
+    assert [event.data for event in events] == each
+    assert [event[1:] for event in events] == [(partition, at, 0, 0, when[1]) for at, when, *_ in records]
 
 
 @given(
