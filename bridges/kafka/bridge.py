@@ -76,6 +76,12 @@ class ClusterBridge:
         bounds = await self.cluster.bounds(topic, tuple(positions))
         return sum(max(0, each.high - max(each.low, positions[partition])) for partition, each in bounds.items())
 
+    async def ends(self, topic: str) -> dict[int, int]:
+        """Where each partition of a topic in use ends, for readers of committed records; raises AmqpError."""
+        known = self.cluster.known_topic(topic)
+        bounds = await self.cluster.bounds(topic, range(known.partitions if known else 0))
+        return {partition: each.high for partition, each in bounds.items()}
+
     def group_key(self, topic: str, group: str) -> str:
         """The name of a consumer group's record among the leases."""
         return group_key(self.cluster.name, topic, group)

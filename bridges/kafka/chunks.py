@@ -7,7 +7,7 @@ waited for. How chunks come into being is the business of `streams`. Pure: no Ka
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Protocol
@@ -86,6 +86,13 @@ class Chunk:
             self.timed = self.timed or any(map(_timed, headed))
         return self._events
 
+    def count(self, start: int, end: int) -> int:
+        """How many records lie from `start` up to `end`."""
+        if start <= self.start and end >= self.end:
+            return len(self.messages)
+        first, last = (bisect_left(self.messages, at, key=_offset) for at in (start, end))
+        return last - first
+
     def event(self, message: Any) -> Event:
         """One of the records, encoded."""
         kind, stamp = message.timestamp()
@@ -96,6 +103,11 @@ class Chunk:
         )
         self.timed = self.timed or _timed(data)
         return _new(Event, (data, partition, offset, 0, 0, stamp))
+
+
+def _offset(message: Any) -> int:
+    offset: int = message.offset()
+    return offset
 
 
 def _timed(data: bytes) -> bool:

@@ -96,12 +96,16 @@ class Receiver:
         self._draining = False
         self._pump_soon = False
         self._stalled = False
+        self._reading: Any = None
+        """What it tells the journal, if there is one (`gateway.journal.reading.Reading`)."""
 
     def begin(self) -> None:
         """The attach is answered: read as soon as there is credit."""
         self._cluster.watch(self._topic, self)
         if self._terminus is not None:
             self._terminus.displaced = self._link.detach
+        if (flow := getattr(self._link, "flow", None)) is not None:
+            self._reading = flow.reading(self.positions)
         for partition in self._positions:
             self._live_on(partition)
 
@@ -207,6 +211,8 @@ class Receiver:
         """The link is over; its position stays only with a durable terminus or a group."""
         if self._terminus is not None:
             self._terminus.keeper.end(self._terminus, self._link)
+        if self._reading is not None:
+            self._reading.end()
         self._link.take_unsettled()
         self._cluster.unwatch(self._topic, self)
         for partition, log in self._logs.items():
@@ -243,7 +249,7 @@ class Receiver:
         """Send until the chunk or the credit is used up; the hot path."""
         position = self._positions[partition]
         events = chunk.picked(self._selections[partition])
-        index = 0 if position == chunk.start else bisect_left(events, position, key=_offset)
+        first = index = 0 if position == chunk.start else bisect_left(events, position, key=_offset)
         if chunk.timed or self._terms.drop_expired:
             chosen, index = self._living(events, index)
         else:
@@ -253,10 +259,11 @@ class Receiver:
         if terminus is not None:
             terminus.progress.sent(partition, map(_offset, chosen))
             terminus.keeper.changed(terminus)
+        end = self._positions[partition] = events[index].offset if index < len(events) else chunk.end
+        if self._reading is not None:
+            self._reading.lot(chunk.count(position, end), index - first, chosen)
         if not chosen:
-            self._positions[partition] = chunk.end
             return
-        self._positions[partition] = events[index].offset if index < len(events) else chunk.end
         if self._announce or self._gaps:
             chosen[0] = self._edited(chosen[0])
         # Counted first: on a pre-settled link the outcome comes from within `send`.

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from bridges.spark.cli_report import report
 from bridges.spark.cli_simulate import simulate
 
-COMMANDS: Final[Mapping[str, click.Command]] = {command.name or "": command for command in (simulate,)}
+COMMANDS: Final[Mapping[str, click.Command]] = {command.name or "": command for command in (report, simulate)}

@@ -133,7 +133,8 @@ def _simulated(spark: Any, policies: tuple[CompiledPolicy, CompiledPolicy], opti
         cases = simulation.journal_cases(rows)
     for path in options["messages"]:
         told = {name: options[name] for name in ("scope", "user", "by")}
-        messages = simulation.message_cases(simulation.parquet(spark, path), **told)
+        found = simulation.archived(spark, path)
+        messages = simulation.message_cases(simulation.parquet(spark, path) if found is None else found, **told)
         cases = messages if cases is None else cases.unionByName(messages, allowMissingColumns=True)
     assert cases is not None
     outcome = simulation.simulate(cases, *policies, known, _progress)._replace(lost=lost)

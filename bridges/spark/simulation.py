@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
+from bridges.spark.archive import MANIFEST, Archive
 from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.reading import Selection, read_archive
 from bridges.spark.simulate import Case, Finding, Judge, Known, Receiver, compare
 from gateway.journal.facts import VERSION
 from gateway.policy_file import make_filter_rules
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 200_000
 """Cases that the driver decides."""
+JOURNAL: Final = "scopegate.journal"
+"""The address of the journal in an archive, where none is named."""
 _KEYS: Final = Case._fields
 _SPECIAL: Final = ("temporary", "anonymous", "replies", "pair")
 _BAD: Final = "_bad"
@@ -35,7 +40,9 @@ SCHEMA: Final = (
     "to_topic string, filters array<string>, filter_set string, attached bigint, messages bigint, bytes bigint, "
     "outcomes map<string,bigint>, refused map<string,bigint>, announced boolean, believed boolean, result string, "
     "why string, size bigint, settled boolean, annotated boolean, message_to string, message_reply_to string, "
-    "malformed string, count bigint, causes map<string,bigint>"
+    "malformed string, count bigint, causes map<string,bigint>, `group` string, links bigint, scanned bigint, "
+    "matched bigint, older bigint, latency map<string,bigint>, slowest_ms bigint, "
+    "partitions array<struct<`partition`:int,`position`:bigint,`end`:bigint>>"
 )
 """A row of any kind (docs/journal.md)."""
 
@@ -89,6 +96,8 @@ def journal_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def _rows(spark: SparkSession, path: str) -> DataFrame:
     from pyspark.sql import functions as F
 
+    if (found := archived(spark, path, JOURNAL)) is not None:
+        return _parsed(found, F.col("body").cast("string"))
     if not _is_parquet(path):
         try:
             texts = spark.read.text(path)
@@ -125,6 +134,24 @@ def _parsed(frame: DataFrame, text: Column) -> DataFrame:
 
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
     return frame.select(F.from_json(text, f"{SCHEMA}, {_BAD} string", options).alias("row")).select("row.*")
+
+
+def archived(spark: SparkSession, path: str, address: str | None = None) -> DataFrame | None:
+    """What is committed in an archive, or, where `path` ends with `address=…`, of that address; None: it is none.
+
+    Of a whole archive only `address`, if one is given.
+    """
+    place = Path(path)
+    if place.name.startswith("address=") and (place.parent / MANIFEST).is_dir():
+        place, address = place.parent, unquote(place.name.removeprefix("address="))
+    if not (place / MANIFEST).is_dir():
+        return None
+    archive = Archive(place)
+    there = {file.address for commit in archive.placed() for file in commit.files}
+    if address is not None and address not in there:
+        known = ", ".join(sorted(there)) or "none"
+        raise PipelineError(f"{place} has no address {address} (it has: {known}); name one as {place}/address=…")
+    return read_archive(spark, archive, Selection(() if address is None else (address,)))
 
 
 def _is_parquet(path: str) -> bool:

@@ -53,7 +53,7 @@ class Link(Receiving, Sending):
         )  # fmt: skip
         self.durable = durable
         self._answer(granted)
-        self.handler = handler if self.flow is None or not self.incoming else self.flow.tapped(handler)
+        self.handler = handler if self.flow is None else self.flow.tapped(handler)
         self.open = True
         lib.pn_link_open(self.ptr)
         self.engine.touch()

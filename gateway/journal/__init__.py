@@ -5,13 +5,17 @@ Part of the composition root, kept apart from `service`: it puts the journal whe
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from gateway.errors import AmqpError
 from gateway.journal.facts import Heading
 from gateway.journal.journal import Journal, Options
 from gateway.journal.pump import Appender, Pump
+from gateway.journal.reading import Log, Readings
 
 if TYPE_CHECKING:
     from gateway.service import Service
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 _LAST: Final = 2.0
 """Seconds that the end of the process waits for the last rows."""
+_LOOK: Final = 1.0
+"""Seconds that rows wait for the ends of logs; without an answer they are written without them."""
 
 
 class Journaling:
@@ -27,6 +33,7 @@ class Journaling:
     def __init__(self, policy: CompiledPolicy, service: Service) -> None:
         self._service: Final = service
         self._pump: Pump | None = None
+        self._readings: Readings | None = None
         wanted = policy.model.gateway.journal
         if wanted is None:
             return
@@ -40,13 +47,27 @@ class Journaling:
             return None if cluster is None else cluster.appender(wanted.topic)
 
         key, interval = heading.process.encode(), wanted.interval.seconds
-        self._pump = Pump(journal, appender, service.flush, key=key, interval=interval)
+        self._readings = journal.readings
+        self._pump = Pump(journal, appender, service.flush, self._look, key=key, interval=interval)
 
     def start(self) -> None:
         """Write from now on."""
         if self._pump is not None:
             self._service.report.metrics.count_source(self._pump.counts)
             self._service.supervisor.start(self._pump.run(), "journal")
+
+    async def _look(self) -> None:
+        """Ask where the logs end that are read: once for each, all links on it share the answer."""
+        assert self._readings is not None  # the pump that asks came with it
+        found: dict[Log, dict[int, int]] = {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK):
+                for log in self._readings.logs():
+                    cluster = self._service.clusters.get(log.cluster)
+                    if cluster is not None:
+                        with suppress(AmqpError):  # its ends are not known this time
+                            found[log] = await cluster.ends(log.topic)
+        self._readings.ends = found
 
     async def close(self) -> None:
         """The last rows."""

@@ -78,6 +78,8 @@ class Seen(NamedTuple):
     end: End
     filters: tuple[str, ...] = ()
     filter_set: str | None = None
+    group: str | None = None
+    """The consumer group that a link to an event log asked for."""
 
     def fields(self) -> dict[str, Any]:
         """As it stands in rows."""

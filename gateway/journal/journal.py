@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.annotated import annotated
@@ -19,6 +19,8 @@ from gateway.amqp.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.filters.filter_set import kind_of
 from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of, shown
+from gateway.journal.reading import Reading, Readings
+from gateway.nodes.events import GROUP
 from gateway.scope.choice import WITHIN, Choice
 from gateway.scope.fields import REPLY_TO, TO, address_text
 
@@ -54,12 +56,33 @@ class Flow(Counts):
         self._journal.ended(link)
 
     def tapped(self, handler: Any) -> Any:
-        """The handler of a link on which a peer sends, with counting around it."""
-        return _Tap(self._journal, self, handler)
+        """The handler of a link, with counting around it."""
+        return _Tap(self._journal, self, handler) if self.seen.action == "send" else _Ear(self, handler)
+
+    def reading(self, positions: Callable[[], Mapping[int, int]]) -> Reading | None:
+        """For a link that begins to read an event log: what it tells; `positions` are asked when a row is made."""
+        return self._journal.reading(self.seen, positions)
+
+
+class _Ear:
+    """All of the handler of a link on which a peer receives; what it says of messages is counted."""
+
+    def __init__(self, flow: Flow, handler: Any) -> None:
+        self._handler: Final = handler
+        self._flow: Final = flow
+
+    def on_outcome(self, context: Any, outcome: Any) -> None:
+        """Counted, and passed on to who is to hear it by now."""
+        outcomes, name = self._flow.outcomes, outcome.name
+        outcomes[name] = outcomes.get(name, 0) + 1
+        self._handler.on_outcome(context, outcome)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
 
 
 class _Tap:
-    """All of a handler; what comes is counted, and every so manieth message written down."""
+    """All of the handler of a link on which a peer sends; what comes is counted, and every so manieth message written down."""
 
     def __init__(self, journal: Journal, flow: Flow, handler: Any) -> None:
         self._handler: Final = handler
@@ -107,6 +130,7 @@ class Journal:
         self._seq = 0
         self._flows: Final[dict[Seen, Flow]] = {}
         self._crossings: Final[dict[Crossed, Counts]] = {}
+        self.readings: Final = Readings(clock, options.buffer)
 
     # -- links
 
@@ -185,10 +209,19 @@ class Journal:
         action = "send" if link.incoming else "receive"
         wanted = {} if link.incoming else link.source.filter
         names = tuple(sorted(str(kind_of(getattr(each, "descriptor", None))) for each in wanted.values()))
+        group = None if link.incoming else link.properties.get(GROUP)
         return Seen(
             scope, user, action, shown(address), decision, condition, refused_by, end, names,
             self._filters(wanted) if wanted and self.options.filters else None,
+            shown(group) if isinstance(group, str) else None,
         )  # fmt: skip
+
+    def reading(self, seen: Seen, positions: Callable[[], Mapping[int, int]]) -> Reading | None:
+        """A link of this kind begins to read an event log."""
+        found = self.readings.begin(seen, positions)
+        if found is None:
+            self.lost["kinds"] += 1
+        return found
 
     @staticmethod
     def _filters(wanted: Any) -> str | None:
@@ -270,6 +303,11 @@ class Journal:
             else:
                 counts.links = 0
                 del self._crossings[crossed]
+        for told in self.readings.rows():
+            if told is not None:
+                seen, fields = told
+                self._put("reading", start, now, {**seen.fields(), **fields})
+            yield
         self._tell(start, now)
 
     def _tell(self, start: int, now: int) -> None:

@@ -7,7 +7,7 @@ messages wait up to `buffer`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol
 
 from gateway.errors import AmqpError
@@ -39,17 +39,20 @@ class Pump:
         journal: Journal,
         appender: Callable[[], Appender | None],
         flush: Callable[[], None],
+        look: Callable[[], Awaitable[None]],
         *,
         key: bytes,
         interval: float,
     ) -> None:
         """`appender`: the topic of the cluster as it is now; `flush` lets links hand over what they counted.
 
-        `interval` is in seconds; records with one `key` keep their order.
+        `look` finds out where logs end that are read, before rows are made. `interval` is in seconds; records with one
+        `key` keep their order.
         """
         self._journal: Final = journal
         self._appender: Final = appender
         self._flush: Final = flush
+        self._look: Final = look
         self._key: Final = key
         self._interval: Final = interval
         self._written = 0
@@ -86,6 +89,7 @@ class Pump:
             return
         await self._write(appender)
         if collect and not self._journal.rows:  # else there is no room yet: counts can wait, rows cannot
+            await self._look()
             self._flush()
             for number, _ in enumerate(self._journal.collect(), 1):
                 if not number % _LOT or len(self._journal.rows) >= self._journal.options.buffer:

@@ -144,6 +144,43 @@ def test_samples_and_filters(kafka_broker: KafkaBroker, start_gateway: Gateways)
     place.reader.close()
 
 
+def test_what_is_read_of_event_logs(kafka_broker: KafkaBroker, start_gateway: Gateways) -> None:
+    place = Place(kafka_broker, start_gateway)
+    address = f"events/{place.events}"
+    group = connected(place.edge)
+    group.attach_receiver(address, properties={Symbol("event-streams-consumer-group"): "billing"})
+    sql = Described(Symbol("amqp:sql-filter"), "properties.subject = 'x'")
+    filtered = connected(place.edge)
+    filtered.attach_receiver(address, source=frames.source(address, filter={Symbol("f"): sql}))
+    producer = sending(place.edge, address)
+    for number in range(10):
+        producer.transfer(message(BODY, subject="x" if number < 3 else "y"))
+        producer.until("disposition", first=number)
+    group.flow(0, link_credit=4)
+    for _ in range(4):
+        group.disposition(group.until("transfer").delivery_id, "accepted")
+    filtered.flow(0, link_credit=10)
+    for _ in range(3):
+        filtered.disposition(filtered.until("transfer").delivery_id, "accepted")
+    billing = {"kind": "reading", "group": "billing", "address": address, "to_topic": place.events, "route": "kafka"}
+
+    def behind(rows: Rows) -> bool:
+        return {"partition": 0, "position": 4, "end": 10} in (those(rows, **billing) or [{}])[-1].get("partitions", [])
+
+    place.reader.wait(behind, "a group that is six events behind")
+    filtered.detach()
+    picky = {"kind": "reading", "filters": ["amqp:sql-filter"], "address": address}
+    place.reader.wait(lambda rows: those(rows, links=0, **picky), "the last word on a link that has ended")
+    rows = place.end()
+    assert (total(rows, "scanned", **billing), total(rows, "matched", **billing)) == (4, 4)
+    assert sum(table(rows, "latency", **billing).values()) + total(rows, "older", **billing) == 4
+    assert {"links", "scanned", "matched", "older", "latency", "partitions"} <= set(those(rows, **billing)[0])
+    assert (total(rows, "scanned", **picky), total(rows, "matched", **picky)) == (10, 3)
+    assert those(rows, **picky)[-1]["partitions"] == [{"partition": 0, "position": 10, "end": 10}]
+    assert table(rows, "outcomes", kind="link", group="billing") == {"accepted": 4}
+    place.reader.close()
+
+
 def test_what_a_node_refuses(kafka_broker: KafkaBroker, start_gateway: Gateways) -> None:
     place = Place(kafka_broker, start_gateway, interval="10m")  # the only rows are those of the end
     assert refusal(place.edge, "events/no-such-topic") == "amqp:not-found"

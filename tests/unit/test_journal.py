@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from bridges.kafka.redelivery import Event
 from gateway.errors import AmqpError
 from gateway.journal.facts import Heading, shown
 from gateway.journal.journal import Journal, Options
 from gateway.journal.pump import Pump
+from gateway.journal.reading import MOST_PARTITIONS, Log
+from gateway.nodes.events import GROUP
 from gateway.scope.choice import WITHIN, choose
 from policies.load import load_policy
 from policies.problems import PolicyErrors
@@ -156,6 +159,73 @@ def test_crossings_count_what_they_do() -> None:
     assert table.crossing(origin, target, WITHIN, crossing) is crossing  # type: ignore[arg-type]
 
 
+def reader(table: Journal, group: str | None = None) -> Any:
+    """A link that reads an event log."""
+    properties = {} if group is None else {GROUP: group}
+    source = SimpleNamespace(filter={})
+    link = SimpleNamespace(incoming=False, flow=None, source=source, properties=properties)
+    table.allowed(link, "edge", "events/orders", "app", "kafka")
+    return link
+
+
+def lot(*times: int) -> list[Event]:
+    return [Event(b"", 0, number, time=time) for number, time in enumerate(times)]
+
+
+def test_links_that_read_are_told_while_they_are_open() -> None:
+    now = [100_000]
+    table = Journal(Heading("gw", "p"), Options(), lambda: now[0])
+    links = [reader(table, "billing"), reader(table, "billing"), reader(table)]
+    places = [{0: 5, 1: 9}, {0: 7}, {0: 1}]
+    first, second, third = (link.flow.reading(lambda at=at: at) for link, at in zip(links, places, strict=True))
+    table.readings.ends = {Log("", ""): {0: 20, 1: 8}}
+    first.lot(500, 3, lot(99_000, 99_500, 100_000))  # in the log before the link
+    now[0] = 100_007
+    first.lot(10, 2, lot(100_000, 100_006))
+    second.lot(4, 0, [])
+    now[0] = 500_000
+    second.lot(1, 1, lot(100_000))
+    rows = {row.get("group"): row for row in taken(table) if row["kind"] == "reading"}
+    row = rows["billing"]
+    assert (row["links"], row["scanned"], row["matched"], row["older"]) == (2, 515, 6, 3)
+    assert (row["latency"], row["slowest_ms"]) == ({"10": 2, "more": 1}, 400_000)
+    assert row["partitions"] == [
+        {"partition": 0, "position": 5, "end": 20}, {"partition": 1, "position": 9, "end": 9},
+    ]  # fmt: skip
+    assert (rows[None]["scanned"], rows[None]["latency"], rows[None]["partitions"][0]["position"]) == (0, {}, 1)
+    assert "slowest_ms" not in rows[None]
+    third.end()
+    first.end()
+    places[1][0] = 12
+    rows = {row.get("group"): row for row in taken(table) if row["kind"] == "reading"}
+    assert (rows["billing"]["links"], rows["billing"]["scanned"]) == (1, 0)
+    assert [each["position"] for each in rows["billing"]["partitions"]] == [12, 9]
+    assert rows[None]["links"] == 0
+    second.end()
+    second.end()
+    assert [row["links"] for row in taken(table) if row["kind"] == "reading"] == [0]
+    assert [row for row in taken(table) if row["kind"] == "reading"] == []
+
+
+def test_readers_of_many_partitions_and_of_many_kinds() -> None:
+    table = journal(buffer=1)
+    link = reader(table)
+    positions = dict.fromkeys(range(MOST_PARTITIONS + 10), 100)
+    link.flow.reading(lambda: positions)
+    table.readings.ends = {Log("", ""): {number: 100 + number for number in positions}}
+    table.ended(link)
+    list(table.collect())
+    table.rows.clear()
+    list(table.collect())
+    (row,) = [json.loads(row.value) for row in table.rows]
+    assert min(each["partition"] for each in row["partitions"]) == 10  # what is furthest behind is told
+    assert len(row["partitions"]) == MOST_PARTITIONS
+    other = reader(table, "other")
+    lost = table.lost["kinds"]
+    assert other.flow.reading(dict) is None
+    assert table.lost["kinds"] == lost + 1
+
+
 class Topic:
     """A topic that takes what it is given while it is there, and reports at once."""
 
@@ -173,9 +243,13 @@ class Topic:
         return True
 
 
+async def nothing() -> None:
+    """No log is read."""
+
+
 async def test_counts_wait_for_the_topic_and_nothing_of_them_is_lost() -> None:
     table, topic = journal(buffer=2), Topic()
-    pump = Pump(table, lambda: topic, lambda: None, key=b"p", interval=1)
+    pump = Pump(table, lambda: topic, lambda: None, nothing, key=b"p", interval=1)
     tap = attach(table, "a").flow.tapped(Handler())
     for _ in range(5):
         tap.on_transfer(None, b"x", False)

@@ -1,0 +1,222 @@
+"""The report's tables: what an archive and a journal say, added up by Spark's own functions (docs/pipeline.md).
+
+Every table is small: time is cut into at most `BUCKETS` pieces, and what may be many is cut off at `MOST`, the
+heaviest first. No row passes through Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BUCKETS: Final = 120
+MOST: Final = 100_000
+"""Rows of one table."""
+KEYS: Final = 20
+"""Keys of an address that are told singly."""
+_STEPS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000)
+_OUTCOMES: Final = ("accepted", "released", "rejected", "modified", "settled", "dropped")
+MORE: Final = 1 << 62
+"""Stands for the class of latency that has no upper bound."""
+_LINK: Final = (
+    "scope", "user", "action", "address", "group", "route", "to_scope", "to_address", "to_connector", "to_cluster",
+    "to_topic", "decision", "condition", "refused_by",
+)  # fmt: skip
+_READER: Final = ("scope", "user", "address", "group", "to_cluster", "to_topic")
+
+
+def width(seconds: float) -> int:
+    """How many seconds a piece of time has, so that there are at most `BUCKETS`."""
+    return next((step for step in _STEPS if seconds / step < BUCKETS), int(seconds // BUCKETS) + 1)
+
+
+def span(archive: DataFrame | None, journal: DataFrame | None) -> tuple[float, float] | None:
+    """The first and last moment that either speaks of, in seconds since 1970; None: of none."""
+    from pyspark.sql import functions as F
+
+    found: list[Any] = []
+    if archive is not None:
+        moment = F.unix_micros("timestamp") / 1e6
+        found += archive.agg(F.min(moment), F.max(moment)).collect()
+    if journal is not None:
+        found += journal.agg(F.min("from_ms") / 1e3, F.max("to_ms") / 1e3).collect()
+    known = [row for row in found if row[0] is not None]
+    return (min(row[0] for row in known), max(row[1] for row in known)) if known else None
+
+
+# -- the archive
+
+
+def events(archive: DataFrame) -> DataFrame:
+    """What the tables need of each event."""
+    from pyspark.sql import functions as F
+
+    size = F.length("head") + F.length("bare_message")
+    return archive.select("address", "partition", "offset", "timestamp", "key", size.alias("size"))
+
+
+def archive_tables(found: DataFrame, seconds: int) -> dict[str, DataFrame]:
+    """What flowed: over time, by address, by key; `found` as of `events`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    count, size = F.count("*").alias("events"), F.sum("size").alias("bytes")
+    time = _bucket(F.unix_micros("timestamp") / 1e6, seconds)
+    traffic = found.groupBy(time.alias("time"), "address", "partition").agg(
+        count, size, F.min("offset").alias("first_offset"), F.max("offset").alias("last_offset")
+    )
+    half, most = (F.percentile_approx("size", share).alias(f"bytes_p{share * 100:.0f}") for share in (0.5, 0.99))
+    addresses = found.groupBy("address").agg(
+        count, size, half, most, F.max("size").alias("bytes_max"), F.countDistinct("partition").alias("partitions"),
+        F.approx_count_distinct("key").alias("keys"), F.count_if(F.col("key").isNull()).alias("without_key"),
+        F.min("timestamp").alias("first"), F.max("timestamp").alias("last"),
+    )  # fmt: skip
+    whole = Window.partitionBy("address")
+    keyed = found.where(F.col("key").isNotNull()).groupBy("address", "key").agg(count, size)
+    keys = keyed.withColumns(
+        {
+            "rank": F.row_number().over(whole.orderBy(F.desc("events"), "key")),
+            "share": F.col("events") / F.sum("events").over(whole),
+        }
+    ).where(F.col("rank") <= KEYS)
+    return {
+        "archive_traffic": _ordered(traffic, "time", "address", "partition"),
+        "archive_addresses": addresses.orderBy(F.desc("events"), "address"),
+        "archive_keys": keys.orderBy("address", "rank"),
+    }
+
+
+# -- the journal
+
+
+def journal_tables(rows: DataFrame, seconds: int) -> dict[str, DataFrame]:
+    """Who asked for what and what became of it; `rows` as of `simulation.journal_rows`."""
+    from pyspark.sql import functions as F
+
+    links, reads = rows.where(F.col("kind") == "link"), rows.where(F.col("kind") == "reading")
+    time = _bucket(F.col("to_ms") / 1e3, seconds).alias("time")
+    return {
+        "scopes": _ordered(links.groupBy(time, "scope", "action").agg(*_traffic()), "time", "scope", "action"),
+        "links": links.groupBy(*_LINK).agg(*_traffic(), *_ends()).orderBy(F.desc("messages"), F.desc("attached")),
+        "outcomes": _outcomes(links),
+        "crossings": _crossings(rows.where(F.col("kind") == "crossing")),
+        "filters": _filters(reads),
+        "latency": _latency(reads),
+        "lag": _lag(reads, time),
+        "lost": rows.select(F.explode("causes").alias("cause", "lost"))
+        .groupBy("cause")
+        .agg(F.sum("lost").alias("rows")),
+    }
+
+
+def _traffic() -> list[Column]:
+    """Counts of links; an anonymous link's messages count once more where they went, so not here."""
+    from pyspark.sql import functions as F
+
+    named = F.col("route").isNull() | (F.col("route") != "anonymous")
+    denied = F.col("decision") == "deny"
+    return [
+        F.sum(F.when(~denied, F.col("attached")).otherwise(0)).alias("attached"),
+        F.sum(F.when(denied, F.col("attached")).otherwise(0)).alias("denied"),
+        F.sum(F.when(named, F.col("messages")).otherwise(0)).alias("messages"),
+        F.sum(F.when(named, F.col("bytes")).otherwise(0)).alias("bytes"),
+    ]
+
+
+def _ends() -> list[Column]:
+    from pyspark.sql import functions as F
+
+    named = [F.sum(F.coalesce(F.col("outcomes")[name], F.lit(0))).alias(name) for name in _OUTCOMES]
+    refused = F.aggregate(F.map_values("refused"), F.lit(0).cast("bigint"), lambda total, count: total + count)
+    return [*named, F.sum(F.coalesce(refused, F.lit(0))).alias("refused")]
+
+
+def _outcomes(links: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    keys = ("scope", "action", "address", "group", "route")
+    ended = links.select(*keys, F.explode("outcomes").alias("outcome", "messages"))
+    refused = links.select(*keys, F.explode("refused").alias("condition", "messages")).select(
+        *keys, F.concat(F.lit("refused: "), "condition").alias("outcome"), "messages"
+    )
+    found = ended.unionByName(refused).groupBy(*keys, "outcome").agg(F.sum("messages").alias("messages"))
+    return found.orderBy(F.desc("messages"), *keys)
+
+
+def _crossings(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    keys = ("scope", "to_scope", "to_address", "to_connector", "replies", "result", "why")
+    found = rows.groupBy(*keys).agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
+    return found.orderBy(F.desc("messages"), *keys)
+
+
+def _filters(reads: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    sums = (F.sum(name).alias(name) for name in ("scanned", "matched"))
+    found = reads.groupBy(*_READER, F.array_join("filters", ", ").alias("filters")).agg(*sums)
+    share = F.when(F.col("scanned") > 0, F.col("matched") / F.col("scanned"))
+    return found.withColumn("selectivity", share).orderBy(F.desc("scanned"), *_READER)
+
+
+def _latency(reads: DataFrame) -> DataFrame:
+    """Quantiles are upper bounds of classes, but never above the slowest."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    slowest = reads.groupBy(*_READER).agg(F.max("slowest_ms").alias("slowest_ms"), F.sum("older").alias("older"))
+    exploded = reads.select(*_READER, F.explode("latency").alias("class", "events"))
+    bound = F.when(F.col("class") == "more", MORE).otherwise(F.col("class").cast("bigint"))
+    classes = exploded.groupBy(*_READER, bound.alias("upto_ms")).agg(F.sum("events").alias("events"))
+    kind = Window.partitionBy(*_READER)
+    below = F.sum("events").over(kind.orderBy("upto_ms").rowsBetween(Window.unboundedPreceding, 0))
+    placed = classes.withColumns({"below": below, "all": F.sum("events").over(kind)})
+    quantiles = [
+        F.min(F.when(F.col("below") >= share * F.col("all"), F.col("upto_ms"))).alias(name)
+        for name, share in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99))
+    ]
+    pairs = F.array_sort(F.collect_list(F.struct("upto_ms", "events"))).alias("classes")
+    found = placed.groupBy(*_READER).agg(F.sum("events").alias("events"), *quantiles, pairs)
+    other = found.withColumnsRenamed({name: f"{name}_" for name in _READER})
+    same = reduce(lambda one, more: one & more, (F.col(name).eqNullSafe(F.col(f"{name}_")) for name in _READER))
+    capped = {name: F.least(name, "slowest_ms") for name in ("p50_ms", "p90_ms", "p99_ms")}
+    joined = slowest.join(other, same, "left").withColumns(capped)
+    told = joined.select(*_READER, "events", "older", *capped, "slowest_ms", "classes")
+    return told.orderBy(F.desc("events"), *_READER)
+
+
+def _lag(reads: DataFrame, time: Column) -> DataFrame:
+    """The greatest distance from the log's end within each piece of time, per partition."""
+    from pyspark.sql import functions as F
+
+    each = reads.select(time, "to_ms", *_READER, F.explode("partitions").alias("at"))
+    lag = F.col("at")["end"] - F.col("at")["position"]
+    last = F.max_by("at", "to_ms")
+    known = each.where(F.col("at")["end"].isNotNull())
+    found = known.groupBy("time", *_READER, F.col("at")["partition"].alias("partition"))
+    table = found.agg(F.max(lag).alias("lag"), last["position"].alias("position"), last["end"].alias("end"))
+    return _ordered(table, "time", *_READER, "partition")
+
+
+def _bucket(seconds: Column, width: int) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.timestamp_seconds(F.floor(seconds / width) * width)
+
+
+def _ordered(frame: DataFrame, *names: str) -> DataFrame:
+    return frame.orderBy(*names)
+
+
+def collected(frames: Mapping[str, DataFrame]) -> dict[str, tuple[Any, bool]]:
+    """The tables as Arrow has them, and whether something was cut off."""
+    found = {}
+    for name, frame in frames.items():
+        table = frame.limit(MOST + 1).toArrow()
+        found[name] = (table.slice(0, MOST), len(table) > MOST)
+    return found
