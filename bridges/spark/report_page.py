@@ -44,6 +44,14 @@ th, td { text-align: left; vertical-align: top; padding: .25rem .5rem .25rem 0; 
 th { font-weight: 600; overflow-wrap: normal }
 td.n, th.n { text-align: right; padding-right: 0; padding-left: .5rem; font-variant-numeric: tabular-nums;
   overflow-wrap: normal }
+td.n { white-space: nowrap }
+@media (max-width: 36rem) {
+  table.wide tr { display: grid; grid-template-columns: repeat(var(--columns), minmax(0, 1fr));
+    border-top: 1px solid var(--grid); padding: .25rem 0 }
+  table.wide th, table.wide td { border: 0; padding: 0 .25rem 0 0 }
+  table.wide th:first-child, table.wide td:first-child { grid-column: 1 / -1 }
+  table.wide th.n, table.wide td.n { padding: 0 }
+}
 nav ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1rem }
 a { color: var(--s0) }
 code { font-size: .875em }
@@ -141,17 +149,18 @@ def _card(card: Card) -> Iterable[str]:
 
 
 def _table(table: Table) -> Iterable[str]:
+    """Roles are said because a phone shows rows as grids, which a browser no longer takes for rows."""
     classes = [' class="n"' if name.startswith("#") else "" for name in table.columns]
     names = [name.removeprefix("#") for name in table.columns]
-    yield "<table>"
+    wide = f' class="wide" style="--columns: {len(names) - 1}"' if len(names) > 2 else ""
+    yield f'<table role="table"{wide}>'
     if table.left:
         yield f"<caption>The first {len(table.rows):,}; {table.left:,} more are in {escape(table.file)}.</caption>"
     heads = zip(classes, names, strict=True)
-    yield (
-        "<thead><tr>" + "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in heads) + "</tr></thead>"
-    )
-    yield "<tbody>"
+    told = "".join(f'<th role="columnheader" scope="col"{kind}>{escape(name)}</th>' for kind, name in heads)
+    yield f'<thead role="rowgroup"><tr role="row">{told}</tr></thead>\n<tbody role="rowgroup">'
     for row in table.rows:
         cells = zip(classes, row, strict=True)
-        yield "<tr>" + "".join(f"<td{kind}>{escape(text)}</td>" for kind, text in cells) + "</tr>"
+        told = "".join(f'<td role="cell"{kind}>{escape(text)}</td>' for kind, text in cells)
+        yield f'<tr role="row">{told}</tr>'
     yield "</tbody>\n</table>"

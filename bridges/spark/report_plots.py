@@ -28,12 +28,12 @@ _NAMES: Final = {
     _INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--grid)",
 }  # fmt: skip
 _SETTINGS: Final[dict[str, Any]] = {
-    "svg.fonttype": "none", "svg.hashsalt": "scopegate", "text.parse_math": False, "font.size": 11,
+    "svg.fonttype": "none", "svg.hashsalt": "scopegate", "text.parse_math": False, "font.size": 13,
     "font.family": "DejaVu Sans", "axes.edgecolor": _GRID, "axes.labelcolor": _MUTED, "text.color": _INK,
     "xtick.color": _GRID, "ytick.color": _GRID, "xtick.labelcolor": _MUTED, "ytick.labelcolor": _MUTED,
     "axes.facecolor": "none", "figure.facecolor": "none", "savefig.facecolor": "none", "axes.grid": True,
     "grid.color": _GRID, "grid.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False,
-    "legend.frameon": False, "lines.linewidth": 1.8, "axes.titlesize": 11, "axes.formatter.useoffset": False,
+    "legend.frameon": False, "lines.linewidth": 1.8, "axes.titlesize": 13, "axes.formatter.useoffset": False,
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ class Bar(NamedTuple):
 def lines(number: int, series: Sequence[Series], axis: str, told: str) -> str:
     """Values over time; `told` is the text for who does not see it."""
     with _style():
-        figure, axes = _blank(3.0 + 0.24 * len(series))
+        figure, axes = _blank(3.0 + 0.27 * len(series))
         for colour, each in zip(_COLOURS, series, strict=False):
             mark = "o" if len(each.times) < 3 else ""
             times: Any = each.times  # dates are numbers to matplotlib, and its types do not know
@@ -75,7 +75,7 @@ def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, told
     """Amounts side by side, each under its label, for labels are long and phones narrow."""
     with _style():
         named = len(parts) > 1
-        figure, axes = _blank(0.7 + 0.52 * len(rows) + (0.24 * len(parts) if named else 0))
+        figure, axes = _blank(0.8 + 0.58 * len(rows) + (0.27 * len(parts) if named else 0))
         most = max((sum(row.values) for row in rows), default=0) or 1
         for place, row in enumerate(rows):
             left = 0.0
@@ -102,7 +102,7 @@ def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, told
 def columns(number: int, labels: Sequence[str], series: Sequence[Series], axis: str, told: str) -> str:
     """A distribution: one column per class, the series on top of each other."""
     with _style():
-        figure, axes = _blank(3.2 + 0.24 * len(series))
+        figure, axes = _blank(3.4 + 0.27 * len(series))
         base = [0.0] * len(labels)
         for colour, each in zip(_COLOURS, series, strict=False):
             axes.bar(range(len(labels)), each.values, bottom=base, width=0.85, color=colour, label=each.name)
@@ -124,7 +124,7 @@ def short(value: float) -> str:
     return f"{value:g}"
 
 
-def cut(text: str, most: int = 44) -> str:
+def cut(text: str, most: int = 40) -> str:
     """A label that fits a phone, its start and its end kept."""
     return text if len(text) <= most else f"{text[: most - 16]}…{text[-15:]}"
 
@@ -167,7 +167,7 @@ def _legend(figure: Figure, axes: Axes, count: int) -> None:
     """One below the other: names are long."""
     if count:
         handles, names = axes.get_legend_handles_labels()
-        figure.legend(handles, [cut(name) for name in names], loc="outside lower left", fontsize=11, borderaxespad=0)
+        figure.legend(handles, [cut(name) for name in names], loc="outside lower left", fontsize=13, borderaxespad=0)
 
 
 def _svg(number: int, figure: Figure, told: str) -> str:

@@ -187,7 +187,7 @@ class Story:
             "outcomes",
         )
         plot = self._bars(bars, parts, "messages", _told("Outcomes by address", bars)) if bars else ""
-        return Card("What became of messages", plot, table, "Settled: sent without asking for an outcome.")
+        return Card("What became of messages", plot, table, _REFUSED)
 
     def _denied(self) -> Card:
         denied = [row for row in self._tables["links"] if row["decision"] == "deny"]
@@ -333,6 +333,7 @@ class Story:
 
 _directions: Final = {"send": "in", "receive": "out"}
 _BYTES: Final = "In: clients send; out: they receive. Messages of anonymous links count at the addresses they go to."
+_REFUSED: Final = "A refused message is told twice: as its sender heard it, and why. Settled: nobody asked to hear."
 _ASKED: Final = "From the gateway's journal: links and messages by scope, address and outcome, and what was refused."
 
 

@@ -82,7 +82,7 @@ class _Ear:
 
 
 class _Tap:
-    """All of the handler of a link on which a peer sends; what comes is counted, and every so manieth message written down."""
+    """All of the handler of a link on which a peer sends; what comes is counted, some of it told singly."""
 
     def __init__(self, journal: Journal, flow: Flow, handler: Any) -> None:
         self._handler: Final = handler

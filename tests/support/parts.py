@@ -58,6 +58,7 @@ COMMANDS = (
     Command("gcc", "gcc"),
     Command("tar", "tar"),
     Command("redis-server", "redis-server"),
+    Command("chromium", "chromium"),
 )
 
 

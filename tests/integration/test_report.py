@@ -1,0 +1,239 @@
+"""`scopegate pipeline report`: tables with known answers from an archive made by hand, and the page in a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from bridges.spark import report_tables
+from bridges.spark.archive import Archive
+from bridges.spark.errors import PipelineError
+from bridges.spark.reading import Selection, read_archive
+from bridges.spark.report import Wish, make
+from bridges.spark.report_page import POLICY
+from tests.support import archives
+from tests.support.chromium import Proxy, chromium, measured
+from tests.support.pipeline import pipeline
+from tests.support.report import HOSTILE, START, events, journal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PHONE = 390
+
+
+@dataclass
+class Made:
+    """A report: its page, and its tables as rows."""
+
+    archive: Archive
+    page: Path
+    folder: Path
+
+    def rows(self, name: str, **fields: object) -> list[dict[str, Any]]:
+        """The rows of a table that have these fields."""
+        found = pq.read_table(self.folder / f"{name}.parquet").to_pylist()
+        return [row for row in found if all(row[key] == value for key, value in fields.items())]
+
+    def total(self, name: str, column: str, **fields: object) -> int:
+        """A column added up."""
+        return sum(row[column] or 0 for row in self.rows(name, **fields))
+
+
+ALL = Wish()
+
+
+def made(spark: SparkSession, archive: Archive, folder: Path, wish: Wish = ALL) -> Made:
+    (folder / "tables").mkdir(parents=True)
+    page = folder / "report.html"
+    page.write_text(make(spark, archive, wish, folder / "tables"))
+    return Made(archive, page, folder / "tables")
+
+
+@pytest.fixture(scope="module")
+def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The report of the traffic of `tests/support/report.py`."""
+    folder = tmp_path_factory.mktemp("report")
+    logs = {"orders": events(), "scopegate.journal": archives.journal(journal())}
+    return made(spark, archives.written(folder / "archive", logs), folder / "out")
+
+
+def test_what_flowed(report: Made) -> None:
+    (orders,) = report.rows("archive_addresses")
+    assert (orders["address"], orders["events"], orders["partitions"], orders["keys"]) == ("orders", 600, 2, 8)
+    assert orders["bytes_p50"] < orders["bytes_max"] * 1.1
+    assert report.total("archive_traffic", "events") == 600
+    assert report.total("archive_traffic", "bytes") == orders["bytes"] > 600 * 100
+    assert {(row["partition"]) for row in report.rows("archive_traffic")} == {0, 1}
+    heaviest = report.rows("archive_keys", rank=1)
+    assert [(row["key"], row["events"], row["share"]) for row in heaviest] == [(b"k0", 300, 0.5)]
+    assert [row["rank"] for row in report.rows("archive_keys")] == list(range(1, 9))
+
+
+def test_who_asked_and_what_became_of_it(report: Made) -> None:
+    assert report.total("scopes", "messages", scope="edge", action="send") == 30 * 20 + 4  # not twice
+    assert report.total("scopes", "messages", scope="edge", action="receive") == 30 * 22
+    assert report.total("scopes", "denied") == 3
+    (denied,) = report.rows("links", decision="deny")
+    assert (denied["address"], denied["condition"], denied["denied"]) == (HOSTILE, "amqp:not-found", 3)
+    (group,) = report.rows("links", group="billing")
+    assert (group["messages"], group["accepted"], group["released"]) == (600, 570, 30)
+    outcomes = {(row["action"], row["outcome"], row["group"]): row["messages"] for row in report.rows("outcomes")}
+    assert outcomes[("receive", "released", "billing")] == 30
+    assert report.total("outcomes", "messages", outcome="refused: amqp:not-found") == 1
+    (crossing,) = report.rows("crossings")
+    assert (crossing["to_scope"], crossing["result"], crossing["messages"]) == ("core", "annotated", 7)
+    assert report.rows("lost") == [{"cause": "buffer", "rows": 3}]
+
+
+def test_filters_latency_and_lag(report: Made) -> None:
+    selectivity = {row["user"]: (row["scanned"], row["matched"], row["selectivity"]) for row in report.rows("filters")}
+    assert selectivity == {"billing": (600, 600, 1.0), "audit": (600, 60, 0.1)}
+    latency = {row["user"]: row for row in report.rows("latency")}
+    billing, audit = latency["billing"], latency["audit"]
+    assert (billing["events"], billing["p50_ms"], billing["p99_ms"], billing["slowest_ms"]) == (600, 1, 4, 4)
+    assert (audit["events"], audit["older"], audit["p50_ms"], audit["slowest_ms"]) == (30, 30, 900, 900)
+    assert [(each["upto_ms"], each["events"]) for each in billing["classes"]] == [(1, 300), (5, 300)]
+    lag = [row["lag"] for row in report.rows("lag", user="audit")]
+    assert (lag[0], lag[-1], sorted(lag)) == (0, 29, lag)
+    assert {row["lag"] for row in report.rows("lag", user="billing")} == {0}
+
+
+def test_nothing_of_python_in_what_it_asks(spark: SparkSession, report: Made) -> None:
+    found = report_tables.events(read_archive(spark, report.archive, Selection(filter="a.color = 'red'")))
+    for name, frame in report_tables.archive_tables(found, 10).items():
+        assert "Python" not in frame._jdf.queryExecution().toString(), name
+
+
+def test_filter_and_time(spark: SparkSession, report: Made, tmp_path: Path) -> None:
+    begin = datetime.fromtimestamp(START / 1000, UTC)
+    times = {"since": begin + timedelta(seconds=100), "until": begin + timedelta(seconds=200)}
+    found = made(spark, report.archive, tmp_path / "out", Wish(Selection(filter="a.color = 'red'", **times)))
+    assert found.total("archive_traffic", "events") == 10
+    assert 10 * 20 <= found.total("scopes", "messages", action="send") <= 12 * 20  # rows of ten seconds
+    assert "a.color = &#x27;red&#x27;" in found.page.read_text()
+    with pytest.raises(PipelineError, match=r"the archive has no address nowhere \(it has: orders\)"):
+        make(spark, report.archive, Wish(Selection(("nowhere",))), tmp_path)
+
+
+def test_without_a_journal_the_page_says_how_to_have_one(spark: SparkSession, tmp_path: Path) -> None:
+    found = made(spark, archives.written(tmp_path / "archive", {"orders": events()}), tmp_path / "out")
+    text = found.page.read_text()
+    assert "There is no journal in what this report was made of" in text
+    assert "Keys that weigh most" in text
+    empty = Wish(Selection(filter="a.color = 'green'"))
+    nothing = made(spark, found.archive, tmp_path / "nothing", empty)
+    assert "No archived event was selected." in nothing.page.read_text()
+
+
+# -- the page
+
+
+def test_the_page_is_one_file_without_scripts_or_places_elsewhere(report: Made) -> None:
+    text = report.page.read_text()
+    assert POLICY in text.replace("&#x27;", "'")
+    assert "<script" not in text
+    places = set(re.findall(r"https?://[^\s\"'<>)]+", text))
+    assert places <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # names of XML, not places
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert set(re.findall(r'(?:src|href)="(?!#|data:)', text)) == set()
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+
+
+@pytest.fixture(scope="module")
+def phone(report: Made) -> Iterator[Any]:
+    """The page as a phone shows it, and what it asked of the network."""
+    proxy = Proxy()
+    found = measured(report.page, PHONE, proxy=proxy)
+    yield {**found, "requests": list(proxy.requests)}
+    proxy.close()
+
+
+def test_a_phone_shows_all_of_it(phone: Any) -> None:
+    assert phone["width"] == PHONE
+    assert phone["scroll"] <= PHONE
+    assert phone["right"] <= PHONE + 0.5
+    labels = " ".join(plot["label"] for plot in phone["plots"])
+    for told in (
+        "Events over time", "Bytes over time", "Events by partition", "Events by key", "Messages by scope",
+        "By address", "Outcomes by address", "By group", "Share of events", "Latency: ", "Lag over time",
+    ):  # fmt: skip
+        assert told in labels
+    for plot in phone["plots"]:
+        assert plot["width"] > PHONE * 0.8, plot["label"]
+        assert plot["height"] > 60, plot["label"]
+        assert plot["smallest"] >= 11, plot["label"]
+        assert plot["outside"] == [], plot["label"]
+        assert plot["marks"] > 5, plot["label"]
+    assert all(rows >= 2 for rows in phone["tables"])
+    assert phone["text"].count("billing at events/orders") >= 3
+    assert "The journal is not whole: rows were lost when it was written (3 buffer)." in phone["text"]
+
+
+def test_what_clients_chose_is_text(phone: Any) -> None:
+    assert HOSTILE in phone["text"]
+    assert phone["scripts"] == 0
+
+
+def test_it_asks_the_network_for_nothing(phone: Any, report: Made) -> None:
+    assert [request for request in phone["requests"] if not Proxy.OWN.search(request)] == []
+    proxy = Proxy()
+    other = report.page.with_name("other.html")
+    other.write_text('<img src="http://pictures.test/one.png">')
+    chromium(other, "--dump-dom", proxy=proxy)  # so would a request be seen
+    assert any(b"pictures.test" in request for request in proxy.requests)
+    proxy.close()
+
+
+def test_dark_and_light(phone: Any, report: Made) -> None:
+    dark = measured(report.page, PHONE, "--blink-settings=preferredColorScheme=0")
+    assert phone["background"] == "rgb(255, 255, 255)"
+    assert dark["background"] != phone["background"]
+    assert dark["ink"] != phone["ink"]
+    for plot, other in zip(phone["plots"], dark["plots"], strict=True):
+        assert set(plot["colours"]).isdisjoint(other["colours"]), plot["label"]
+
+
+# -- the command
+
+
+def test_the_command(report: Made, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("--master", "local[2]", "--conf", "spark.driver.memory=512m")
+    done = pipeline("report", report.archive.path, "--out", out, "--show-keys", *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(out / "report.html")
+    assert "orders: k0" in (out / "report.html").read_text()
+    assert {path.stem for path in (out / "tables").iterdir()} == {path.stem for path in report.folder.iterdir()}
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_mistakes_are_one_sentence_each(report: Made, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    cases = (
+        (tmp_path / "nowhere", tmp_path / "out", 1, "is no archive"),
+        (report.archive.path, tmp_path, 1, "is there already and is no report"),
+        (report.archive.path, tmp_path / "no" / "out", 1, "there is no folder"),
+    )
+    for archive, out, code, sentence in cases:
+        done = pipeline("report", archive, "--out", out)
+        assert done.returncode == code, done.stderr
+        assert (sentence in done.stderr, "Traceback" in done.stderr) == (True, False), done.stderr
+    wrong = pipeline("report", report.archive.path, "--out", tmp_path / "out", "--since", "soon")
+    assert (wrong.returncode, "is no time like" in wrong.stderr) == (2, True)
+
+
+def test_a_file_of_the_archive_that_is_broken(spark: SparkSession, tmp_path: Path) -> None:
+    archive = archives.written(tmp_path / "archive", {"orders": events()})
+    (file,) = (tmp_path / "archive").glob("address=*/date=*/*.parquet")
+    file.unlink()
+    with pytest.raises(PipelineError, match="is missing, the manifest has it"):
+        make(spark, archive, replace(Wish(), keys=True), tmp_path)
