@@ -78,8 +78,8 @@ class ClusterBridge:
 
     async def ends(self, topic: str) -> dict[int, int]:
         """Where each partition of a topic in use ends, for readers of committed records; raises AmqpError."""
-        known = self.cluster.known_topic(topic)
-        bounds = await self.cluster.bounds(topic, range(known.partitions if known else 0))
+        known = await self.cluster.topic(topic)
+        bounds = await self.cluster.bounds(topic, range(known.partitions))
         return {partition: each.high for partition, each in bounds.items()}
 
     def group_key(self, topic: str, group: str) -> str:
