@@ -300,6 +300,19 @@ def test_the_cache_keeps_the_latest_and_forgets_the_oldest() -> None:
     assert log.find(0) is None
 
 
+def test_what_lies_behind_a_link_that_is_alone_is_let_go() -> None:
+    house = House(1, 1 << 20)
+    first = Link(house.streams, 0, 0)
+    first.grant(END)
+    house.settle()
+    assert first.seen == house.log.offsets(0)
+    assert house.streams.states()["cached_chunks"] <= 4
+    second = Link(house.streams, 0, 0)
+    second.grant(END)
+    house.settle()
+    assert second.seen == house.log.offsets(0)
+
+
 def test_who_waited_before_what_retention_took_goes_on_at_the_oldest() -> None:
     house = House(4, 1 << 20)
     link = Link(house.streams, 0, 0)

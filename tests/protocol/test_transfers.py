@@ -69,6 +69,20 @@ def test_what_a_peer_goes_on_sending_on_an_ended_link_is_dropped(served: Served,
     watch.link_ended(LIMIT)
 
 
+def test_a_great_many_at_once_arrive_in_order_and_count_though_their_sender_has_gone(served: Served) -> None:
+    """Much input is worked on in turns, and its end is not noticed before it."""
+    sender, receiver = served.pair("chat/burst", credit=2000)
+    sent = [message(b"%0100d" % number) for number in range(2000)]
+    with sender, receiver:
+        delivery = {"handle": 0, "message_format": 0, "settled": True}
+        transfers = [
+            performative("transfer", delivery_id=number, delivery_tag=b"%d" % number, **delivery) + data
+            for number, data in enumerate(sent)
+        ]
+        sender.send_raw(b"".join(map(framed, transfers))).shutdown()
+        assert [receiver.expect("transfer").payload for _ in sent] == sent
+
+
 @pytest.mark.parametrize("credit", [1, 7, 1000])
 def test_a_sender_is_granted_what_the_receiver_granted(served: Served, credit: int) -> None:
     sender, receiver = served.pair("chat/exact", credit)
