@@ -7,6 +7,7 @@ for their sockets once per turn of the loop, however many messages passed in it.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Any, Final, Protocol, cast
 
@@ -19,7 +20,9 @@ _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""
 _SLICE: Final = 32 * 1024
 _TURN: Final = 0.002
-"""Seconds and, after those, bytes of a peer that are worked on before output, timers and others have their turn."""
+"""Bytes of a peer that are worked on in one piece; seconds after which output, timers and others have their turn."""
+_UNREAD: Final = 256 * 1024
+"""Bytes that may wait for the next turn; with more, all others wait instead, which stops reading."""
 _CLOSE_GRACE: Final = 5.0
 """Seconds a peer has to answer our close before the socket goes."""
 
@@ -125,8 +128,11 @@ class Connection(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         """Much at once is worked on in turns: who waits for outcomes, and all others, have theirs in between."""
-        if self._unread:  # it came before reading paused
-            self._unread += data
+        if self._unread:
+            self._unread = self._unread[self._taken :] + data
+            self._taken = 0
+            if len(self._unread) > _UNREAD:
+                self._work(math.inf)
         elif self.engine is not None and len(data) <= _SLICE:
             self.engine.receive(data)
         else:
@@ -134,27 +140,25 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """One turn of work on what was read."""
-        engine, transport = self.engine, self.transport
-        until = time.monotonic() + _TURN
-        while engine is not None and (start := self._taken) < len(self._unread):
+        self._work(time.monotonic() + _TURN)
+        if self._unread:
+            self._hub.loop.call_soon(self._go_on)
+
+    def _work(self, until: float) -> None:
+        """Work on what was read, some of it at least."""
+        while self.engine is not None and (start := self._taken) < len(self._unread):
             self._taken += _SLICE
             try:
-                engine.receive(self._unread[start : self._taken])
+                self.engine.receive(self._unread[start : self._taken])
             except Exception as error:  # a bug: it costs this connection, as it does where all is read at once
-                self._unread = b""
                 self._hub.failed(self, error)
-                return
-            if time.monotonic() >= until and self._taken < len(self._unread) and transport is not None:
-                if not transport.is_closing():
-                    transport.pause_reading()
-                self._hub.loop.call_soon(self._go_on)
+                break
+            if time.monotonic() >= until and self._taken < len(self._unread):
                 return
         self._unread = b""
-        if transport is not None and not transport.is_closing():
-            transport.resume_reading()
 
     def eof_received(self) -> bool:
+        self._work(math.inf)
         return False  # without a close first: connection_lost tells the engine
 
     def pause_writing(self) -> None:
@@ -169,7 +173,7 @@ class Connection(asyncio.Protocol):
         self._stop_timer()
         self.transport = None
         if (engine := self.engine) is not None:
-            self._go_on()  # what it sent before it went counts
+            self._work(math.inf)  # what it sent before it went counts
             engine.lost(None)
             self.engine = None
             engine.free()
