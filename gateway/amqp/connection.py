@@ -20,7 +20,7 @@ _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""
 _SLICE: Final = 32 * 1024
 _TURN: Final = 0.002
-"""Bytes of a peer that are worked on in one piece; seconds after which output, timers and others have their turn."""
+"""Bytes of a peer that are worked on at first; seconds after which output, timers and others have their turn."""
 _UNREAD: Final = 256 * 1024
 """Bytes that may wait for the next turn; with more, all others wait instead, which stops reading."""
 _CLOSE_GRACE: Final = 5.0
@@ -145,9 +145,10 @@ class Connection(asyncio.Protocol):
             self._hub.loop.call_soon(self._go_on)
 
     def _work(self, until: float) -> None:
-        """Work on what was read, some of it at least."""
+        """Work on what was read, some of it at least: in growing pieces, for large messages are few."""
+        size = _SLICE
         while self.engine is not None and (start := self._taken) < len(self._unread):
-            self._taken += _SLICE
+            self._taken, size = start + size, 2 * size
             try:
                 self.engine.receive(self._unread[start : self._taken])
             except Exception as error:  # a bug: it costs this connection, as it does where all is read at once
