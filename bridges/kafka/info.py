@@ -80,20 +80,32 @@ class InfoNode:
 
 
 def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> dict[str, Any]:
-    """The map of ES 6; a log that nobody has seen yet still has its main partition (ES-6-8)."""
+    """The map of ES 6; a log that nobody has seen yet still has its main partition (ES-6-8).
+
+    Ours is `log-id`, which changes when a topic is made anew, and each partition's `next-offset`: what is empty has a
+    place, too (docs/event-streams.md).
+    """
     count = 1 if topic is None else topic.partitions
     entries = [_entry(partition, bounds.get(partition)) for partition in range(count)]
     about: dict[str, Any] = {"address": address, "partition-count": Uint(count), "partitions": entries}
     if topic is not None and topic.append_time is not None:
         about["timestamp-type"] = "append" if topic.append_time else "create"
+    if topic is not None and topic.identity is not None:
+        about["log-id"] = topic.identity
     return about
 
 
 def _entry(partition: int, bounds: Bounds | None) -> dict[str, Any]:
-    earliest = latest = None
-    if bounds is not None and bounds.low < bounds.high:
-        earliest, latest = Symbol(offset_symbol(bounds.low)), Symbol(offset_symbol(bounds.high - 1))
-    return {"partition": Symbol(str(partition)), "earliest-offset": earliest, "latest-offset": latest}
+    entry: dict[str, Any] = {"partition": Symbol(str(partition)), "earliest-offset": None, "latest-offset": None}
+    if bounds is None:
+        return entry
+    if bounds.low < bounds.high:
+        entry |= {"earliest-offset": _offset(bounds.low), "latest-offset": _offset(bounds.high - 1)}
+    return {**entry, "next-offset": _offset(bounds.high)}
+
+
+def _offset(offset: int) -> Symbol:
+    return Symbol(offset_symbol(offset))
 
 
 class InfoSource:

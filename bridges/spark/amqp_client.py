@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -25,7 +24,9 @@ from policies.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
 _PATIENCE: Final = 30.0
-_WINDOW: Final = 4000
+_WINDOW: Final = 10_000
+_LOT: Final = 8 * 1024 * 1024
+"""Bytes of messages that are handed on however few they are."""
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 
@@ -104,11 +105,17 @@ class Client:
             return
 
     def receiver(
-        self, address: str, *, properties: Mapping[Any, Any] | None = None, filter: Mapping[Any, Any] | None = None
+        self,
+        address: str,
+        *,
+        properties: Mapping[Any, Any] | None = None,
+        filter: Mapping[Any, Any] | None = None,
+        window: int = _WINDOW,
     ) -> Receiver:
-        """Attach to receive; raises what the peer refuses it with."""
-        receiver = Receiver(self, self._changed.set)
-        receiver.link = self._attach(receiver, True, Granted(address, properties=properties, filter=filter))
+        """Attach to receive at most `window` messages ahead of need; raises what the peer refuses it with."""
+        receiver = Receiver(self, self._changed.set, window)
+        granted = Granted(address, properties=properties, filter=filter, settled=True)
+        receiver.link = self._attach(receiver, True, granted)
         return receiver
 
     def sender(self, address: str) -> Sender:
@@ -178,7 +185,8 @@ class _Host:
 
     def unauthenticated(self, connection: Connection, security: Any) -> None:
         who = self._credentials.user or "nobody in particular"
-        self._over(UNAUTHORIZED_ACCESS, f"{self._endpoint} refuses the login of {who}: {security.reason}")
+        why = "wrong user or password" if security.reason == "credentials" else security.reason
+        self._over(UNAUTHORIZED_ACCESS, f"{self._endpoint} refuses the login of {who}: {why}")
 
     def opened(self, connection: Connection) -> None:
         self.open = True
@@ -224,51 +232,68 @@ class _Handler:
 
 
 class Receiver(_Handler):
-    """A link that messages come on; each is accepted as it comes, for events stay in their log."""
+    """A link that messages come on, settled or else accepted as they come: events stay in their log."""
 
-    def __init__(self, client: Client, changed: Callable[[], None]) -> None:
+    def __init__(self, client: Client, changed: Callable[[], None], window: int) -> None:
         super().__init__(client, changed)
-        self._messages: Final[deque[bytes]] = deque()
+        self._window: Final = window
+        self._messages: list[bytes] = []
+        self._size = 0
+        self._wanted = 1
         self._drained = False
 
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
-        self._messages.append(data)
-        self.link.settle(delivery, ACCEPTED)
-        self._changed()
+        messages = self._messages
+        messages.append(data)
+        self._size += len(data)
+        if settled:
+            self.link.forget(delivery)
+        else:
+            self.link.settle(delivery, ACCEPTED)
+        if len(messages) >= self._wanted or self._size >= _LOT:
+            self._changed()
 
     def on_drained(self) -> None:
         self._drained = True
         self._changed()
 
     def take(self, count: int, idle: float) -> list[bytes]:
-        """The next `count` messages; fewer or none when no more came for `idle` seconds. Raises what ended the link."""
-        messages, link = self._messages, self.link
-        while len(messages) < count and not self.ended:
-            if link.granted < _WINDOW // 2:
-                link.grant(_WINDOW - link.granted)
-            before, wanted = len(messages), min(count, len(messages) + _WINDOW // 2)
-            self._client.wait(lambda wanted=wanted: len(messages) >= wanted or self.ended, idle)  # type: ignore[misc]
-            if len(messages) == before:
+        """About the next `count` messages, or less in bytes enough, or what there is after `idle` seconds without one.
+
+        Raises what ended the link.
+        """
+        link = self.link
+        while len(self._messages) < count and self._size < _LOT and not self.ended:
+            if link.granted < self._window // 2 or not link.granted:
+                link.grant(self._window - link.granted)
+            before = len(self._messages)
+            self._wanted = min(count, before + max(self._window // 2, 1))
+            self._client.wait(self._enough, idle)
+            if len(self._messages) == before:
                 break
-        if not messages:
+        if not self._messages:
             self.check()
-        return [messages.popleft() for _ in range(min(count, len(messages)))]
+        return self._taken()
+
+    def _enough(self) -> bool:
+        return len(self._messages) >= self._wanted or self._size >= _LOT or self.ended
+
+    def _taken(self) -> list[bytes]:
+        messages, self._messages, self._size = self._messages, [], 0
+        return messages
 
     def rest(self) -> list[bytes]:
-        """Everything there is up to the end of the log: the peer is asked to say when that is (drain, 2.6.7)."""
-        found: list[bytes] = []
-        while True:
-            self._drained = False
-            self.link.grant(max(_WINDOW - self.link.granted, 0))
-            self.link.drain()
-            # credit that is used up is the other end of a drain: no flow answers it then (2.6.7)
-            self._client.wait(lambda: self._drained or self.link.granted <= 0 or self.ended, _PATIENCE, "a drain")
-            got = list(self._messages)
-            self._messages.clear()
-            found += got
-            if not got:
-                self.check()
-                return found
+        """What there is up to the end of the log, or a window of it, at once (drain, 2.6.7); none: this is the end."""
+        self._drained = False
+        self.link.grant(max(self._window - self.link.granted, 0))
+        self.link.drain()
+        # credit that is used up is the other end of a drain: no flow answers it then (2.6.7)
+        self._wanted = self._window
+        self._client.wait(lambda: self._drained or self.link.granted <= 0 or self.ended, _PATIENCE, "a drain")
+        found = self._taken()
+        if not found:
+            self.check()
+        return found
 
     def close(self) -> None:
         """Detach."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from bridges.spark.decode import RECORD
 from bridges.spark.ranges import Log, Range
-from bridges.spark.source import ScopeGateDataSource, bounds, first_offsets, offsets_json
+from bridges.spark.source import ScopeGateDataSource
 from bridges.spark.source_options import read_options
+from bridges.spark.source_plan import first_offsets, node, offsets_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,20 +25,20 @@ class AmqpOrigin:
         self._name: Final = name
 
     def logs(self) -> Iterator[Log]:
-        """What the node holds; a partition that holds nothing is left out, for it does not say where it is."""
-        held = bounds(self._options)
-        first = first_offsets(self._options, held)
-        yield Log(self._name, None, {each: place for each, place in held.items() if place[1]}, first)
+        """What the node holds; a partition that holds nothing and does not say where it is, is left out."""
+        found = node(self._options)
+        held = {each: (at.low, at.high) for each, at in found.held.items() if at.known}
+        yield Log(self._name, found.log, held, first_offsets(self._options, found.held))
 
     def rows(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The events of these ranges as rows of the archive; there is no record of them."""
         from pyspark.sql import functions as F
 
         spark.dataSource.register(ScopeGateDataSource)
-        held = bounds(self._options)
+        held = node(self._options).held
         # a partition that has nothing to be read begins where it ends
-        starts = {each: low for each, (low, _) in held.items()} | {each.partition: each.start for each in ranges}
-        ends = {each: low for each, (low, _) in held.items()} | {each.partition: each.end for each in ranges}
+        starts = {each: at.low for each, at in held.items()} | {each.partition: each.start for each in ranges}
+        ends = {each: at.low for each, at in held.items()} | {each.partition: each.end for each in ranges}
         reader = spark.read.format("scopegate").options(**self._given)
         reader = reader.option("startingOffsets", offsets_json(starts)).option("endingOffsets", offsets_json(ends))
         frame = reader.load()

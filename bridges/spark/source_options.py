@@ -6,6 +6,8 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +17,20 @@ from gateway.errors import AmqpError
 from gateway.filters.sql import parse_sql
 from policies.units import Endpoint, parse_endpoint
 
+_PEER: Final = ("url", "address", "user", "passwordFile", "passwordEnv", "ca", "allowPlainWithoutTls")
 NAMES: Final = (
-    "url", "address", "user", "passwordFile", "passwordEnv", "ca", "allowPlainWithoutTls", "startingOffsets",
-    "endingOffsets", "filter", "maxEventsPerTrigger", "failOnDataLoss", "maxTasks",
+    *_PEER, "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "filter",
+    "maxEventsPerTrigger", "failOnDataLoss", "maxTasks",
 )  # fmt: skip
-_SPELLED: Final = {name.lower(): name for name in NAMES}
+WRITING: Final = (*_PEER, "progressLocation")
+_OF_SPARK: Final = ("checkpointLocation", "queryName")
+"""What Spark hands to a sink besides its own options."""
 Places = dict[int, int]
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a source was asked for; no secret is in it, only where one is found."""
+class Peer:
+    """A node of an AMQP peer and how to log in; no secret is in it, only where one is found."""
 
     endpoint: Endpoint
     address: str
@@ -34,14 +39,6 @@ class Options:
     password_env: str | None
     ca: str | None
     plain: bool
-    starting: str | Places
-    """earliest, latest, or the first offset per partition."""
-    ending: str | Places
-    """latest, or the offset after the last per partition."""
-    filter: str | None
-    max_events: int | None
-    fail_on_loss: bool
-    max_tasks: int | None
 
     def credentials(self) -> Credentials:
         """With the password looked up where this runs. Raises `PipelineError`."""
@@ -55,30 +52,95 @@ class Options:
             password = os.environ.get(self.password_env)
             if password is None:
                 raise PipelineError(f"passwordEnv: {self.password_env} is not set where the task runs")
+        if self.ca is not None and not Path(self.ca).is_file():
+            raise PipelineError(f"ca {self.ca} is no file where the task runs")
         return Credentials(self.user, password, self.ca, self.plain)
+
+
+@dataclass(frozen=True)
+class Options(Peer):
+    """What a source was asked for."""
+
+    starting: str | Places
+    """earliest, latest, or the first offset per partition."""
+    starting_time: int | None
+    """Milliseconds since 1970; instead of `starting`."""
+    ending: str | Places
+    """latest, or the offset after the last per partition."""
+    ending_time: int | None
+    filter: str | None
+    max_events: int | None
+    fail_on_loss: bool
+    max_tasks: int | None
+
+
+@dataclass(frozen=True)
+class WriteOptions(Peer):
+    """What a sink was asked for."""
+
+    progress: Path | None
+    """Where tasks of a streaming query note what was accepted."""
 
 
 def read_options(given: Mapping[str, str]) -> Options:
     """Spark's options, whose names have lost their case. Raises `PipelineError` with the option and what is allowed."""
-    unknown = sorted(name for name in given if name.lower() not in _SPELLED)
-    if unknown:
-        raise PipelineError(f"format scopegate: unknown option {unknown[0]} (there is: {', '.join(NAMES)})")
-    found = {_SPELLED[name.lower()]: value for name, value in given.items()}
+    found = _known(given, NAMES)
+    for offsets, time in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
+        if offsets in found and time in found:
+            raise PipelineError(f"format scopegate: {offsets} and {time} are both given, one is enough")
+    return Options(
+        *_peer(found), _places(found, "startingOffsets", ("earliest", "latest")), _time(found, "startingTimestamp"),
+        _places(found, "endingOffsets", ("latest",)), _time(found, "endingTimestamp"),
+        _filter(found.get("filter")), _number(found, "maxEventsPerTrigger"), _flag(found, "failOnDataLoss", True),
+        _number(found, "maxTasks"),
+    )  # fmt: skip
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The same for a sink; by default it notes its progress in the folder of the query's checkpoint."""
+    found = _known(given, WRITING, _OF_SPARK)
+    checkpoint = _folder(found.get("checkpointLocation"))
+    progress = found.get("progressLocation")
+    if progress is not None and _folder(progress) is None:
+        text = f"progressLocation is a folder that all tasks reach, not {progress}"
+        raise PipelineError(f"format scopegate: option {text}")
+    return WriteOptions(*_peer(found), _folder(progress) or (checkpoint and checkpoint / "scopegate"))
+
+
+def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, ...] = ()) -> dict[str, str]:
+    """The options by the names as they are written; the two that are always needed are there."""
+    spelled = {name.lower(): name for name in (*names, *silent)}
+    for name in sorted(given):
+        if name.lower() not in spelled:
+            raise PipelineError(f"format scopegate: unknown option {name}{guess(name, names)} ({_there_are(names)})")
+    found = {spelled[name.lower()]: value for name, value in given.items()}
     for name in ("url", "address"):
         if not found.get(name):
             raise PipelineError(f'format scopegate: option {name} is missing (url is like "amqp://host:5672")')
+    if "passwordFile" in found and "passwordEnv" in found:
+        raise PipelineError("format scopegate: passwordFile and passwordEnv are both given, one is enough")
+    return found
+
+
+def guess(name: str, names: tuple[str, ...]) -> str:
+    """The name that was meant, as a question; nothing where none is near."""
+    by_case = {each.lower(): each for each in names}
+    near = get_close_matches(name.lower(), by_case, 1)
+    return f", did you mean {by_case[near[0]]}?" if near else ""
+
+
+def _there_are(names: tuple[str, ...]) -> str:
+    return f"there is: {', '.join(names)}"
+
+
+def _peer(found: Mapping[str, str]) -> tuple[Endpoint, str, str | None, str | None, str | None, str | None, bool]:
     try:
         endpoint = parse_endpoint(found["url"])
     except ValueError as error:
         raise PipelineError(f"format scopegate: option url {error}") from None
-    if "passwordFile" in found and "passwordEnv" in found:
-        raise PipelineError("format scopegate: passwordFile and passwordEnv are both given, one is enough")
-    return Options(
+    return (
         endpoint, found["address"], found.get("user"), found.get("passwordFile"), found.get("passwordEnv"),
         found.get("ca"), _flag(found, "allowPlainWithoutTls", False),
-        _places(found, "startingOffsets", ("earliest", "latest")), _places(found, "endingOffsets", ("latest",)),
-        _filter(found.get("filter")), _number(found, "maxEventsPerTrigger"), _flag(found, "failOnDataLoss", True),
-        _number(found, "maxTasks"),
     )  # fmt: skip
 
 
@@ -96,6 +158,19 @@ def _number(found: Mapping[str, str], name: str) -> int | None:
     if not text.isdigit() or int(text) < 1:
         raise PipelineError(f"format scopegate: option {name} is a number from 1 on, not {text!r}")
     return int(text)
+
+
+def _time(found: Mapping[str, str], name: str) -> int | None:
+    """Milliseconds since 1970, or a date or time as ISO 8601 has it, UTC unless it says otherwise."""
+    text = found.get(name)
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        allowed = "milliseconds since 1970 or a time like 2026-11-21T08:00:00Z"
+        raise PipelineError(f"format scopegate: option {name} is {allowed}, not {text!r}") from None
+    return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _places(found: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | Places:
@@ -122,3 +197,13 @@ def _filter(text: str | None) -> str | None:
         except AmqpError as error:
             raise PipelineError(f"format scopegate: option filter: {error.description}") from None
     return text
+
+
+def _folder(location: str | None) -> Path | None:
+    """A folder of the file system; `None` for what is elsewhere, as an object store."""
+    if location is None:
+        return None
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return Path(location)
+    return Path("/" + rest.lstrip("/")) if scheme == "file" else None

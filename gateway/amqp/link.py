@@ -87,6 +87,8 @@ class Link(Receiving, Sending):
         pndata.write(
             lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None
         )
+        if granted.settled:
+            lib.pn_link_set_snd_settle_mode(pointer, lib.PN_SND_SETTLED)
         self._limit(granted.max_message_size)
         self.handler = handler
         lib.pn_link_open(pointer)

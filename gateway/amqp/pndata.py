@@ -151,6 +151,8 @@ class Granted(NamedTuple):
     """Links of ours: the capabilities of our own terminus."""
     durable: bool = False
     """The terminus outlives its link; one that we ask for lives until it is closed."""
+    settled: bool = False
+    """Links of ours: the sender settles what it sends, if it agrees; nobody waits for an outcome."""
 
 
 def answer_terminus(mine: Any, granted: Granted, *, source: bool) -> None:

@@ -153,6 +153,10 @@ class Receiving(LinkBase):
         if not engine.dirty:
             engine.touch()
 
+    def forget(self, delivery: Any) -> None:
+        """Let go of a delivery that came settled: nothing is left to say about it."""
+        _settle(delivery)
+
     def _arrived_in_parts(self, delivery: Any) -> None:
         """Large and unfinished messages: collected outside proton, which would copy them again and again."""
         size = lib.pn_delivery_pending(delivery)

@@ -1,36 +1,37 @@
 """Encoded messages as record batches in the layout of `columns` (docs/columns.md).
 
-`record_batch` never refuses a message: what cannot be shown in columns is named in the row's `not_shown`, and `head`
-and `bare_message` hold every byte in any case. Values are gathered per column and become arrays at the end, so that a
-message costs its decoding and little else.
+Messages that are built alike are read together (`lockstep`, `columnar`); what is left is read one by one (`singly`).
+The columns are the same either way, and every message has its row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
-from gateway.amqp import sections
-from gateway.amqp.codec import (
-    Array,
-    Char,
-    MapKey,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-)
-from gateway.amqp.sections import Layout
-from gateway.errors import AmqpError
 from gateway.filters import columns
-from gateway.filters.columns import DEPTH, ENTRIES_LIMIT, NAME_LIMIT
-from gateway.filters.predicate import Section
-from gateway.filters.value_arrays import COMPOSITES, TYPES, VALUE, Entries, Values
+from gateway.filters.columnar import STRUCTS, NotText, arrays
+from gateway.filters.lockstep import Messages
+from gateway.filters.shapes import shape_of
+from gateway.filters.singly import Rows
+from gateway.filters.value_arrays import TYPES
+
+_FEW: Final = 8
+"""Messages that are not worth reading together."""
+_SHAPES: Final = 8
+"""How many times a batch is searched for messages that are built alike."""
+_MUCH: Final = 1 << 30
+"""Bytes of messages that one buffer does not hold."""
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
+"""Milliseconds of the years 1 to 9999, which a timestamp of Spark's can show."""
+
+SCHEMA: Final = pa.schema(
+    pa.field(name, STRUCTS[name] if name in STRUCTS else TYPES[kind]) for name, kind in columns.COLUMNS.items()
+)
+"""What `record_batch` gives: what Spark makes of `columns.DDL`."""
 
 
 class Event(NamedTuple):
@@ -43,260 +44,78 @@ class Event(NamedTuple):
     message: bytes
 
 
-def _struct(fields: dict[str, str]) -> Any:
-    return pa.struct([pa.field(name, TYPES[kind]) for name, kind in fields.items()])
-
-
-_HEADER: Final = _struct(columns.HEADER)
-_PROPERTIES: Final = _struct(columns.PROPERTIES)
-SCHEMA: Final = pa.schema(
-    pa.field(name, {"header": _HEADER, "properties": _PROPERTIES}.get(name) or TYPES[kind])
-    for name, kind in columns.COLUMNS.items()
-)
-"""What `record_batch` gives: what Spark makes of `columns.DDL`."""
-
-BODY_KINDS: Final = {
-    0: "none",
-    sections.DATA: "data",
-    sections.AMQP_SEQUENCE: "amqp-sequence",
-    sections.AMQP_VALUE: "amqp-value",
-}
-_MAPS: Final = (
-    (Section.DELIVERY_ANNOTATIONS, sections.delivery_annotations),
-    (Section.MESSAGE_ANNOTATIONS, sections.message_annotations),
-    (Section.APPLICATION_PROPERTIES, sections.application_properties),
-    (Section.FOOTER, sections.footer),
-)
-_HEADER_TYPES: Final = (bool, Ubyte, Uint, bool, Uint)
-_ID: Final = (str, Ulong, UUID, bytes)
-_PROPERTY_TYPES: Final = (
-    _ID, (bytes,), (str,), (str,), (str,), _ID, (Symbol,), (Symbol,), (Timestamp,), (Timestamp,), (str,), (Uint,),
-    (str,),
-)  # fmt: skip
-_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
-"""Milliseconds of the years 1 to 9999, which a timestamp of Spark's can show."""
-
-
 def record_batch(events: Iterable[Event]) -> Any:
     """A `pyarrow.RecordBatch` of `SCHEMA`, one row per event in their order."""
-    rows = _Rows()
-    for event in events:
-        rows.add(event)
-    return rows.batch()
+    found = list(events)
+    partitions, offsets, times, keys, messages = zip(*found, strict=True) if found else ((),) * 5
+    columns_of = message_columns(messages)
+    return placed(columns_of, partitions, offsets, np.array(times, np.int64), pa.array(keys, pa.binary()))
 
 
-# -- nested values
+def placed(found: dict[str, Any], partitions: Any, offsets: Any, times_ms: Any, keys: Any) -> Any:
+    """A record batch of `message_columns` and where the messages were: arrays, times as numbers of numpy."""
+    shown = (times_ms >= _FIRST_TIME) & (times_ms <= _LAST_TIME)
+    micros = np.where(shown, times_ms, 0) * 1000
+    all_of_them = found | {
+        "partition": pa.array(partitions, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array(micros, mask=~shown).cast(TYPES["timestamp"]),
+        "key": keys,
+    }
+    return pa.RecordBatch.from_arrays([all_of_them[name] for name in columns.COLUMNS], schema=SCHEMA)
 
 
-class _TooMuch(Exception):
-    """More nested values than are shown."""
+def message_columns(messages: Sequence[bytes]) -> dict[str, Any]:
+    """Every column that the message itself fills, in the order of the messages."""
+    if len(messages) < _FEW or sum(map(len, messages)) > _MUCH:
+        return _one_by_one(messages)
+    parts, left = _alike(messages)
+    if len(left):
+        parts.append((left, _one_by_one([messages[row] for row in left.tolist()])))
+    if len(parts) == 1:
+        return parts[0][1]
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    return {
+        name: pa.concat_arrays([found[name] for _, found in parts]).take(pa.array(order)) for name in parts[0][1]
+    }
 
 
-def _text_entries(value: dict[Any, Any]) -> tuple[dict[str, Any], bool]:
-    """What the text keys of a map lead to, and whether that is all: of a string and a symbol the string counts."""
-    found: dict[str, Any] = {}
-    hidden = False
-    for key, item in value.items():
-        name = key.value if isinstance(key, MapKey) else key
-        if not isinstance(name, str):
-            continue
-        hidden = hidden or name in found or type(name) is Char
-        if name not in found or type(name) is str:
-            found[str(name)] = item
-    return found, hidden
+def _one_by_one(messages: Iterable[bytes]) -> dict[str, Any]:
+    rows = Rows()
+    for message in messages:
+        rows.add(message)
+    return rows.arrays()
 
 
-class _Nested:
-    """The nested entries of one section of one message, within the bounds of `columns`."""
-
-    def __init__(self) -> None:
-        self.found: list[tuple[str, Any]] = []
-        self.complete = True
-
-    def below(self, name: str, value: Any, depth: int = DEPTH) -> None:
-        """Everything below the entry `name`; raises `_TooMuch`."""
-        for step, item in self._steps(value):
-            path = name + step
-            if depth == 0 or len(self.found) == ENTRIES_LIMIT or len(path) > NAME_LIMIT:
-                raise _TooMuch
-            self.found.append((path, item))
-            if type(item) in _COMPOSITE:
-                self.below(path, item, depth - 1)
-
-    def _steps(self, value: Any) -> Iterator[tuple[str, Any]]:
-        if type(value) is dict:
-            entries, hidden = _text_entries(value)
-            self.complete = self.complete and not hidden
-            return ((f".{columns.step(key)}", item) for key, item in entries.items())
-        items = value.items if type(value) is Array else value
-        return ((f"[{index}]", item) for index, item in enumerate(items))
+Part = tuple[Any, dict[str, Any]]
+"""Which messages, and their columns."""
 
 
-_COMPOSITE: Final = frozenset((list, dict, Array))
-_TEXT_KEYS: Final = frozenset((str, Symbol))
-_simple_name: Final = lru_cache(maxsize=1024)(columns.step)
-"""Names of annotations are few and come with every message."""
-
-
-# -- messages
-
-
-class _Rows:
-    def __init__(self) -> None:
-        self._plain: dict[str, list[Any]] = {name: [] for name in columns.COLUMNS}
-        self._entries = {section: Entries() for section, _ in _MAPS} | {Section.AMQP_VALUE: Entries()}
-        self._header: list[Sequence[Any] | None] = []
-        self._properties: list[Sequence[Any] | None] = []
-        self._marks: list[str] = []
-
-    def add(self, event: Event) -> None:
-        plain, data = self._plain, event.message
-        plain["partition"].append(event.partition)
-        plain["offset"].append(event.offset)
-        shown = _FIRST_TIME <= event.timestamp_ms <= _LAST_TIME
-        plain["timestamp"].append(event.timestamp_ms * 1000 if shown else None)
-        plain["key"].append(event.key)
-        self._marks = []
-        try:
-            layout = sections.walk(data)
-        except AmqpError:  # nothing of it can be read: all of it is the bare message, and every section is marked
-            layout = Layout(0, 0, 0, 0, 0, 0, 0, 0, 0)
-            self._marks = [*columns.SECTIONS.values(), "body"]
-        plain["head"].append(data[: layout.bare])
-        plain["bare_message"].append(data[layout.bare :])
-        self._header.append(self._fixed("header", _header, data, layout))
-        self._properties.append(self._fixed("properties", _properties, data, layout))
-        for section, read in _MAPS:
-            self._map(section, read, data, layout)
-        self._body(data, layout)
-        plain["not_shown"].append(self._marks or None)
-
-    def _fixed(self, name: str, read: Callable[..., Any], data: bytes, layout: Layout) -> Sequence[Any] | None:
-        try:
-            found, typed = read(data, layout)
-        except AmqpError:
-            self._marks.append(name)
-            return None
-        if not typed:
-            self._marks.append(f"{name}.*")
-        return found  # type: ignore[no-any-return]
-
-    def _map(self, section: Section, read: Callable[..., dict[Any, Any]], data: bytes, layout: Layout) -> None:
-        entries = self._entries[section]
-        try:
-            found = read(data, layout)
-        except AmqpError:
-            self._marks.append(columns.SECTIONS[section])
-            found = {}
-        if found:
-            self._fill(section, found, entries)
-        entries.end()
-
-    def _fill(self, section: Section, found: dict[Any, Any], entries: Entries) -> None:
-        if _TEXT_KEYS.issuperset(map(type, found)):
-            application = section is Section.APPLICATION_PROPERTIES
-            names = found if application else map(_simple_name, found)
-            if entries.add_plain(names, found.values()):
-                return
-        seen: set[str] = set()
-        composite = []
-        for key, value in found.items():
-            name = key.value if type(key) is MapKey else key
-            if type(name) not in _TEXT_KEYS or name in seen:  # the first counts, as at the gateway
-                continue
-            seen.add(name)
-            name = columns.entry(section, name)
-            entries.add(name, value)
-            if type(value) in _COMPOSITE:
-                composite.append((name, value))
-        if composite:
-            self._nested(section, composite, entries)
-
-    def _nested(self, section: Section, composite: list[tuple[str, Any]], entries: Entries) -> None:
-        nested = _Nested()
-        try:
-            if section is Section.APPLICATION_PROPERTIES:
-                raise _TooMuch
-            for name, value in composite:
-                nested.below(name, value)
-        except _TooMuch:
-            self._marks.append(f"{columns.SECTIONS[section]}.*")
-            return
-        for name, value in nested.found:
-            entries.add(name, value)
-        if not nested.complete:
-            self._marks.append(f"{columns.SECTIONS[section]}.*")
-
-    def _body(self, data: bytes, layout: Layout) -> None:
-        plain = self._plain
-        kind, value, body = 0, None, None
-        fields: dict[Any, Any] = {}
-        try:
-            kind = sections.body_kind(data, layout)
-            values = sections.body_values(data, layout)
-            body = b"".join(values) if kind == sections.DATA else data[layout.body : layout.footer] if kind else None
-            value = values[0] if kind == sections.AMQP_VALUE else None
-            fields = value if type(value) is dict else fields
-        except AmqpError:
-            self._marks += ["body", "body_fields"]
-        plain["body_kind"].append(BODY_KINDS[kind])
-        plain["body"].append(body)
-        plain["body_value"].append((kind == sections.AMQP_VALUE, value))
-        entries = self._entries[Section.AMQP_VALUE]
-        if fields:
-            self._fill(Section.AMQP_VALUE, fields, entries)
-        entries.end()
-
-    def batch(self) -> Any:
-        """Everything added so far."""
-        arrays = {
-            "header": _structs(self._header, _HEADER),
-            "properties": _structs(self._properties, _PROPERTIES),
-            "body_value": _optional_values(self._plain["body_value"]),
-            **{columns.SECTIONS[section]: entries.array() for section, entries in self._entries.items()},
-        }
-        for name in columns.COLUMNS:
-            if name not in arrays:
-                arrays[name] = pa.array(self._plain[name], SCHEMA.field(name).type)
-        return pa.RecordBatch.from_arrays([arrays[name] for name in columns.COLUMNS], schema=SCHEMA)
-
-
-def _header(data: bytes, layout: Layout) -> tuple[Sequence[Any] | None, bool]:
-    if layout.header == layout.da:
-        return None, True
-    fields = sections.header(data, layout)[: len(_HEADER_TYPES)]
-    typed = [value is None or type(value) is kind for value, kind in zip(fields, _HEADER_TYPES, strict=False)]
-    return [value if right else None for value, right in zip(fields, typed, strict=True)], all(typed)
-
-
-def _properties(data: bytes, layout: Layout) -> tuple[Sequence[Any] | None, bool]:
-    if layout.properties == layout.app:
-        return None, True
-    view = sections.properties(data, layout)
-    fields = [view.value(index) for index in range(len(_PROPERTY_TYPES))]
-    typed = [value is None or type(value) in kinds for value, kinds in zip(fields, _PROPERTY_TYPES, strict=True)]
-    return [value if right else None for value, right in zip(fields, typed, strict=True)], all(typed)
-
-
-def _structs(rows: list[Sequence[Any] | None], kind: Any) -> Any:
-    """A column of structs from fields in order, `None` for a section that is not there."""
-    children = []
-    for index, field in enumerate(kind):
-        items = [None if row is None or index >= len(row) else row[index] for row in rows]
-        values = field.type == VALUE
-        children.append(
-            _optional_values([(item is not None, item) for item in items]) if values else pa.array(items, field.type)
-        )
-    absent = pa.array([row is None for row in rows], pa.bool_())
-    return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
-
-
-def _optional_values(rows: list[tuple[bool, Any]]) -> Any:
-    """Values, null where there is none; a composite body says its type only, for its bytes are in `body`."""
-    values = Values()
-    for _, value in rows:
-        if type(value) in COMPOSITES:
-            values.add_type(value)
+def _alike(messages: Sequence[bytes]) -> tuple[list[Part], Any]:
+    """What could be read together, and which messages are left."""
+    together, parts = Messages(messages), []
+    left, unlike = np.arange(len(messages)), []
+    for _ in range(_SHAPES):
+        if len(left) < _FEW:
+            break
+        part = _like_first(messages, together, left)
+        if part is None:
+            unlike.append(left[:1])
+            left = left[1:]
         else:
-            values.add(value)
-    return values.array(pa.array([not there for there, _ in rows], pa.bool_()))
+            parts.append(part)
+            left = np.setdiff1d(left, part[0], assume_unique=True)
+    return parts, np.sort(np.concatenate([left, *unlike]))
+
+
+def _like_first(messages: Sequence[bytes], together: Messages, left: Any) -> Part | None:
+    shape = shape_of(messages[left[0]])
+    if shape is None:
+        return None
+    found = together.read(shape, left)
+    if not len(found.rows):
+        return None
+    try:
+        return found.rows, arrays(together, shape, found)
+    except NotText:
+        return None

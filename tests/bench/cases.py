@@ -200,6 +200,13 @@ def columns(effort: Effort) -> Iterator[Figure]:
         yield Figure("filter_column", ours, "rows/s", theirs, "Python UDF", 20.0)
 
 
+def source(effort: Effort) -> Iterator[Figure]:
+    """The AMQP data source in Spark against Spark's own Kafka source."""
+    from tests.bench import source as bench_source  # Spark: loaded for this case only
+
+    yield from bench_source.source(effort)
+
+
 CASES: dict[str, Case] = {
     "columns": columns,
     "cookies": cookies,
@@ -213,5 +220,6 @@ CASES: dict[str, Case] = {
     "latency": kafka.latency,
     "memory": memory,
     "scan": kafka_scan.scan,
+    "source": source,
     "start": start,
 }

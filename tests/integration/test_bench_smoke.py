@@ -24,9 +24,10 @@ EXPECTED = {
     "memory": {"memory_per_connection"},
     "start": {"start_to_ready"},
     "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
+    "source": {"source_amqp", "source_amqp_sealed"},
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"},
 }
-KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"] | EXPECTED["scan"]
+KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"] | EXPECTED["scan"] | EXPECTED["source"]
 COMPARED = KAFKA | EXPECTED["replies"] | {"direct_100", "direct_10k", "relay_100", "relay_10k"}
 
 

@@ -30,11 +30,16 @@ async def test_info_describes_partitions(streams: Streams) -> None:
     empty = await info(await streams.receiver(f"{SOLO}/$info", credit=1))
     assert type(empty["partitions"]) is list
     (entry,) = empty["partitions"]
-    assert entry == {"partition": "0", "earliest-offset": None, "latest-offset": None}
+    assert entry == {
+        "partition": "0", "earliest-offset": None, "latest-offset": None, "next-offset": offset_symbol(0)
+    }  # fmt: skip
     assert type(entry["partition"]) is Symbol
     await fill(streams, SOLO, 5)
     (entry,) = (await info(await streams.receiver(f"{SOLO}/$info", credit=1)))["partitions"]
-    assert entry == {"partition": "0", "earliest-offset": offset_symbol(0), "latest-offset": offset_symbol(4)}
+    assert entry == {
+        "partition": "0", "earliest-offset": offset_symbol(0), "latest-offset": offset_symbol(4),
+        "next-offset": offset_symbol(5),
+    }  # fmt: skip
     assert type(entry["latest-offset"]) is Symbol
     orders = await info(await streams.receiver(f"{ORDERS}/$info", credit=1))
     assert [entry["partition"] for entry in orders["partitions"]] == ["0", "1", "2"]

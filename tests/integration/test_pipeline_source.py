@@ -20,34 +20,23 @@ from bridges.spark.reading import Selection, read_archive
 from bridges.spark.source import Reader, ScopeGateDataSource, StreamReader
 from bridges.spark.source_options import read_options
 from gateway.filters import columns
-from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import consumed, produce
-from tests.support.process import free_port, wait_until
+from tests.support.pipeline import consumed, expected, gateway_urls, produce, seen
+from tests.support.process import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-POLICY = """
-kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
-scopes:
-  edge:
-    listen: [{{bind: "127.0.0.1:{port}"}}]
-    addresses:
-      - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
-      - {{match: "direct", direct: balanced}}
-    access: [{{who: "*", may: [receive, info], on: "**"}}]
-"""
-
 
 @pytest.fixture(scope="module")
-def url(kafka_broker: KafkaBroker) -> Iterator[str]:
-    gateways, port = Gateways(), free_port()
-    try:
-        gateways(POLICY.format(bootstrap=kafka_broker.bootstrap, port=port))
-        yield f"amqp://127.0.0.1:{port}"
-    finally:
-        gateways.close()
+def urls(kafka_broker: KafkaBroker) -> Iterator[tuple[str, str]]:
+    with gateway_urls(kafka_broker) as urls:
+        yield urls
+
+
+@pytest.fixture
+def url(urls: tuple[str, str]) -> str:
+    return urls[0]
 
 
 def loaded(spark: SparkSession, url: str, topic: str, **options: object) -> DataFrame:
@@ -67,6 +56,7 @@ def test_a_batch_is_what_kafkas_own_source_sees(spark: SparkSession, kafka_broke
     ranges = [Range("x", partition, 0, 20) for partition in range(3)]
     over_amqp = loaded(spark, url, topic, maxTasks=2)
     assert table(over_amqp).equals(table(origin.rows(spark, ranges)))
+    assert seen(over_amqp.collect()) == expected(kafka_broker, topic)
     some = loaded(spark, url, topic, startingOffsets='{"0": 5, "2": 19}', endingOffsets='{"0": 8, "1": 0}')
     places = [(row.partition, row.offset) for row in some.orderBy("partition", "offset").collect()]
     assert places == [(0, 5), (0, 6), (0, 7), (2, 19)]
@@ -75,11 +65,20 @@ def test_a_batch_is_what_kafkas_own_source_sees(spark: SparkSession, kafka_broke
     assert sorted((row.partition, row.offset) for row in red) == [record[:2] for record in wanted]
 
 
+def test_a_batch_begins_and_ends_at_times(spark: SparkSession, kafka_broker: KafkaBroker, url: str) -> None:
+    topic = kafka_broker.create_topic(partitions=3)
+    produce(kafka_broker, topic, 40, 2)  # times 10,000 to 10,039; the third partition stays empty
+    read = loaded(spark, url, topic, startingTimestamp=10_010, endingTimestamp="1970-01-01T00:00:10.031Z")
+    times = sorted(round(row.timestamp.timestamp() * 1000) for row in read.collect())
+    assert times == list(range(10_010, 10_031))
+    assert loaded(spark, url, topic, startingTimestamp=10_040).count() == 0
+
+
 class Stream:
     """What Spark does with a stream reader, without Spark: a checkpoint, and the events read so far."""
 
     def __init__(self) -> None:
-        self.checkpoint: dict[str, int] | None = None
+        self.checkpoint: dict[str, Any] | None = None
         self.places: list[tuple[int, int]] = []
 
     def run(self, url: str, topic: str, **options: str) -> int:
@@ -143,7 +142,16 @@ def test_an_archive_over_amqp_has_every_event_once(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"adress": "x"}, "format scopegate: unknown option adress (there is: url, address, user, "),
+        ({"adress": "x"}, "format scopegate: unknown option adress, did you mean address? (there is: url, address, "),
+        ({"zzz": "x"}, "format scopegate: unknown option zzz (there is: url, address, "),
+        ({"startingTimestamp": "soon"}, "format scopegate: option startingTimestamp is milliseconds since 1970 or "),
+        (
+            {"startingTimestamp": "5", "startingOffsets": "latest"},
+            "format scopegate: startingOffsets and startingTimestamp are both given, one is enough",
+        ),
+        ({"startingOffsets": '{"0": 99}'}, "startingOffsets: partition 0 of events/{topic} ends at offset 5, not 99"),
+        ({"maxTasks": "0"}, "format scopegate: option maxTasks is a number from 1 on, not '0'"),
+        ({"ca": "/nowhere"}, "ca /nowhere is no file where the task runs"),
         ({"filter": "a ="}, "format scopegate: option filter: "),
         ({"startingOffsets": "soon"}, "format scopegate: option startingOffsets is earliest, latest or JSON like "),
         ({"startingOffsets": '{"7": 0}'}, "startingOffsets: events/{topic} has no partition 7 (it has 1)"),
@@ -161,3 +169,21 @@ def test_mistakes_are_one_sentence(kafka_broker: KafkaBroker, url: str, options:
     with pytest.raises(PipelineError) as raised:
         Reader(read_options(given)).partitions()
     assert str(raised.value).startswith(said.replace("{topic}", topic).replace("{url}", url))
+
+
+def test_a_wrong_password_is_one_sentence(
+    kafka_broker: KafkaBroker, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, named = kafka_broker.create_topic(), urls[1]
+    given = {"url": named, "address": f"events/{topic}", "user": "bob", "passwordEnv": "SCOPEGATE_TEST_PASSWORD"}
+    monkeypatch.setenv("SCOPEGATE_TEST_PASSWORD", "guessed")
+    with pytest.raises(PipelineError, match=f"^events/{topic} at {named}: .*refuses the login of bob: wrong user or password") as raised:
+        Reader(read_options(given)).partitions()
+    assert "guessed" not in str(raised.value)
+    monkeypatch.setenv("SCOPEGATE_TEST_PASSWORD", "builder")
+    assert len(Reader(read_options(given)).partitions()) == 1
+
+
+def test_a_stream_has_no_end(url: str) -> None:
+    with pytest.raises(PipelineError, match="endingOffsets and endingTimestamp are for batches"):
+        StreamReader(read_options({"url": url, "address": "x", "endingTimestamp": "5"}))

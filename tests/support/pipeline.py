@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bridges.kafka.records import RecordReader
+from gateway.amqp.users import make_entry, put_user
+from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT, folder
+from tests.support.process import fresh_folder, ports
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -109,3 +114,57 @@ def spark_options() -> tuple[object, ...]:
 def files(archive: Path) -> list[Path]:
     """The Parquet files that a reader of folders sees."""
     return sorted(archive.glob("address=*/date=*/*.parquet"))
+
+
+POLICY = """
+kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
+scopes:
+  edge:
+    listen:
+      - {{bind: "127.0.0.1:{port}"}}
+      - {{bind: "127.0.0.1:{named}", sasl: [scram-sha-256], users: "{users}"}}
+    addresses:
+      - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
+      - {{match: "direct", direct: balanced}}
+    access: [{{who: "*", may: [send, receive, info], on: "**"}}]
+"""
+
+
+@contextmanager
+def gateway_urls(broker: KafkaBroker) -> Iterator[tuple[str, str]]:
+    """A gateway with the broker's topics under `events/`: its URL for everybody, and the one for bob (builder)."""
+    gateways, (port, named) = Gateways(), ports(2)
+    users = fresh_folder("pipeline") / "users.yaml"
+    users.write_text(put_user("", "bob", make_entry("builder", salt=b"salt of a test!!")))
+    try:
+        gateways(POLICY.format(bootstrap=broker.bootstrap, port=port, named=named, users=users))
+        yield f"amqp://127.0.0.1:{port}", f"amqp://127.0.0.1:{named}"
+    finally:
+        gateways.close()
+
+
+def event(record: Record) -> bytes:
+    """The message that the gateway delivers for a record, every byte."""
+    key, value, headers = record.key, record.value, list(record.headers)
+    kind, time = record.timestamp
+    return RecordReader().encode(key, value, headers or None, record.partition, record.offset, kind, time)
+
+
+def seen(rows: Iterable[Any]) -> list[tuple[int, int, bytes | None, int, bytes]]:
+    """Place, key, time and message of rows of the data source, in the order of the log."""
+    found = [
+        (
+            row.partition,
+            row.offset,
+            optional(row.key),
+            round(row.timestamp.timestamp() * 1000),
+            bytes(row.head) + bytes(row.bare_message),
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda each: each[:2])
+
+
+def expected(broker: KafkaBroker, topic: str) -> list[tuple[int, int, bytes | None, int, bytes]]:
+    """The same from what a Kafka consumer sees."""
+    return [(each.partition, each.offset, each.key, each.timestamp[1], event(each)) for each in consumed(broker, topic)]

@@ -1,0 +1,198 @@
+"""Streaming queries on the real gateway and a real Kafka: what a Kafka consumer sees, once, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from bridges.spark.errors import sentence
+from bridges.spark.source import ScopeGateDataSource
+from tests.support.kafka import KafkaBroker
+from tests.support.parts import ROOT
+from tests.support.pipeline import consumed, expected, gateway_urls, produce, seen
+from tests.support.process import Process, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KILLS = int(os.environ.get("SCOPEGATE_KILLS", "1"))
+"""How often the driver is killed; issue 7 wants ten, which take minutes."""
+
+
+@pytest.fixture(scope="module")
+def url(kafka_broker: KafkaBroker) -> Iterator[str]:
+    with gateway_urls(kafka_broker) as (url, _):
+        yield url
+
+
+class Query:
+    """A query into Parquet, run to the end of what there is as often as one likes; its checkpoint goes on."""
+
+    def __init__(self, spark: SparkSession, url: str, topic: str, folder: Path) -> None:
+        self._spark, self._url, self._topic, self._folder = spark, url, topic, folder
+
+    def frame(self, **options: object) -> Any:
+        self._spark.dataSource.register(ScopeGateDataSource)
+        texts = {name: str(value) for name, value in options.items()}
+        return (
+            self._spark.readStream.format("scopegate")
+            .options(url=self._url, address=f"events/{self._topic}", **texts)
+            .load()
+        )
+
+    def run(self, **options: object) -> int:
+        """The number of micro-batches that are done now."""
+        sink = self.frame(**options).writeStream.format("parquet").option("path", str(self._folder / "out"))
+        query = sink.option("checkpointLocation", str(self._folder / "check")).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return len([each for each in (self._folder / "check" / "commits").iterdir() if each.name.isdigit()])
+
+    def fails(self, **options: object) -> str:
+        """The sentence that a run ends with."""
+        with pytest.raises(Exception, match="PipelineError") as raised:
+            self.run(**options)
+        return sentence(raised.value)
+
+    def seen(self) -> Any:
+        return seen(self._spark.read.parquet(str(self._folder / "out")).collect())
+
+    def offsets(self) -> dict[str, Any]:
+        """What the checkpoint says of the last micro-batch."""
+        files = [each for each in (self._folder / "check" / "offsets").iterdir() if each.name.isdigit()]
+        last = max(files, key=lambda each: int(each.name))
+        found: dict[str, Any] = json.loads(last.read_text().splitlines()[-1])
+        return found
+
+
+def test_a_query_sees_what_a_consumer_sees_in_micro_batches_and_goes_on(
+    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic(partitions=2)
+    produce(kafka_broker, topic, 60, 2)
+    query = Query(spark, url, topic, tmp_path)
+    assert query.run(maxEventsPerTrigger=25) == 3
+    assert query.seen() == expected(kafka_broker, topic)
+    assert query.run() == 3  # nothing new: no micro-batch
+
+    admin = kafka_broker.admin()
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    produce(kafka_broker, topic, 30, 3, first=100)
+    wait_until(lambda: query.run(maxTasks=2) and query.offsets().get("2") == 10, "the new partition", 60)
+    assert query.seen() == expected(kafka_broker, topic)
+
+
+def test_a_log_that_was_cut_off_or_made_anew_is_noticed(
+    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic()
+    produce(kafka_broker, topic, 20, 1)
+    query = Query(spark, url, topic, tmp_path)
+    query.run()
+    admin = kafka_broker.admin()
+    produce(kafka_broker, topic, 20, 1, first=100)
+    admin.delete_records([TopicPartition(topic, 0, 25)])[TopicPartition(topic, 0, 25)].result(30)
+    gone = f"events/{topic}, partition 0: offsets 20 to 24 are gone from the log; failOnDataLoss=false skips them"
+    assert query.fails() == gone
+    query.run(failOnDataLoss="false")
+    places = [each[1] for each in query.seen()]
+    assert places == [*range(20), *range(25, 40)]
+
+    # truncated to nothing: the log is empty, and still says where it goes on
+    admin.delete_records([TopicPartition(topic, 0, 40)])[TopicPartition(topic, 0, 40)].result(30)
+    done = query.run()
+    produce(kafka_broker, topic, 5, 1, first=200)
+    assert query.run() == done + 1
+    assert [each[1] for each in query.seen()] == [*places, *range(40, 45)]
+
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: not kept(kafka_broker, topic), "the topic to be gone", 30)
+    kafka_broker.create_topic(topic)
+    produce(kafka_broker, topic, 50, 1, first=300)  # longer than the old one: its length tells nothing
+    old = query.offsets()["log"]
+    assert query.fails().startswith(f"events/{topic}: the log was made anew (its id was {old} and is ")
+    query.run(failOnDataLoss="false")
+    new = [each for each in query.seen() if each in expected(kafka_broker, topic)]
+    assert [each[1] for each in new] == list(range(50))
+
+
+def kept(broker: KafkaBroker, topic: str) -> bool:
+    try:
+        return broker.metadata().topics.get(topic) is not None
+    except KafkaException:
+        return True
+
+
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_where_a_query_starts_is_resolved_once(
+    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path, starting: str
+) -> None:
+    """A first micro-batch that failed is read again as it was planned, though the log has moved on meanwhile."""
+    topic = kafka_broker.create_topic()
+    produce(kafka_broker, topic, 10, 1)
+    query = Query(spark, url, topic, tmp_path)
+
+    def refuse(batch: Any, number: int) -> None:
+        raise RuntimeError("not this time")
+
+    frame = query.frame(startingOffsets=starting)
+    writing = frame.writeStream.option("checkpointLocation", str(tmp_path / "check")).foreachBatch(refuse)
+    failing = writing.trigger(processingTime="0.2 seconds").start()
+    wait_until(lambda: not failing.isActive or "Waiting for" in failing.status["message"], "the start", 60)
+    produce(kafka_broker, topic, 5, 1, first=100)
+    with pytest.raises(Exception, match="not this time"):
+        failing.awaitTermination(60)
+    produce(kafka_broker, topic, 5, 1, first=200)
+    if starting == "earliest":  # what was planned is gone meanwhile: not silently left out
+        admin = kafka_broker.admin()
+        admin.delete_records([TopicPartition(topic, 0, 12)])[TopicPartition(topic, 0, 12)].result(30)
+        assert "partition 0: offsets 0 to 9 are gone from the log" in query.fails(startingOffsets=starting)
+    else:
+        query.run(startingOffsets=starting)
+        assert query.seen() == expected(kafka_broker, topic)[10:]
+
+
+def test_a_driver_that_is_killed_leaves_nothing_out_and_nothing_twice(
+    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
+) -> None:
+    topic, commits = kafka_broker.create_topic(partitions=2), tmp_path / "check" / "commits"
+    produce(kafka_broker, topic, 160 + 160 * KILLS, 2)
+    for kill in range(KILLS):
+        command = [sys.executable, "-m", "tests.support.stream_job", url, f"events/{topic}", str(tmp_path)]
+        driver = Process("stream", command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+        try:
+            wait_until(lambda kill=kill, driver=driver: done(commits) >= 2 + 3 * kill or not driver.alive, "micro-batches", 300)
+            assert driver.alive, driver.tail()
+        finally:
+            kill_all(driver)
+    query = Query(spark, url, topic, tmp_path)
+    query.run()
+    assert query.seen() == expected(kafka_broker, topic)
+    assert len(query.seen()) == len(consumed(kafka_broker, topic))
+
+
+def kill_all(driver: Process) -> None:
+    """SIGKILL for Python and for its Java."""
+    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children")
+    java = [int(each) for each in children.read_text().split()] if driver.alive else []
+    driver.discard()
+    for pid in java:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in java), "the driver to be gone", 30)
+
+
+def done(commits: Path) -> int:
+    return len([each for each in commits.iterdir() if each.name.isdigit()]) if commits.exists() else 0
