@@ -6,13 +6,14 @@ what does not hold is shown as the plain record it is.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from bridges.kafka.bare import Exact, Header, data_prefix, is_body, rebuild, sealed_and_others
-from bridges.kafka.cloudevents import event_properties
+from bridges.kafka.cloudevents import VERSION, event_properties
 from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
-from bridges.kafka.readable import BODY, HEADERS_ANNOTATION, as_property, content_type, shown
-from gateway.amqp.codec import Symbol, encode, encode_list
+from bridges.kafka.readable import BODY, CONTENT_TYPE, HEADERS_ANNOTATION, as_property, content_type, shown
+from gateway.amqp.codec import Symbol, encode, encode_list, encode_map
 from gateway.amqp.sections import (
     AMQP_VALUE,
     APPLICATION_PROPERTIES,
@@ -40,6 +41,13 @@ _PLAIN: Final = {
     kind: b"" if kind == LOG_APPEND_TIME else annotations_section(MESSAGE_ANNOTATIONS, {TIMESTAMP_TYPE: text})
     for kind, text in _TYPES.items()
 }
+_TYPED: Final = {
+    kind: annotations_section(MESSAGE_ANNOTATIONS, {TIMESTAMP_TYPE: text}) for kind, text in _TYPES.items()
+}
+"""The annotations of a record that has headers, but no key and no name twice."""
+_APPLICATION: Final = bytes((0, 0x53, APPLICATION_PROPERTIES))
+_SHORT: Final = 256
+_STRING: Final = [bytes((0xA1, size)) for size in range(_SHORT)]
 _NULL_BODY: Final = section(AMQP_VALUE, None)
 
 
@@ -80,12 +88,19 @@ def _message(value: bytes) -> Exact | None:
 
 def _readable(key: bytes | None, value: bytes | None, headers: list[Header], timestamp_type: int) -> bytes:
     visible = shown(headers)
-    parts = [_annotations(key, value, visible, timestamp_type)]
+    named = dict(visible)
+    if key is None and value is not None and len(named) == len(visible):
+        parts = [_TYPED[timestamp_type]]
+    else:
+        parts = [_annotations(key, value, visible, timestamp_type)]
     if visible:
-        if (media := content_type(visible)) is not None:
+        if CONTENT_TYPE in named and (media := content_type(visible)) is not None:
             parts.append(b"\x00\x53\x73" + encode_list([b"\x40"] * 6 + [encode(media)]))
-        shown_as = {name: as_property(item) for name, item in visible}
-        parts.append(section(APPLICATION_PROPERTIES, event_properties(visible, shown_as)))
+        if VERSION in named:
+            shown_as = {name: as_property(item) for name, item in named.items()}
+            parts.append(section(APPLICATION_PROPERTIES, event_properties(visible, shown_as)))
+        else:
+            parts.append(_APPLICATION + encode_map([(_name(name), _property(item)) for name, item in named.items()]))
     if value is None:
         parts.append(_NULL_BODY)
     elif (BODY, SECTIONS) in headers and is_body(value):
@@ -93,6 +108,30 @@ def _readable(key: bytes | None, value: bytes | None, headers: list[Header], tim
     else:
         parts += data_prefix(len(value)), value
     return b"".join(parts)
+
+
+def _name(name: str) -> bytes:
+    return _known_name(name) if len(name) < _SHORT else encode(name)
+
+
+@lru_cache(maxsize=1024)
+def _known_name(name: str) -> bytes:
+    """The name of a header, encoded; records of a topic have the same ones."""
+    return encode(name)
+
+
+def _property(content: bytes | None) -> bytes:
+    """The same as `as_property`, encoded: of a text nothing has to be decoded but to see that it is one."""
+    if content is None:
+        return b"\x40"
+    if len(content) >= _SHORT:
+        return encode(as_property(content))
+    if not content.isascii():
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            return encode(content)
+    return _STRING[len(content)] + content
 
 
 def _annotations(key: bytes | None, value: bytes | None, headers: list[Header], timestamp_type: int) -> bytes:

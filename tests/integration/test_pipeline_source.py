@@ -177,7 +177,8 @@ def test_a_wrong_password_is_one_sentence(
     topic, named = kafka_broker.create_topic(), urls[1]
     given = {"url": named, "address": f"events/{topic}", "user": "bob", "passwordEnv": "SCOPEGATE_TEST_PASSWORD"}
     monkeypatch.setenv("SCOPEGATE_TEST_PASSWORD", "guessed")
-    with pytest.raises(PipelineError, match=f"^events/{topic} at {named}: .*refuses the login of bob: wrong user or password") as raised:
+    refused = f"^events/{topic} at {named}: .*refuses the login of bob: wrong user or password$"
+    with pytest.raises(PipelineError, match=refused) as raised:
         Reader(read_options(given)).partitions()
     assert "guessed" not in str(raised.value)
     monkeypatch.setenv("SCOPEGATE_TEST_PASSWORD", "builder")

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,7 @@ def test_a_driver_that_is_killed_leaves_nothing_out_and_nothing_twice(
         command = [sys.executable, "-m", "tests.support.stream_job", url, f"events/{topic}", str(tmp_path)]
         driver = Process("stream", command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
         try:
-            wait_until(lambda kill=kill, driver=driver: done(commits) >= 2 + 3 * kill or not driver.alive, "micro-batches", 300)
+            wait_until(partial(at_least, commits, 2 + 3 * kill, driver), "micro-batches", 300)
             assert driver.alive, driver.tail()
         finally:
             kill_all(driver)
@@ -181,6 +182,10 @@ def test_a_driver_that_is_killed_leaves_nothing_out_and_nothing_twice(
     query.run()
     assert query.seen() == expected(kafka_broker, topic)
     assert len(query.seen()) == len(consumed(kafka_broker, topic))
+
+
+def at_least(commits: Path, count: int, driver: Process) -> bool:
+    return done(commits) >= count or not driver.alive
 
 
 def kill_all(driver: Process) -> None:
