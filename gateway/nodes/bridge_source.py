@@ -18,6 +18,7 @@ from gateway.nodes.announcing import way
 from gateway.nodes.bridge_flow import Flow, Item
 from gateway.nodes.bridge_target import End, inside
 from gateway.nodes.events import PARTITION, read_event
+from gateway.nodes.inner import InnerLink
 
 if TYPE_CHECKING:
     from gateway.nodes.scopes import Scope
@@ -80,16 +81,15 @@ def start(wish: Wish) -> str:
     return EARLIEST if wish.start == "earliest" else LATEST
 
 
-class LocalSource:
+class LocalSource(InnerLink):
     """The receiver that a topic of this gateway sees; see `gateway.amqp.link.Link` for what a node uses of it."""
 
     incoming: Final = False
-    presettled: Final = False
-    draining: Final = False
     failure: Final = None
     user: Final = ""
 
     def __init__(self, owner: Owner, flow: Flow, scope: Scope, wish: Wish) -> None:
+        super().__init__(way(scope.name))
         self._owner: Final = owner
         self._flow: Final = flow
         self._scope: Final = scope
@@ -112,13 +112,7 @@ class LocalSource:
         self.target: Final = ABSENT._replace(present=True, address=self.name)
         self.properties: Final = {} if wish.partition is None else {Symbol(PARTITION): Symbol(wish.partition)}
         self.filter_rules: Final = scope.world.filter_rules
-        self.way: Any = way(scope.name)
         self.left: Any = None
-        self.node: Any = None
-        self.flow: Any = None
-        self.handler: Any = None
-        self.open = False
-        self.gone = False
         self.window = 0
         self._told = False
 
@@ -133,20 +127,10 @@ class LocalSource:
 
     def accept(self, handler: Any, *, durable: bool = False, **_: Any) -> None:
         """The node takes the link."""
-        if self.gone:  # a node that answers late
-            handler.on_detach(None)
+        if not self.taken(handler):
             return
-        self.handler, self.open = handler, True
         self._owner.source_stands("position kept" if durable else "no position kept")
         self._flow.source_open(self)
-
-    def refuse(self, error: AmqpError) -> None:
-        """The node does not take the link."""
-        self.end(error)
-
-    def detach(self, error: AmqpError | None = None) -> None:
-        """The node ends the link."""
-        self.end(error)
 
     @property
     def credit(self) -> int:
@@ -204,19 +188,8 @@ class LocalSource:
         read_next = getattr(self.handler, "positions", None)
         return dict(read_next()) if self.open and read_next is not None else {}
 
-    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
-        """A reload: what the address means may have changed."""
-        if (error := verdict(self.node)) is not None:
-            self.end(error)
-
-    def end(self, error: AmqpError | None) -> None:
-        """End it, once; the terminus stays."""
-        if self.gone:
-            return
-        self.gone = True
-        if self.flow is not None:
-            self.flow.left(self)
-        was_open, self.open = self.open, False
+    def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
+        """The terminus stays."""
         if was_open:
             self._flow.source_gone()
             self.handler.on_detach(error)

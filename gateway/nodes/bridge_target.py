@@ -13,6 +13,7 @@ from gateway.amqp.pndata import ABSENT
 from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.bridge_flow import Flow, Item
+from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
@@ -52,17 +53,16 @@ def inside(scope: str) -> Any:
     )
 
 
-class Target:
+class Target(InnerLink):
     """The sender that the node sees; see `gateway.amqp.link.Link` for what a node uses of it."""
 
     incoming: Final = True
-    draining: Final = False
-    presettled: Final = False
     rejects: Final = True
     user: Final = ""
     filter_rules: Final = None
 
     def __init__(self, owner: Owner, flow: Flow, scope: Scope, name: str, end: End) -> None:
+        super().__init__(way(scope.name))
         self._owner: Final = owner
         self._flow: Final = flow
         self._scope: Final = scope
@@ -74,13 +74,6 @@ class Target:
         self.source: Final = ABSENT._replace(present=True, address=name)
         self.target: Final = ABSENT._replace(present=True, address=end.address)
         self.properties: Final[dict[Any, Any]] = {}
-        self.way: Any = way(scope.name)
-        self.node: Any = None
-        self.flow: Any = None
-        self.handler: Any = None
-        self.open = False
-        self.gone = False
-        self.max_message_size = 0
         self._announced = False
         self._connector: Any = None
 
@@ -101,22 +94,11 @@ class Target:
 
     def accept(self, handler: Any, *, max_message_size: int = 0, capabilities: Iterable[str] = (), **_: Any) -> None:
         """The node takes the link."""
-        if self.gone:  # a node that answers late
-            handler.on_detach(None)
+        if not self.taken(self.tapped(handler)):
             return
-        self.handler = handler if self.flow is None else self.flow.tapped(handler)
-        self.open = True
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         self._flow.target_open(self._give)
         self._owner.target_stands()
-
-    def refuse(self, error: AmqpError) -> None:
-        """The node does not take the link."""
-        self.end(error)
-
-    def detach(self, error: AmqpError | None = None) -> None:
-        """The node ends the link."""
-        self.end(error)
 
     def fail(self, error: AmqpError) -> None:
         """One bad message must not keep the others from being moved."""
@@ -159,21 +141,14 @@ class Target:
             self.handler.on_transfer(item, data, False)
 
     def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
-        """A reload: what the address means, or the connector, may have changed."""
-        error = verdict(self.node)
+        """A reload: the connector may have changed, too."""
         if self._end.connector is not None and self._scope.connectors.get(self._end.connector) is not self._connector:
-            error = AmqpError(DETACH_FORCED, "the connector has changed")
-        if error is not None:
-            self.end(error)
+            self.end(AmqpError(DETACH_FORCED, "the connector has changed"))
+        else:
+            super().policy_changed(verdict)
 
-    def end(self, error: AmqpError | None) -> None:
-        """End it, once."""
-        if self.gone:
-            return
-        self.gone = True
-        if self.flow is not None:
-            self.flow.left(self)
-        was_open, self.open = self.open, False
+    def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
+        """What is under way belongs to the flow again."""
         if was_open:
             self._flow.target_gone()
             self.handler.on_detach(error)

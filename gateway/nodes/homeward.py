@@ -109,9 +109,10 @@ class CountedLink(RoutedLink):
         self._free_waiting()
         super().close()
 
-    def _end(self) -> None:
+    def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
+        """What waits is answered by nobody."""
         self._free_waiting()
-        super()._end()
+        super().ended(error, was_open=was_open)
 
     def _free_waiting(self) -> None:
         for delivery, _, _ in self._waiting:

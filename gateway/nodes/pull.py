@@ -17,6 +17,7 @@ from gateway.amqp.pndata import ABSENT, Granted
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.events import forwarded
+from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
@@ -99,17 +100,16 @@ class Pull:
         self._pause = min(self._pause * 2, self._most)
 
 
-class PulledLink:
+class PulledLink(InnerLink):
     """Both ends of it: the sender that the node sees (see `gateway.amqp.link.Link`), and the handler of our link."""
 
     incoming: Final = True
-    draining: Final = False
-    presettled: Final = False
     rejects: Final = True
     user: Final = ""
     """Nobody in particular: a service answers it where everybody may send."""
 
     def __init__(self, pull: Pull, engine: Engine, scope: str) -> None:
+        super().__init__(way(scope))
         wish = pull.wish
         self._pull: Final = pull
         self._credit: Final = wish.credit
@@ -121,13 +121,6 @@ class PulledLink:
         self.source: Final = ABSENT._replace(present=True, address=wish.source)
         self.target: Final = ABSENT._replace(present=True, address=wish.to)
         self.properties: Final[dict[Any, Any]] = {}
-        self.way: Any = way(scope)
-        self.node: Any = None
-        self.flow: Any = None
-        self.handler: Any = None
-        self.open = False
-        self.gone = False
-        self.max_message_size = 0
         self._far: Link | None = None
         self._announced = False
         self._owed = 0
@@ -139,23 +132,12 @@ class PulledLink:
         self, handler: Any, *, max_message_size: int = 0, capabilities: Iterable[str] = (), **_: Any
     ) -> None:
         """The node takes the link: now the queue is asked."""
-        if self.gone:  # a node that answers late
-            handler.on_detach(None)
+        if not self.taken(self.tapped(handler)):
             return
-        self.handler = handler if self.flow is None else self.flow.tapped(handler)
-        self.open = True
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         far = self.engine.attach(self.name, incoming=True)
         own = (SUPPORTED,) if self._announced else ()
         far.request(self, Granted(self._pull.wish.source, max_message_size=max_message_size, own=own))
-
-    def refuse(self, error: AmqpError) -> None:
-        """The node does not take the link."""
-        self.end(error)
-
-    def detach(self, error: AmqpError | None = None) -> None:
-        """The node ends the link."""
-        self.end(error)
 
     @property
     def granted(self) -> int:
@@ -233,20 +215,9 @@ class PulledLink:
         self._far = None
         self.end(error)
 
-    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
-        """A reload: what `to` means may have changed."""
-        if (error := verdict(self.node)) is not None:
-            self.end(error)
-
-    def end(self, error: AmqpError | None) -> None:
-        """End both sides, once; the node first, so that what it holds goes back to the queue."""
-        if self.gone:
-            return
-        self.gone = True
-        if self.flow is not None:
-            self.flow.left(self)
-        if self.open:
-            self.open = False
+    def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
+        """The node first, so that what it holds goes back to the queue."""
+        if was_open:
             self.handler.on_detach(error)
         far, self._far = self._far, None
         if far is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.outcomes import RELEASED, Outcome
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
 from gateway.scope.shelf import Unfetched
 
@@ -55,13 +56,13 @@ class Wait(Exception):
     """Raised by an aim whose message cannot go on yet; a router that has such aims knows what it waits for."""
 
 
-class RoutedLink:
+class RoutedLink(InnerLink):
     """A link to one destination; see `gateway.amqp.link.Link` for what a node uses of it."""
 
     incoming: Final = True
-    draining: Final = False
 
     def __init__(self, router: Router, link: Link, key: tuple[str, str, str]) -> None:
+        super().__init__(link.way)
         self._router: Final = router
         self._link: Final = link
         self.key: Final = key
@@ -70,16 +71,9 @@ class RoutedLink:
         self.source: Final = link.source
         self.target: Final = link.target._replace(present=True, address=key[1])
         self.properties: Final = link.properties
-        self.presettled: Final = link.presettled
-        self.way: Any = link.way
-        self.node: Any = None
-        self.flow: Any = None
-        self.open = False
-        self.gone = False
-        self.handler: Any = None
+        self.presettled = link.presettled
         self.granted = 0
         self.busy = 0
-        self.max_message_size = 0
         self._waiting: deque[tuple[Any, bytes, bool]] = deque()
         self.error: AmqpError | None = None
 
@@ -125,19 +119,9 @@ class RoutedLink:
         **_: Any,
     ) -> None:
         self.max_message_size = max_message_size
-        if self.gone:  # a node that answers late
-            handler.on_detach(None)
-        elif (missing := self._router.demands.missing(capabilities, properties)) is not None:
+        if not self.gone and (missing := self._router.demands.missing(capabilities, properties)) is not None:
             self.refuse(missing)
-            handler.on_detach(None)
-        else:
-            self.handler = handler if self.flow is None else self.flow.tapped(handler)
-            self.open = True
-
-    def refuse(self, error: AmqpError) -> None:
-        if not self.gone:
-            self.error = error
-            self._end()
+        self.taken(self.tapped(handler))
 
     def grant(self, credit: int) -> None:
         self.granted += credit
@@ -149,25 +133,21 @@ class RoutedLink:
         self._link.settle(delivery, outcome)
         self._router.passed()
 
-    def detach(self, error: AmqpError | None = None) -> None:
-        self.error = error
-        if self.open:
-            self.open = False
-            self.handler.on_detach(error)
-        self._end()
-
     def fail(self, error: AmqpError) -> None:
         """A pre-settled message cannot be refused: the link that carried it ends."""
         self._router.fail(error)
 
-    def _end(self) -> None:
-        self._left()
+    def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
+        """The node first; what waits for it goes back."""
+        self.error = error
+        if was_open:
+            self.handler.on_detach(error)
         self._router.forget(self)
         for delivery, _, settled in self._waiting:
-            if self.error is None:
+            if error is None:
                 self._release(delivery, settled)
             else:
-                self._router.refuse(delivery, self.error, settled)
+                self._router.refuse(delivery, error, settled)
         self._waiting.clear()
 
     # -- what the router does
@@ -192,18 +172,10 @@ class RoutedLink:
         self.granted -= 1
         self.handler.on_transfer(delivery, data, settled)
 
-    def _left(self) -> None:
-        if self.flow is not None:
-            self.flow.left(self)
-
     def close(self) -> None:
         """The link around it has ended, or it makes room for another."""
-        self.gone = True
-        self._left()
-        if self.open:
-            self.open = False
-            self.handler.on_detach(None)
         self._waiting.clear()
+        self.end(None)
 
     @property
     def idle(self) -> bool:
