@@ -1,4 +1,4 @@
-"""Many links on one topic: `python -m tests.bench.many [CONNECTIONS LINKS PARTITIONS] [--agnostic]` (issue 6, item 11).
+"""Many links on one topic (issue 6, item 11): `python -m tests.bench.many [CONNECTIONS LINKS PARTITIONS] [--agnostic]`.
 
 Opens the links through a real gateway on a real broker, each with credit, then produces events and waits until
 every link has had every one of its events. Prints what that cost: memory and processor time of the gateway, and what
@@ -27,8 +27,8 @@ from tests.bench.roles import Base, BenchError
 from tests.bench.running import Watch, cpu_seconds, resident_kib
 from tests.support.kafka import KafkaBroker
 
-EVENTS = 20
-"""In each partition."""
+LIMIT = 1200.0
+"""Seconds that one step may take."""
 CREDIT = 100
 
 
@@ -66,7 +66,7 @@ class Crowd(Base):
             lib.pn_link_flow(link, 1)
 
 
-async def _until(crowds: list[Crowd], have: Any, what: str, limit: float = 300.0) -> None:
+async def _until(crowds: list[Crowd], have: Any, what: str, limit: float = LIMIT) -> None:
     deadline = time.monotonic() + limit
     while not all(have(crowd) for crowd in crowds):
         await asyncio.sleep(0.02)
@@ -112,10 +112,10 @@ async def measure(gateway: BenchGateway, broker: KafkaBroker, options: argparse.
     await asyncio.sleep(5)
     report["idle"] = account.look()
     producer, body = Producer({"bootstrap.servers": broker.bootstrap}), messages.data_section(100)[-91:].rjust(100)
-    for number in range(EVENTS * options.partitions):
+    for number in range(options.events * options.partitions):
         producer.produce(topic, body, partition=number % options.partitions)
     producer.flush(30)
-    each = EVENTS * (options.partitions if options.agnostic else 1)
+    each = options.events * (options.partitions if options.agnostic else 1)
     await _until(crowds, lambda crowd: crowd.received == each * options.links, "events")
     report["delivered"] = {**account.look(), "deliveries": each * options.links * options.connections}
     seconds, states = await asyncio.to_thread(_scraped, str(gateway.http))
@@ -130,6 +130,7 @@ def main() -> int:
     for name, default in (("connections", 24), ("links", 1000), ("partitions", 64)):
         parser.add_argument(name, nargs="?", type=int, default=default)
     parser.add_argument("--agnostic", action="store_true", help="each link reads all partitions")
+    parser.add_argument("--events", type=int, default=20, help="how many are added to each partition")
     options = parser.parse_args()
     broker = KafkaBroker()
     try:

@@ -16,6 +16,7 @@ from tests.support import frames
 from tests.support.document import Document
 from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
+from tests.support.kafka_embedded import EmbeddedKafka, Kafka, begun, on
 from tests.support.links import connected
 from tests.support.messages import sections
 from tests.support.numbered import until
@@ -33,14 +34,15 @@ class Place:
     """Gateway processes with one policy, and a topic of their own."""
 
     def __init__(
-        self, gateways: Gateways, broker: KafkaBroker, state: str = "memory", *, gateway: Any = None, **rule: Any
+        self, gateways: Gateways, broker: Kafka, state: str = "memory", *, gateway: Any = None, **rule: Any
     ) -> None:
         self.gateways, self.broker = gateways, broker
         self.topic = broker.create_topic()
         self.document = Document(state=state, **(gateway or {}))
-        self.document.kafka(broker.bootstrap)
+        on(broker, self.document)
         self.document.scope()["addresses"][-1] |= rule
         self.gateway: Gateway = gateways(self.document.text)
+        begun(broker, self.gateway)
         self.producer = Producer({"bootstrap.servers": broker.bootstrap})
 
     def another(self) -> int:
@@ -100,6 +102,12 @@ def place(start_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
     return Place(start_gateway, kafka_broker)
 
 
+@pytest.fixture(params=["broker", "embedded"])
+def either(request: pytest.FixtureRequest, start_gateway: Gateways) -> Place:
+    broker = request.getfixturevalue("kafka_broker") if request.param == "broker" else EmbeddedKafka()
+    return Place(start_gateway, broker)
+
+
 @pytest.fixture
 def shared(start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis) -> Place:
     redis_server.command("FLUSHALL")
@@ -107,18 +115,18 @@ def shared(start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Red
 
 
 @pytest.mark.row("ES-3.2-7", "ES-3.2-8", "CORE-6")
-def test_a_durable_terminus_goes_on_where_acceptance_was_contiguous(place: Place) -> None:
-    with place.attach() as peer:
-        assert place.answer.source["durable"] == 1
-        assert place.answer.source["expiry_policy"] == "never"
-        place.produce(*range(8))
+def test_a_durable_terminus_goes_on_where_acceptance_was_contiguous(either: Place) -> None:
+    with either.attach() as peer:
+        assert either.answer.source["durable"] == 1
+        assert either.answer.source["expiry_policy"] == "never"
+        either.produce(*range(8))
         found = bodies(peer, 8)
         for delivery, number in found:
             if number in (0, 1, 2, 3, 4, 6):
                 peer.disposition(delivery, "accepted")
-        settled(place, peer)
-    place.produce(8, 9, 10)
-    with place.attach() as peer:
+        settled(either, peer)
+    either.produce(8, 9, 10)
+    with either.attach() as peer:
         assert numbers(peer, 6) == [5, 6, 7, 8, 9, 10]
 
 
@@ -160,26 +168,26 @@ def test_a_kill_without_a_detach_repeats_events_and_loses_none(shared: Place) ->
 
 
 @pytest.mark.row("ES-3.2-7")
-def test_the_kept_position_counts_more_than_that_of_a_filter(place: Place) -> None:
-    place.produce(*range(4))
+def test_the_kept_position_counts_more_than_that_of_a_filter(either: Place) -> None:
+    either.produce(*range(4))
     earliest = Described(Symbol(FILTER), {Symbol(OFFSET): Symbol("@earliest")})
-    with place.attach(filter={Symbol("from"): earliest}) as peer:
+    with either.attach(filter={Symbol("from"): earliest}) as peer:
         assert numbers(peer, 4) == [0, 1, 2, 3]
-        settled(place, peer)
-    place.produce(4)
-    with place.attach(filter={Symbol("from"): earliest}) as peer:
+        settled(either, peer)
+    either.produce(4)
+    with either.attach(filter={Symbol("from"): earliest}) as peer:
         assert numbers(peer, 1) == [4]
 
 
 @pytest.mark.row("ES-3.2-9")
-def test_closing_the_link_ends_the_terminus(place: Place) -> None:
-    with place.attach() as peer:
-        place.produce(0, 1)
+def test_closing_the_link_ends_the_terminus(either: Place) -> None:
+    with either.attach() as peer:
+        either.produce(0, 1)
         assert numbers(peer, 1) == [0]
         peer.detach(0, closed=True)
         peer.until("detach", closed=True)
-    with place.attach(credit=0) as peer:
-        place.produce(2)
+    with either.attach(credit=0) as peer:
+        either.produce(2)
         peer.flow(0, link_credit=10)
         assert numbers(peer, 1) == [2]
 
@@ -224,6 +232,7 @@ def test_who_takes_the_terminus_at_another_process_ends_the_older_link(shared: P
 
 
 def test_ordinary_tools_see_the_position_as_a_committed_offset(place: Place) -> None:
+    assert isinstance(place.broker, KafkaBroker)
     admin = place.broker.admin()
 
     def committed() -> set[int]:

@@ -1,4 +1,7 @@
-"""Event streams as a client meets them: the open, links, keys and filters, on the real process (ES-E2E-1 to -7)."""
+"""Event streams as a client meets them: the open, links, keys and filters, on the real process (ES-E2E-1 to -7).
+
+Everything on a real broker and on the embedded one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tests.support.crossing import Inbox, Outbox, connected, hop_annotations
 from tests.support.document import Document
 from tests.support.foreign import Foreign
 from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka_embedded import EmbeddedKafka, Kafka, begun, on
 from tests.support.messages import message, sections
 from tests.support.peer import RECEIVER, Peer
 from tests.support.proton_clients import Login, receive, send
@@ -28,21 +31,21 @@ EVENT_SQL, EVENT_SQL_CODE, SQL = "amqp:event-streams-sql-filter", 0x201, "amqp:s
 
 
 class Place:
-    """A gateway on a broker; `solo` and `orders` are addresses of topics with one partition and with three."""
+    """A gateway on a broker of its own or on the embedded one."""
 
-    def __init__(self, gateways: Gateways, broker: KafkaBroker) -> None:
+    def __init__(self, gateways: Gateways, broker: Kafka) -> None:
         self.broker = broker
         document = Document()
-        document.kafka(broker.bootstrap)
+        on(broker, document)
         rules = document.scope()["addresses"]
         rules += [{"match": "keyed/{topic}", "kafka": "main", "key_from": ["group-key", "group-id"]}]
         self.without = document.add_scope("none", {"match": "chat/**", "direct": "balanced"})
-        gateways(document.text)
+        begun(broker, gateways(document.text))
         self.port = document.edge
 
-    def topic(self, partitions: int = 1, **config: str) -> str:
+    def topic(self, partitions: int = 1) -> str:
         """A new topic."""
-        return self.broker.create_topic(partitions=partitions, config=config)
+        return self.broker.create_topic(partitions=partitions)
 
     def fill(self, topic: str, *bodies: bytes, **fields: Any) -> None:
         """Append events through the gateway."""
@@ -63,9 +66,10 @@ class Place:
         return found
 
 
-@pytest.fixture(scope="module")
-def place(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
-    return Place(start_module_gateway, kafka_broker)
+@pytest.fixture(scope="module", params=["broker", "embedded"])
+def place(request: pytest.FixtureRequest, start_module_gateway: Gateways) -> Place:
+    broker = request.getfixturevalue("kafka_broker") if request.param == "broker" else EmbeddedKafka()
+    return Place(start_module_gateway, broker)
 
 
 def filters(*given: Described) -> dict[Symbol, Described]:
