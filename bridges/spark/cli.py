@@ -9,5 +9,6 @@ import click
 
 from bridges.spark.cli_report import report
 from bridges.spark.cli_simulate import simulate
+from bridges.spark.cli_tour import quickstart
 
-COMMANDS: Final[Mapping[str, click.Command]] = {command.name or "": command for command in (report, simulate)}
+COMMANDS: Final[Mapping[str, click.Command]] = {each.name or "": each for each in (quickstart, report, simulate)}

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from gateway import __version__
 from gateway.quickstart import attach, crossing, events
@@ -30,35 +30,54 @@ from policies.problems import PolicyErrors
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
+class Tour(NamedTuple):
+    """What is shown: the example it is shown on, the title, the chapters, and what is said when it goes on serving."""
+
+    example: str
+    title: str
+    show: Callable[[Place, str, Screen, Checks], None]
+    attach: Callable[[Place, Server, str, Screen], None]
+
+
+def _chapters(place: Place, bootstrap: str, screen: Screen, checks: Checks) -> None:
+    crossing.show(place, screen, checks)
+    events.show(place, bootstrap, screen, checks)
+
+
+QUICKSTART: Final = Tour(
+    "quickstart.yaml", "one gateway, two AMQP address scopes, one Kafka", _chapters, attach.show
+)
+
+
 class _Asked(Exception):
     """Somebody wants the quickstart to end."""
 
 
-def run(once: bool, policy: Path | None = None) -> int:
+def run(once: bool, policy: Path | None = None, tour: Tour = QUICKSTART) -> int:
     """Show everything, then serve on unless `once`; 0 only if every step was verified."""
     screen = Screen(sys.stdout)
     with ExitStack() as stack:
         stack.enter_context(own_terminal())
-        path = policy or stack.enter_context(as_file(files("policies") / "examples" / "quickstart.yaml"))
+        path = policy or stack.enter_context(as_file(files("policies") / "examples" / tour.example))
         try:
             server = Server(place := read_place(path.resolve()))
             stack.callback(server.discard)
             with _signals():
-                return _until_asked(place, server, screen, once)
+                return _until_asked(place, server, screen, once, tour)
         except (NotStarted, NotUsable, PolicyErrors) as error:
             sys.stderr.write(f"{error}\n")
             return 1
 
 
-def _until_asked(place: Place, server: Server, screen: Screen, once: bool) -> int:
+def _until_asked(place: Place, server: Server, screen: Screen, once: bool, tour: Tour) -> int:
     try:
-        return _journey(place, server, screen, once)
+        return _journey(place, server, screen, once, tour)
     except _Asked:
         return _end(server, screen)
 
 
-def _journey(place: Place, server: Server, screen: Screen, once: bool) -> int:
-    screen.title(f"ScopeGate {__version__}: one gateway, two AMQP address scopes, one Kafka")
+def _journey(place: Place, server: Server, screen: Screen, once: bool, tour: Tour) -> int:
+    screen.title(f"ScopeGate {__version__}: {tour.title}")
     seconds = server.start()
     bootstrap = _bootstrap(place, server)
     screen.say(
@@ -67,15 +86,14 @@ def _journey(place: Place, server: Server, screen: Screen, once: bool) -> int:
     )
     checks = Checks(screen)
     try:
-        crossing.show(place, screen, checks)
-        events.show(place, bootstrap, screen, checks)
+        tour.show(place, bootstrap, screen, checks)
     except (StepFailed, ClientError) as error:
         return _failed(error, server, screen)
     screen.gap()
     screen.say(f"All {checks.count} claims were verified.")
     if once:
         return _end(server, screen)
-    attach.show(place, server, bootstrap, screen)
+    tour.attach(place, server, bootstrap, screen)
     code = server.wait()
     sys.stderr.write(f"the gateway ended by itself with {code}:\n{server.tail()}\n")
     return 1

@@ -112,6 +112,16 @@ class Inbox:
         """Where it receives; the gateway's answer for a dynamic source."""
         return str(self._link.remote_source.address)
 
+    @property
+    def count(self) -> int:
+        """How many messages have come and were not taken."""
+        return len(self._arrived)
+
+    def ask(self, count: int) -> None:
+        """Let up to `count` messages more come."""
+        if self._link.credit < count:
+            self._link.flow(count - self._link.credit)
+
     def take(self, what: str) -> bytes:
         """Wait for one message, accept it and return its bytes."""
         return self.take_all(1, what)[0]
