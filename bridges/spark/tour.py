@@ -1,7 +1,7 @@
 """The data pipeline's guided journey: traffic, archive, proof, simulation, replay, report, each step verified.
 
-Every step is the command that anybody would type, run as its own process; what it did is compared with what the
-clients of the gateway sent, byte for byte, by code that has nothing to do with the step.
+Every step is the command that anybody would type; what it did is compared with what the clients of the gateway sent,
+byte for byte, by code that has nothing to do with the step.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import webbrowser
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from bridges.spark.errors import PipelineError
 from bridges.spark.report import PAGE, TABLES
 from bridges.spark.session import check_java
+from bridges.spark.tour_commands import Commands
 from gateway.quickstart import Tour, run, traffic
 from gateway.quickstart.checks import Checks, StepFailed
 from gateway.quickstart.place import Place
@@ -53,7 +54,8 @@ def start(folder: Path, policy: Path | None, *, once: bool) -> int:
     check_java()
     journey = Journey(_emptied(folder))
     title = "its data pipeline, from traffic to a report"
-    return run(once, policy, Tour("pipeline.yaml", title, journey.show, journey.attach))
+    with closing(journey):
+        return run(once, policy, Tour("pipeline.yaml", title, journey.show, journey.attach))
 
 
 def _emptied(folder: Path) -> Path:
@@ -75,6 +77,11 @@ class Journey:
         self._folder: Final = folder
         self._archive: Final = folder / "archive"
         self._page: Final = folder / "report" / PAGE
+        self._commands: Final = Commands(folder / "spark.log")
+
+    def close(self) -> None:
+        """End what was started."""
+        self._commands.close()
 
     def show(self, place: Place, bootstrap: str, screen: Screen, checks: Checks) -> None:
         """All steps."""
@@ -87,6 +94,7 @@ class Journey:
         self._replayed(place, sent, screen, checks)
         screen.heading("5  Report")
         self._reported(screen, checks)
+        self.close()
 
     def attach(self, place: Place, server: Server, bootstrap: str, screen: Screen) -> None:
         """It goes on serving: what to try, and the report in a browser where there is one."""
@@ -105,8 +113,8 @@ class Journey:
 
     def _archived(self, place: Place, sent: list[Sent], screen: Screen, checks: Checks) -> None:
         for address in (ORDERS, _JOURNAL):
-            _command(screen, _read(place, self._archive, address))
-        said = _command(screen, ["verify", str(self._archive)])
+            self._command(screen, _read(place, self._archive, address))
+        said = self._command(screen, ["verify", str(self._archive)])
         checks.equal("no gap, no overlap, no file that is not the one committed", "wrong" in said, False)
         rows = self._rows(ORDERS)
         checks.equal(f"{COUNT:,} events, byte for byte those that were sent", *_same((row[2] for row in rows), sent))
@@ -123,7 +131,7 @@ class Journey:
         candidate = self._folder / "candidate.yaml"
         candidate.write_text(text)
         words = ["--policy", str(place.policy), "--candidate", str(candidate), "--journal", str(self._archive)]
-        said = json.loads(_command(screen, ["simulate", *words, "--json"], code=_DIFFERENT))
+        said = json.loads(self._command(screen, ["simulate", *words, "--json"], code=_DIFFERENT))
         found = said["differences"]
         checks.equal("it finds what was changed, and nothing else", sorted(found), sorted(_WOULD))
         screen.table([(word, _WOULD[word], f"{found[word]['messages']:,} messages") for word in _WOULD])
@@ -132,7 +140,7 @@ class Journey:
     def _replayed(self, place: Place, sent: list[Sent], screen: Screen, checks: Checks) -> None:
         url = ["--amqp", f"url=amqp://{place.edge}", "--amqp", f"address={AGAIN}"]
         words = ["replay", str(self._archive), "--from", ORDERS, *url]
-        said = _command(screen, words)
+        said = self._command(screen, words)
         checks.equal("every event was accepted", f"{COUNT} events written in all" in said, True)
         events = traffic.read_again(place, COUNT)
         checks.equal(f"{COUNT:,} events at {AGAIN}, byte for byte", *_same((bare for _, bare in events), sent))
@@ -141,12 +149,12 @@ class Journey:
         checks.nothing("with their keys", keys, expected="the key of the event")
         known = ((key, numbers[bare]) for key, bare in events)
         checks.nothing("in the order of sending for each customer", _disorder(known), expected="their order")
-        again = _command(screen, words)
+        again = self._command(screen, words)
         checks.equal("the same command once more writes nothing", "0 events written in all" in again, True)
 
     def _reported(self, screen: Screen, checks: Checks) -> None:
         out = self._page.parent
-        _command(screen, ["report", str(self._archive), "--out", str(out)])
+        self._command(screen, ["report", str(self._archive), "--out", str(out)])
         tables = {path.stem: pq.read_table(path).to_pylist() for path in (out / TABLES).glob("*.parquet")}
         flowed = sum(row["events"] for row in tables["archive_traffic"])
         came = sum(row["messages"] for row in tables["links"] if row["address"] == ORDERS and row["action"] == "send")
@@ -163,6 +171,15 @@ class Journey:
         screen.say("The report, for any browser, a phone's too:")
         screen.code(str(self._page))
 
+    def _command(self, screen: Screen, words: list[str], *, code: int = 0) -> str:
+        """What it printed; another exit code is a failed step."""
+        screen.gap()
+        screen.say(f"$ {_line(words)}")
+        said = self._commands.run(words)
+        if said.code != code:
+            raise StepFailed(f"scopegate pipeline {words[0]}", f"exit code {code}", f"{said.code}: {said.err[-300:]}")
+        return said.out
+
     def _rows(self, address: str) -> list[tuple[int, int, bytes]]:
         """Partition, offset and bare message of an address, as any reader of Parquet has them."""
         columns = ["partition", "offset", "bare_message"]
@@ -178,18 +195,6 @@ def _read(place: Place, archive: Path, address: str) -> list[str]:
 
 def _line(words: Iterable[str]) -> str:
     return f"scopegate pipeline {' '.join(words)}"
-
-
-def _command(screen: Screen, words: list[str], *, code: int = 0) -> str:
-    """Run it as its own process; what it printed. Another exit code is a failed step."""
-    screen.gap()
-    screen.say(f"$ {_line(words)}")
-    command = [sys.executable, "-m", "gateway.cli", "pipeline", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this very program
-    if done.returncode != code:
-        said = f"{done.returncode}: {done.stderr[-300:]}"
-        raise StepFailed(f"scopegate pipeline {words[0]}", f"exit code {code}", said)
-    return done.stdout
 
 
 def _same(got: Iterable[bytes], sent: list[Sent]) -> tuple[Any, Any]:
