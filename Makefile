@@ -10,13 +10,20 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench groups conformance lint parts lock clean
+.PHONY: help run run-pipeline java test bench groups conformance lint parts lock clean
 
 help: ## explain these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.runtime ## install, then the guided journey; it goes on serving (ARGS=--once ends after it)
 	@$(BIN)/scopegate quickstart $(ARGS)
+
+run-pipeline: $(VENV)/.tests java ## install, then the data pipeline's journey: archive, simulate, replay, report (ARGS=--once)
+	@$(BIN)/scopegate pipeline quickstart --folder build/pipeline $(ARGS)
+
+java:
+	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
+		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
 test: parts lint ## everything: parts of the suite, lint, types, walls, tests on real servers (WORKERS=2)
 	$(SUITE) $(ARGS)
