@@ -23,6 +23,7 @@ from bridges.spark.jars import cache, fetch, kafka_jars
 from bridges.spark.kafka_origin import KafkaOrigin, Start
 from bridges.spark.reading import Selection
 from bridges.spark.session import open_session
+from bridges.spark.standing import Standing
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ def _archive(
     *,
     kafka: bool,
 ) -> None:
+    if every is None:
+        origin = Standing(origin)  # a topic that grows all the time has an end, too
     for _ in origin.logs():
         pass  # what is wrong there is said before Spark starts
     with _running("archive", engine, kafka=kafka) as (spark, stop):

@@ -16,8 +16,10 @@ import pytest
 from bridges.spark import simulation
 from bridges.spark.errors import PipelineError
 from bridges.spark.simulate import NOTHING
+from gateway.filters.rows import Event
 from gateway.policy_file import load
 from policies.rules import CompiledPolicy
+from tests.support import archives
 from tests.support.filter_rows import batch_of
 from tests.support.messages import message
 from tests.support.parts import ROOT
@@ -78,6 +80,29 @@ def test_the_topic_as_parquet_gives_the_same(spark: SparkSession, tmp_path: Path
     again = simulation.journal_rows(spark, [str(tmp_path / "rows")])
     outcome = simulation.simulate(simulation.journal_cases(again), *loaded(tmp_path), simulation.known_of(again))
     assert differences(outcome) == KNOWN
+
+
+def test_an_archive_is_read_as_far_as_it_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    sent = [Event(0, at, 1000, None, message(b"x", to=to)) for at, to in enumerate(("chat/closed", "svc/x"))]
+    logs = {"scopegate.journal": archives.journal(JOURNAL), "orders": sent}
+    path = archives.written(tmp_path / "archive", logs).path
+    stray = path / "address=scopegate.journal" / "date=1970-01-01" / "stray.parquet"
+    stray.write_bytes(b"not committed, and no Parquet")
+    for given in (path, path / "address=scopegate.journal"):
+        rows = simulation.journal_rows(spark, [str(given)])
+        assert simulation.check(rows, skip_bad=False) == 3
+        outcome = simulation.simulate(simulation.journal_cases(rows), *loaded(tmp_path), simulation.known_of(rows))
+        assert differences(outcome) == KNOWN
+    frame = simulation.archived(spark, str(path / "address=orders"))
+    assert frame is not None
+    cases = simulation.message_cases(frame, scope="edge", user="app", by="to")
+    outcome = simulation.simulate(cases, *loaded(tmp_path), NOTHING)
+    assert {each.finding.case.address: each.finding.differences for each in outcome.findings} == {
+        "chat/closed": ("denied",), "svc/x": ("rewritten",),
+    }  # fmt: skip
+    with pytest.raises(PipelineError, match=r"has no address payments \(it has: orders, scopegate.journal\)"):
+        simulation.archived(spark, str(path / "address=payments"))
+    assert simulation.archived(spark, str(tmp_path)) is None
 
 
 def test_every_row_is_told_its_verdicts(spark: SparkSession, tmp_path: Path) -> None:

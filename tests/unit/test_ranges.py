@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridges.spark.ranges import LOST, Log, Range, Refused, next_ranges, problems
+from bridges.spark.standing import Standing
 
 
 def log(bounds: dict[int, tuple[int, int]], identity: str | None = "id", first: dict[int, int] | None = None) -> Log:
@@ -78,3 +81,29 @@ def test_gaps_overlaps_and_changes_are_told() -> None:
         "a, partition 0: offsets 8 to 8 are in two commits",
         "a, partition 0: the log changed from None to new",
     ]
+
+
+class Growing:
+    """A log that has more whenever it is looked at, and another partition from the second time on."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def logs(self) -> list[Log]:
+        self.looks += 1
+        bounds = {0: (0, 10 * self.looks), **({1: (0, 5)} if self.looks > 1 else {})}
+        return [Log("a", "id", bounds)]
+
+    def rows(self, spark: Any, ranges: Any) -> Any:
+        return spark, ranges
+
+
+def test_a_log_that_grows_has_an_end_for_who_goes_to_its_end() -> None:
+    origin = Standing(Growing())
+    (first,) = next_ranges({}, origin.logs(), 100)
+    assert (first.partition, first.start, first.end) == (0, 0, 10)
+    assert next_ranges({("a", 0): first}, origin.logs(), 100) == []
+    later = Standing(Growing())
+    list(later.logs())
+    assert [dict(log.bounds) for log in later.logs()] == [{0: (0, 10)}]
+    assert later.rows("spark", []) == ("spark", [])  # type: ignore[arg-type,comparison-overlap]
