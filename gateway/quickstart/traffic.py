@@ -135,7 +135,7 @@ def _order(number: int) -> Sent:
         body=body, inferred=True, content_type="application/json", properties={"color": color, "number": number},
         annotations={symbol(_KEY): customer},
     )  # fmt: skip
-    message = made.encode()
+    message = bytes(made.encode())
     return Sent(customer, message, message[walk(message).bare :])
 
 
@@ -149,4 +149,4 @@ def read_again(place: Place, count: int) -> list[tuple[str, bytes]]:
 
 def _keyed(message: bytes) -> tuple[str, bytes]:
     layout = walk(message)
-    return str(message_annotations(message, layout).get(_KEY)), message[layout.bare :]
+    return str(message_annotations(message, layout).get(_KEY)), bytes(message[layout.bare :])
