@@ -15,7 +15,8 @@ from gateway.filters.event_stream import EARLIEST, FILTER_NAME, OFFSET
 from gateway.filters.filter_set import SQL
 from gateway.nodes.events import GROUP
 from gateway.quickstart.checks import Checks
-from gateway.quickstart.clients import ACCEPTED, ClientError, Clients, Inbox
+from gateway.quickstart.clients import ACCEPTED, Announce, ClientError, Clients, Inbox
+from gateway.quickstart.crossing import CAPABILITY
 from gateway.quickstart.place import Place
 from gateway.quickstart.screen import Screen
 
@@ -106,7 +107,8 @@ def _come(inboxes: list[Inbox]) -> int:
 
 
 def _ask(clients: Clients, edge: Any, core: Any, checks: Checks) -> None:
-    service, client = clients.receiver(core, _SERVED), clients.sender(edge, ASKED)
+    service = clients.receiver(core, _SERVED, options=[Announce(CAPABILITY)])
+    client = clients.sender(edge, ASKED)
     home = clients.receiver(edge, None)
     service.ask(REQUESTS)
     request = Message(body="?", reply_to=home.address).encode()
