@@ -29,7 +29,7 @@ SCOPE = """
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 POLICY = """
-gateway: {{id: gw-capabilities, log: json}}
+gateway: {{id: gw-capabilities, http: off, log: json}}
 keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
 kafka: {{main: {{bootstrap: embedded, topics: {{orders: 3}}}}}}
 scopes:

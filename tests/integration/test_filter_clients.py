@@ -22,7 +22,7 @@ from tests.support.process import ports
 from tests.support.proton_clients import Login, receive, send
 
 POLICY = """
-gateway: {{id: gw-filters, log: json}}
+gateway: {{id: gw-filters, http: off, log: json}}
 filters: {{unknown: refuse, max_tokens: 20}}
 scopes:
   edge:

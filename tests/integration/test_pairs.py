@@ -16,7 +16,7 @@ from tests.support.peer import RECEIVER, SENDER
 from tests.support.process import ports
 
 POLICY = """
-gateway: {{id: gw-pairs, log: json}}
+gateway: {{id: gw-pairs, http: off, log: json}}
 keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
 scopes:
   edge:

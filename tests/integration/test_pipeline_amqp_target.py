@@ -19,6 +19,7 @@ from tests.support.pipeline import consumed
 from tests.support.process import free_port
 
 POLICY = """
+gateway: {{http: off}}
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
 scopes:
   edge:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLICY = """
+gateway: {{http: off}}
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
 scopes:
   edge:

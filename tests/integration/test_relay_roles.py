@@ -43,7 +43,7 @@ scopes:
 
 
 STRICT = """
-gateway: {{id: gw-strict, log: json}}
+gateway: {{id: gw-strict, http: off, log: json}}
 scopes:
   strict:
     listen: [{{bind: "127.0.0.1:{port}"}}]

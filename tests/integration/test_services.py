@@ -15,7 +15,7 @@ from tests.support.peer import RECEIVER, Peer
 from tests.support.process import ports
 
 POLICY = """
-gateway: {{id: gw-services, log: json}}
+gateway: {{id: gw-services, http: off, log: json}}
 keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}}}
 scopes:
   edge:

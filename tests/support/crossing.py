@@ -97,13 +97,14 @@ class Outbox:
     def __init__(self, peer: Peer | int, address: str | None, handle: int = 0, **fields: Any) -> None:
         self.peer = connected(peer) if isinstance(peer, int) else peer
         self.handle = handle
+        self.outcomes: dict[int, Any] = {}
         self.attach = self.peer.attach_sender(address, handle, **fields)
 
     @classmethod
     def adopt(cls, peer: Peer, handle: int = 0) -> Self:
         """Return the outbox of a link that is attached already."""
         outbox = cls.__new__(cls)
-        outbox.peer, outbox.handle = peer, handle
+        outbox.peer, outbox.handle, outbox.outcomes = peer, handle, {}
         return outbox
 
     def credit(self) -> int:
@@ -116,11 +117,12 @@ class Outbox:
         return self.peer.last_delivery
 
     def outcome(self, delivery: int) -> Any:
-        """Wait for the outcome of a delivery."""
-        while True:
+        """Wait for the outcome of a delivery; those of others are kept until they are asked for."""
+        while delivery not in self.outcomes:
             frame = self.peer.until("disposition")
-            if frame.first <= delivery <= (frame.first if frame.last is None else frame.last):
-                return frame.state
+            last = frame.first if frame.last is None else frame.last
+            self.outcomes.update(dict.fromkeys(range(frame.first, last + 1), frame.state))
+        return self.outcomes.pop(delivery)
 
     def send(self, payload: bytes, **fields: Any) -> Any:
         """Send and wait for the outcome."""

@@ -38,7 +38,9 @@ class Gateway:
 
     def _run(self) -> Process:
         document = YAML(typ="safe").load(self.policy.read_text())
-        self.http: str | None = (document.get("gateway") or {}).get("http")
+        http: str | None = (document.get("gateway") or {}).get("http")
+        assert http, "a test's policy says where its `http` is, or off: two workers would meet at the default port"
+        self.http = None if http == "off" else http
         self.ports = list(listening_ports(document))
         command = [sys.executable, "-c", SCOPEGATE, "run", str(self.policy)]
         process = Process("gateway", command, env=self._env, cwd=self.policy.parent)
