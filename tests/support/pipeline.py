@@ -117,6 +117,7 @@ def files(archive: Path) -> list[Path]:
 
 
 POLICY = """
+gateway: {{http: off}}
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
 scopes:
   edge:
