@@ -10,7 +10,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java test bench groups conformance lint parts lock clean
+.PHONY: help run run-pipeline java test bench groups kills conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/
 groups: $(VENV)/.tests parts ## kill, stop and rebalance consumer groups at random (SECONDS=120, SEED= to replay)
 	SCOPEGATE_GROUPS_SECONDS=$(or $(SECONDS),120) SCOPEGATE_GROUPS_SEED=$(SEED) \
 		$(BIN)/python -m pytest -q -s tests/integration/test_groups_random.py
+
+kills: $(VENV)/.tests parts ## kill -9 archives and replays in each phase (KILLS=10 of each)
+	SCOPEGATE_PIPELINE_KILLS=$(or $(KILLS),10) $(BIN)/python -m pytest -q -s tests/integration/test_pipeline_kills.py
 
 conformance: $(VENV)/.tests parts ## every row of docs/conformance.md and what shows it; writes build/conformance.json
 	@$(SUITE) --quiet --conformance $(ARGS)

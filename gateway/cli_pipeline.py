@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ from typing import Any, Final
 
 import click
 
-_CODES: Final = "Exit codes: 0 done; 1 not done (said on stderr); 2 wrong use of the command."
+from gateway.cli_pipeline_policy import kafka_options, settings
+
+_CODES: Final = "Exit codes: 0 done; 1 not done or stopped before the end (said on stderr); 2 wrong use of it."
 _ARCHIVE: Final = click.argument("archive", type=click.Path(path_type=Path, file_okay=False))
 
 
@@ -47,28 +50,19 @@ def _spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--cluster", help="With --policy: the Kafka cluster.  [default: the only one]"),
-        click.option("--policy", type=click.Path(path_type=Path), help="The policy that says how to reach Kafka."),
-        click.option("--kafka", "bootstrap", metavar="HOST:PORT", help="Kafka's servers, where no policy names them."),
-    ):
-        command = option(command)
-    return command
-
-
 @pipeline.command(epilog=_CODES)
 @click.option("--to", type=click.Path(path_type=Path), help="Folder to fill.  [default: the cache]")
-def jars(to: Path | None) -> None:
+@click.option("--delta", is_flag=True, help="Those of Delta Lake as well.")
+def jars(to: Path | None, delta: bool) -> None:
     """Fetch the four jars of Spark's Kafka source with Maven, once; other commands do it when they need them."""
     with _said() as jobs:
-        found = jobs.fetch_jars(to)
+        found = jobs.fetch_jars(to, delta=delta)
     click.echo(f"{len(found)} jars in {found[0].parent}")
 
 
 @pipeline.command(epilog=_CODES)
 @_ARCHIVE
-@_kafka_options
+@kafka_options
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]",
     help="A topic and its address in the archive; as often as wanted.",
@@ -89,30 +83,42 @@ def jars(to: Path | None) -> None:
     "--fail-on-data-loss/--no-fail-on-data-loss", "fail", default=True, show_default=True,
     help="Stop where offsets are gone from a topic before they were archived, or note the gap and go on.",
 )  # fmt: skip
+@click.option(
+    "--fail-on-unknown-mapping/--no-fail-on-unknown-mapping", "fail_unknown", default=False, show_default=True,
+    help="Stop at records that a newer scopegate has written, or keep them as they are and say how many.",
+)  # fmt: skip
+@click.option(
+    "--format", type=click.Choice(["parquet", "delta"]),
+    help="delta: a Delta table as well.  [default: as the archive is, parquet for a new one]",
+)  # fmt: skip
 @_spark_options
 def archive(
-    archive: Path, bootstrap: str | None, policy: Path | None, cluster: str | None, topics: tuple[str, ...],
+    archive: Path, bootstrap: str | None, policy: Any, cluster: str | None, topics: tuple[str, ...],
     amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int, fail: bool,
-    master: str, conf: tuple[str, ...], jars: Path | None,
+    fail_unknown: bool, format: str | None, master: str, conf: tuple[str, ...], jars: Path | None,
 ) -> None:  # fmt: skip
     """Copy topics to Parquet files in the folder ARCHIVE: every section and record as it is, each offset once.
 
-    It goes on where the archive ends, however the last run ended. SIGTERM: after the commit under way.
+    It goes on where the archive ends, however the last run ended. SIGTERM ends it behind the commit under way, a
+    second one at once; nothing half written is seen either way.
     """
+    if amqp and _of_policy("topics"):
+        topics = ()
     if bool(topics) == bool(amqp):
         raise click.UsageError("say what to archive: --topic TOPIC, or --amqp url=… --amqp address=…")
     named = {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
     with _said() as jobs:
         common = {
-            "bounds": jobs.Bounds(offsets, file_size * 1024 * 1024, fail),
+            "bounds": jobs.Bounds(offsets, file_size * 1024 * 1024, fail, fail_unknown),
             "every": None if once else every,
-            "engine": jobs.Engine(master, _pairs("--conf", conf), jars),
+            "format": format,
+            "engine": _engine(jobs, master, conf, jars),
             "tell": _tell_commit,
         }
         if amqp:
             jobs.archive_node(archive, _pairs("--amqp", amqp), **common)
         else:
-            jobs.archive_topics(archive, _settings(bootstrap, policy, cluster), named, start=_start(start), **common)
+            jobs.archive_topics(archive, settings(bootstrap, policy, cluster), named, start=_start(start), **common)
 
 
 @pipeline.command(epilog="Exit codes: 0 nothing is wrong; 1 something is (said on stderr); 2 wrong use of the command.")
@@ -128,6 +134,8 @@ def verify(archive: Path) -> None:
         what = f"offsets {each.start} to {each.end - 1}" if each.end > each.start else f"begins at offset {each.start}"
         click.echo(f"{each.address}, partition {each.partition}: {what}, {each.rows} events")
     click.echo(f"{found.rows} events in {found.files} files of {found.commits} commits")
+    if found.unknown:
+        click.echo(_unknown(found.unknown))
     for problem in found.problems:
         click.echo(f"wrong: {problem}", err=True)
     sys.exit(1 if found.problems else 0)
@@ -136,7 +144,7 @@ def verify(archive: Path) -> None:
 @pipeline.command(epilog=_CODES)
 @_ARCHIVE
 @click.option("--from", "address", required=True, help="The address in the archive.")
-@_kafka_options
+@kafka_options
 @click.option("--topic", help="The topic to write to.")
 @click.option(
     "--amqp", multiple=True, metavar="OPTION=VALUE",
@@ -154,7 +162,7 @@ def verify(archive: Path) -> None:
 @click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 @_spark_options
 def replay(
-    archive: Path, address: str, bootstrap: str | None, policy: Path | None, cluster: str | None, topic: str | None,
+    archive: Path, address: str, bootstrap: str | None, policy: Any, cluster: str | None, topic: str | None,
     amqp: tuple[str, ...], since: str | None, until: str | None, offsets: tuple[str, ...], expression: str | None,
     rate: float | None, name: str | None, dry_run: bool, master: str, conf: tuple[str, ...], jars: Path | None,
 ) -> None:  # fmt: skip
@@ -171,22 +179,36 @@ def replay(
             "name": name,
             "rate": rate,
             "dry_run": dry_run,
-            "engine": jobs.Engine(master, _pairs("--conf", conf), jars),
+            "engine": _engine(jobs, master, conf, jars),
             "tell": lambda sent: click.echo(f"{sent} events written"),
         }
         if topic is None:
             count = jobs.replay_to_address(archive, selection, _pairs("--amqp", amqp), **common)
         else:
-            count = jobs.replay_to_topic(archive, selection, _settings(bootstrap, policy, cluster), topic, **common)
+            count = jobs.replay_to_topic(archive, selection, settings(bootstrap, policy, cluster), topic, **common)
     click.echo(f"{count} events {'would be written' if dry_run else 'written in all'}")
+
+
+def _engine(jobs: Any, master: str, conf: tuple[str, ...], jars: Path | None) -> Any:
+    return jobs.Engine(master, _pairs("--conf", conf), jars, lambda text: click.echo(text, err=True))
 
 
 def _tell_commit(commit: Any) -> None:
     rows = sum(each.rows for each in commit.ranges)
     click.echo(f"commit {commit.number}: {rows} events in {len(commit.files)} files")
+    if commit.unknown:
+        click.echo(f"commit {commit.number}: {_unknown(commit.unknown)}", err=True)
+
+
+def _unknown(count: int) -> str:
+    return f"{count} records are of a mapping that this version does not know: kept as they are, no section is read"
 
 
 # -- what was given
+
+
+def _of_policy(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
 
 
 @contextmanager
@@ -194,6 +216,7 @@ def _said() -> Iterator[Any]:
     """The jobs; what goes wrong in them is one sentence and exit code 1."""
     from gateway.app import pipeline_jobs
 
+    logging.getLogger().addHandler(logging.NullHandler())  # what py4j tells there is in the sentence, too
     try:
         jobs = pipeline_jobs()
     except ImportError as error:
@@ -202,32 +225,9 @@ def _said() -> Iterator[Any]:
     try:
         yield jobs
     except jobs.PipelineError as error:
+        sys.unraisablehook = lambda _: None  # sockets to a Java that has died have nothing to add
         click.echo(str(error), err=True)
         sys.exit(1)
-
-
-def _settings(bootstrap: str | None, policy: Path | None, cluster: str | None) -> dict[str, str]:
-    if policy is None:
-        if bootstrap is None:
-            raise click.UsageError("say where Kafka is: --kafka HOST:PORT, or --policy FILE")
-        return {"bootstrap.servers": bootstrap}
-    from gateway.policy_file import load
-    from policies.problems import PolicyErrors
-
-    try:
-        loaded = load(policy)
-    except PolicyErrors as errors:
-        raise click.ClickException(str(errors)) from None
-    clusters = loaded.model.kafka
-    known = ", ".join(clusters) or "none"
-    if cluster is None and len(clusters) != 1:
-        raise click.UsageError(f"say which --cluster of {policy} (there is: {known})")
-    model = clusters.get(cluster) if cluster else next(iter(clusters.values()))
-    if model is None:
-        raise click.UsageError(f"there is no Kafka cluster {cluster} in {policy} (there is: {known})")
-    return {"bootstrap.servers": model.bootstrap, **loaded.client_settings(model)} | (
-        {"bootstrap.servers": bootstrap} if bootstrap else {}
-    )
 
 
 def _time(text: str | None) -> datetime | None:

@@ -28,6 +28,7 @@ def findings(parts: Outline) -> Iterator[Finding]:
     yield from _keys(parts)
     yield from _binds(parts)
     yield from _journal(parts)
+    yield from _pipeline(parts)
     for cluster in parts.kafka:
         yield from cluster_findings(cluster)
     for setting in parts.settings:
@@ -77,6 +78,16 @@ def _journal(parts: Outline) -> Iterator[Finding]:
     journal = gateway.value.journal if gateway is not None and gateway.ok("journal") else None
     if journal is not None and journal.kafka not in parts.cluster_names:
         yield _no_such(("gateway", "journal", "kafka"), "Kafka cluster", journal.kafka, parts.cluster_names)
+
+
+def _pipeline(parts: Outline) -> Iterator[Finding]:
+    if parts.pipeline is None or not parts.pipeline.ok("kafka") or (name := parts.pipeline.value.kafka) is None:
+        return
+    loc = "pipeline", "kafka"
+    if name not in parts.cluster_names:
+        yield _no_such(loc, "Kafka cluster", name, parts.cluster_names)
+    elif any(piece.value.bootstrap == EMBEDDED and piece.loc[-1] == name for piece in parts.kafka):
+        yield Finding(loc, "this cluster is embedded, in the gateway: no job of the pipeline reaches it")
 
 
 class _Place(NamedTuple):

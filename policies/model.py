@@ -14,6 +14,7 @@ from policies.base import Also, Count, Flag, Name, Secret, Section, Strict, pars
 from policies.model_filters import Filters
 from policies.model_journal import JournalSection
 from policies.model_kafka import KafkaSecurity
+from policies.model_pipeline import PipelineSection
 from policies.model_scope import Scope
 from policies.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration, parse_size
 
@@ -201,4 +202,7 @@ class Policy(Strict):
     keys: KeysSection | None = Field(default=None, description="signing keys; every relay with replies needs them")
     kafka: dict[Name, KafkaCluster] = Field(default_factory=dict, description="name: Kafka cluster")
     filters: Filters = Field(default_factory=Filters, description="filters on what clients receive")
+    pipeline: PipelineSection | None = Field(
+        default=None, description="defaults of `scopegate pipeline`, see PipelineSection; default: none"
+    )
     scopes: dict[Name, Scope] = Field(min_length=1, description="name: scope")

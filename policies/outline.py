@@ -17,6 +17,7 @@ from policies.base import Secret
 from policies.messages import shown
 from policies.model import GatewaySection, KafkaCluster, KeyEntry, Setting
 from policies.model_bridge import Bridge
+from policies.model_pipeline import PipelineSection
 from policies.model_rules import AccessRule, AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
 from policies.model_scope import Connector, Listener
 from policies.schema import allowed_keys, nearest
@@ -26,6 +27,7 @@ M = TypeVar("M")
 AnyAddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
 
 _GATEWAY: Final = TypeAdapter(GatewaySection)
+_PIPELINE: Final = TypeAdapter(PipelineSection)
 _KEY: Final = TypeAdapter(KeyEntry)
 _TEXT: Final = TypeAdapter(str)
 _SETTING: TypeAdapter[Secret | str] = TypeAdapter(Setting)
@@ -85,6 +87,7 @@ class Outline:
     kafka: tuple[Piece[KafkaCluster], ...]
     settings: tuple[Piece[Secret | str], ...]
     cluster_names: frozenset[str]
+    pipeline: Piece[PipelineSection] | None
     scopes: tuple[ScopePieces, ...]
     scope_names: frozenset[str]
 
@@ -103,6 +106,7 @@ def outline(data: Any) -> Outline:
         kafka=tuple(_pieces(_KAFKA, clusters.items(), ("kafka",))),
         settings=tuple(_settings(clusters)),
         cluster_names=frozenset(clusters),
+        pipeline=_piece(_PIPELINE, root["pipeline"], ("pipeline",)) if "pipeline" in root else None,
         scopes=tuple(_scope(name, _dict(value)) for name, value in scopes.items()),
         scope_names=frozenset(scopes),
     )

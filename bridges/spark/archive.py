@@ -54,6 +54,8 @@ class Commit:
     staging: str
     ranges: tuple[Range, ...]
     files: tuple[File, ...]
+    unknown: int = 0
+    """Events of a record mapping that this version does not know: kept as they are, their columns are the record's."""
 
 
 class Archive:
@@ -124,13 +126,20 @@ class Archive:
             found.append((source, File(place, source.stat().st_size, digest(source, sync=True))))
         return found
 
-    def commit(self, number: int, staging: Path, ranges: Sequence[Range], files: Sequence[tuple[Path, File]]) -> Commit:
+    def commit(
+        self,
+        number: int,
+        staging: Path,
+        ranges: Sequence[Range],
+        files: Sequence[tuple[Path, File]],
+        unknown: int = 0,
+    ) -> Commit:
         """Make the step count, then put its files in place."""
         staging.mkdir(exist_ok=True)
         for index, (source, _) in enumerate(files):
             source.rename(staging / f"{index:04}.parquet")
         _sync(staging)
-        commit = Commit(number, staging.name, tuple(ranges), tuple(file for _, file in files))
+        commit = Commit(number, staging.name, tuple(ranges), tuple(file for _, file in files), unknown)
         text = json.dumps({"format": FORMAT, **asdict(commit)}, indent=1)
         write_whole(self.path / MANIFEST / f"{number:08}.json", text)
         self._place(commit)
@@ -165,11 +174,15 @@ def _read(path: Path) -> Commit:
 def write_whole(path: Path, text: str) -> None:
     """Replace a file so that every reader, and the disk after a crash, has the old text or the new one."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
+    try:
+        with fresh.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
     _sync(path.parent)
 
 

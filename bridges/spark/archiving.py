@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bridges.spark.archive import Archive, Commit, digest
 from bridges.spark.census import census, counted, mistakes
+from bridges.spark.decode import count_unknown
+from bridges.spark.delta import table_problems
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.ranges import Log, Range, Refused, next_ranges, problems
 
@@ -36,6 +38,8 @@ class Bounds:
     file_bytes: int = 128 * 1024 * 1024
     """What a file is to have at most; kept by the size that rows had so far."""
     fail_on_loss: bool = True
+    fail_on_unknown: bool = False
+    """Whether a record of a mapping that this version does not know ends the job; else it is kept and counted."""
 
 
 def step(spark: SparkSession, archive: Archive, origin: Origin, bounds: Bounds) -> Commit | None:
@@ -54,26 +58,34 @@ def step(spark: SparkSession, archive: Archive, origin: Origin, bounds: Bounds) 
     number = len(commits) + 1
     staging = archive.stage(number)
     try:
-        _write(spark, origin, ranges, staging, _rows_per_file(commits, bounds.file_bytes))
+        unknown = _write(spark, origin, ranges, staging, _rows_per_file(commits, bounds.file_bytes))
+        if unknown and bounds.fail_on_unknown:
+            raise PipelineError(f"{unknown} records are of a mapping that this version does not know: take a newer one")
         files = archive.staged(staging, number)
         counts = census((file.address, source) for source, file in files)
         ranges = counted(ranges, counts)
         if wrong := mistakes(ranges, counts):
             raise PipelineError(f"what Spark wrote is not what was asked for: {'; '.join(wrong)}")
-        return archive.commit(number, staging, ranges, files)
+        return archive.commit(number, staging, ranges, files, unknown)
     except PipelineError:
         raise
     except Exception as error:  # of Spark, of Java, of the disk
         raise PipelineError(f"commit {number}: {sentence(error)}") from error
 
 
-def _write(spark: SparkSession, origin: Origin, ranges: Sequence[Range], staging: Path, rows: int) -> None:
+def _write(spark: SparkSession, origin: Origin, ranges: Sequence[Range], staging: Path, rows: int) -> int:
+    """Write the rows of these ranges; how many of them are of an unknown mapping."""
+    from pyspark.sql import Observation
+
     present = [each for each in ranges if each.start < each.end and not each.fate]
     if not present:
-        return
-    frame = origin.rows(spark, present).sortWithinPartitions("address", "date", "partition", "offset")
+        return 0
+    seen = Observation("archive")
+    frame = origin.rows(spark, present).observe(seen, count_unknown().alias("unknown"))
+    frame = frame.sortWithinPartitions("address", "date", "partition", "offset")
     writer = frame.write.partitionBy("address", "date").option("maxRecordsPerFile", rows)
     writer.parquet(str(staging))
+    return int(seen.get["unknown"])
 
 
 def _rows_per_file(commits: Sequence[Commit], size: int) -> int:
@@ -92,15 +104,22 @@ def run(
     tell: Callable[[Commit], None],
     over: Callable[[], bool],
     stopped: Callable[[], bool],
-) -> None:
-    """Archive until `over`, asked whenever nothing is new, or `stopped`, asked after each commit, says so."""
+    follow: Callable[[], None] = lambda: None,
+) -> bool:
+    """Archive until `over`, asked whenever nothing is new, or `stopped`, asked before each step, says so.
+
+    `follow` is called at the beginning and behind each commit. Whether it came to the end of the logs.
+    """
     with archive.writing():
-        while True:
+        follow()
+        while not stopped():
             commit = step(spark, archive, origin, bounds)
             if commit is not None:
+                follow()
                 tell(commit)
-            if stopped() or (commit is None and over()):
-                return
+            elif over():
+                return True
+        return False
 
 
 @dataclass(frozen=True)
@@ -113,6 +132,8 @@ class Verdict:
     ranges: tuple[Range, ...]
     """Per partition from the first to the last offset."""
     problems: tuple[str, ...]
+    unknown: int = 0
+    """Events of a record mapping that the version which archived them did not know."""
 
 
 def verify(archive: Archive) -> Verdict:
@@ -122,6 +143,7 @@ def verify(archive: Archive) -> Verdict:
     for commit in commits:
         found += [f"commit {commit.number}: {text}" for text in _wrong_with(archive, commit)]
     found += [f"{path}: in no commit" for path in _strangers(archive, commits)]
+    found += table_problems(archive, commits)
     merged: dict[tuple[str, int], Range] = {}
     for each in (each for commit in commits for each in commit.ranges):
         before = merged.get((each.address, each.partition))
@@ -129,7 +151,8 @@ def verify(archive: Archive) -> Verdict:
         merged[each.address, each.partition] = replace(each, start=before.start if before else each.start, rows=rows)
     rows = sum(each.rows for each in merged.values())
     files = sum(len(commit.files) for commit in commits)
-    return Verdict(len(commits), files, rows, tuple(merged[key] for key in sorted(merged)), tuple(found))
+    unknown = sum(commit.unknown for commit in commits)
+    return Verdict(len(commits), files, rows, tuple(merged[key] for key in sorted(merged)), tuple(found), unknown)
 
 
 def _wrong_with(archive: Archive, commit: Commit) -> list[str]:

@@ -12,6 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE
+from bridges.kafka.outgoing import MESSAGE, SECTIONS
+from bridges.kafka.readable import BODY
 from bridges.kafka.records import RecordReader
 from gateway.filters import columns
 from gateway.filters.rows import SCHEMA, Event, record_batch
@@ -38,6 +41,24 @@ ARCHIVE: Final = pa.schema(
     [pa.field("address", pa.string()), pa.field("date", pa.date32()), *SCHEMA, pa.field("record", _RECORD)]
 )
 """The same as Arrow has it."""
+
+KINDS: Final = (bytes((DATA_VALUE,)), bytes((SECTIONS_VALUE,)))
+BODIES: Final = (SECTIONS, MESSAGE)
+
+
+def count_unknown() -> Any:
+    """A Column that counts records whose headers say a mapping that `RecordReader` does not know (KM-13).
+
+    It takes such a record for one that no gateway wrote; nothing is guessed and nothing of the record is lost.
+    """
+    from pyspark.sql import functions as F
+
+    def unknown(header: Any) -> Any:
+        kind = (header.key == BARE) & ~F.substring(header.value, 1, 1).isin(*KINDS)
+        return F.coalesce(kind | ((header.key == BODY) & ~header.value.isin(*BODIES)), F.lit(False))
+
+    return F.count_if(F.exists("record.headers", unknown))
+
 
 Batches = Callable[[Iterable[Any]], Iterator[Any]]
 

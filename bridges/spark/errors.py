@@ -10,10 +10,16 @@ class PipelineError(Exception):
     """A job cannot go on; the text is for the operator."""
 
 
+class Stopped(PipelineError):
+    """A job was told to end before it was done; the same job goes on where it is."""
+
+
 _OURS: Final = re.compile(r"PipelineError: (.+)")
 _KNOWN: Final = (
-    (r"FAILED_READ_FILE\S* [^\n]*?file (?:file:)?(\S+?)\.? ", "{} cannot be read as Parquet"),
+    (r"FAILED_READ_FILE\S* [^\n]*?file (?:file:/{0,2})?(/\S+?)\.? ", "{} cannot be read as Parquet"),
     (r"No space left on device", "the disk is full"),
+    (r"File too large", "the disk is full: a file may not grow any more"),
+    (r"Disk quota exceeded", "the disk is full: the quota is used up"),
     (r"SaslAuthenticationException: (.+)", "Kafka refuses the login: {}"),
     (r"TopicAuthorizationException: (.+)", "Kafka does not allow it: {}"),
     (r"SslAuthenticationException: (.+)", "no TLS with Kafka: {}"),
@@ -21,8 +27,15 @@ _KNOWN: Final = (
     (r"(?:Timeout|Retriable)Exception: (.+)", "Kafka does not answer in time: {}"),
     (r"Failed to find data source: kafka", "Spark has no Kafka source: its jars are missing (scopegate pipeline jars)"),
     (r"ModuleNotFoundError: (.+)", "a Spark worker lacks a module, install the wheel of scopegate there: {}"),
-    (r"Connection refused.*", "a process of Spark is gone: {}"),
+    (r"JAVA_GATEWAY_EXITED", "its Java ended at once"),
+    (r"Connection refused|Connection reset|Broken pipe", "a process of Spark is gone: {}"),
+    (r"Error while sending or receiving|Answer from Java side is empty", "a process of Spark is gone: {}"),
+    (r"An error occurred while calling [^\s:]+\Z", "a process of Spark is gone: {}"),
 )
+
+
+_CAUSE: Final = re.compile(r"^: (?:[\w$]+\.)*([\w$]+: .+)$", re.MULTILINE)
+"""The error of Java's in one that py4j has raised."""
 
 
 def sentence(error: BaseException) -> str:
@@ -35,5 +48,7 @@ def sentence(error: BaseException) -> str:
     for pattern, said in _KNOWN:
         if (found := re.search(pattern, text)) is not None:
             return said.format(*(found.groups() or (found[0],))).strip()
+    if (found := _CAUSE.search(text)) is not None and text.startswith("An error occurred while calling"):
+        return found[1].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

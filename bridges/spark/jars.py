@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka source, which pyspark lacks: four, pinned in `pom.xml`, fetched once with Maven."""
+"""Jars that pyspark lacks, those of Spark's Kafka source and of Delta Lake: pinned in pom files, fetched with Maven."""
 
 from __future__ import annotations
 
@@ -6,57 +6,93 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from bridges.spark.errors import PipelineError
 
-POM: Final = Path(__file__).with_name("pom.xml")
 VARIABLE: Final = "SCOPEGATE_SPARK_JARS"
-_COUNT: Final = 4
 _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
-def kafka_jars(folder: Path | None = None) -> list[Path]:
+@dataclass(frozen=True)
+class Kit:
+    """Jars that belong together."""
+
+    name: str
+    what: str
+    pom: Path
+    jars: tuple[str, ...]
+    """How the names of its jars begin."""
+    option: str = ""
+    """What `scopegate pipeline jars` needs to fetch them."""
+
+    def found(self, folder: Path) -> list[Path]:
+        """Those that are in a folder; empty where one is missing."""
+        found = [sorted(folder.glob(f"{name}*.jar"))[-1:] for name in self.jars]
+        return sorted(jar for jars in found for jar in jars) if all(found) else []
+
+    def cache(self) -> Path:
+        """Where the jars of this version of the pom file are kept."""
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return base / "scopegate" / f"{self.name}-{hashlib.sha256(self.pom.read_bytes()).hexdigest()[:12]}"
+
+
+KAFKA: Final = Kit(
+    "spark-kafka",
+    "Spark's Kafka source",
+    Path(__file__).with_name("pom.xml"),
+    ("spark-sql-kafka-0-10_", "spark-token-provider-kafka-0-10_", "kafka-clients-", "commons-pool2-"),
+)
+DELTA: Final = Kit(
+    "spark-delta",
+    "Delta Lake",
+    Path(__file__).with_name("delta-pom.xml"),
+    ("delta-spark_", "delta-storage-"),
+    " --delta",
+)
+
+
+def find_jars(kits: Iterable[Kit], folder: Path | None = None) -> list[Path]:
     """The jars: in `folder`, in the one that SCOPEGATE_SPARK_JARS names, or in the cache, filled with Maven if empty.
 
     Raises `PipelineError`, which says what to do.
     """
     named = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    place = named or cache()
-    jars = sorted(place.glob("*.jar"))
-    if len(jars) >= _COUNT:
+    return [jar for kit in kits for jar in _jars(kit, named)]
+
+
+def _jars(kit: Kit, named: Path | None) -> list[Path]:
+    if jars := kit.found(named or kit.cache()):
         return jars
     if named is not None:
-        raise PipelineError(f"{named} does not hold the {_COUNT} jars of Spark's Kafka source: scopegate pipeline jars")
-    return fetch(place)
+        way = f"scopegate pipeline jars{kit.option}"
+        raise PipelineError(f"{named} does not hold the {len(kit.jars)} jars of {kit.what}: {way}")
+    return fetch(kit)
 
 
-def cache() -> Path:
-    """Where the jars of this version's pom.xml are kept."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "scopegate" / f"spark-kafka-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
-
-
-def fetch(place: Path) -> list[Path]:
-    """Fetch the jars with Maven into a folder, which has all of them or is not changed."""
+def fetch(kit: Kit, folder: Path | None = None) -> list[Path]:
+    """Fetch the jars with Maven into a folder, or the cache, which then has all of them or is not changed."""
+    place = folder or kit.cache()
     maven = shutil.which("mvn")
     if maven is None:
         raise PipelineError(
-            f"Spark's Kafka source needs jars that pyspark lacks, and Maven, which fetches them, is missing: "
-            f"apt-get install maven, or copy the jars of {POM} to a folder and name it with --jars or {VARIABLE}"
+            f"{kit.what} needs jars that pyspark lacks, and Maven, which fetches them, is missing: "
+            f"apt-get install maven, or copy the jars of {kit.pom} to a folder and name it with --jars or {VARIABLE}"
         )
     fresh = place.with_name(f"{place.name}.{os.getpid()}")
     fresh.mkdir(parents=True, exist_ok=True)
     try:
-        command = [maven, "-B", "-q", "-f", str(POM), _COPY, f"-DoutputDirectory={fresh}"]
+        command = [maven, "-B", "-q", "-f", str(kit.pom), _COPY, f"-DoutputDirectory={fresh}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode or len(list(fresh.glob("*.jar"))) < _COUNT:
+        if done.returncode or not kit.found(fresh):
             lines = (done.stdout + done.stderr).strip().splitlines()
-            raise PipelineError(f"Maven could not fetch the jars of {POM}: {lines[0] if lines else 'no jars'}")
+            raise PipelineError(f"Maven could not fetch the jars of {kit.pom}: {lines[0] if lines else 'no jars'}")
         place.mkdir(parents=True, exist_ok=True)
-        for jar in fresh.glob("*.jar"):
+        for jar in kit.found(fresh):
             jar.replace(place / jar.name)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return sorted(place.glob("*.jar"))
+    return kit.found(place)

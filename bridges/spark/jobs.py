@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from bridges.kafka.offsets import Offsets
 from bridges.kafka.replayer import Replayer
 from bridges.spark import archiving, replaying
 from bridges.spark.archive import Archive, Commit
 from bridges.spark.archiving import Bounds, Origin, Verdict
-from bridges.spark.errors import PipelineError
-from bridges.spark.jars import cache, fetch, kafka_jars
+from bridges.spark.delta import CONF, DeltaLog, is_table
+from bridges.spark.errors import PipelineError, Stopped
+from bridges.spark.jars import DELTA, KAFKA, Kit, fetch, find_jars
 from bridges.spark.kafka_origin import KafkaOrigin, Start
 from bridges.spark.reading import Selection
-from bridges.spark.session import open_session
+from bridges.spark.session import check_java, open_session
 from bridges.spark.standing import Standing
 from gateway.errors import AmqpError
 
@@ -34,6 +36,7 @@ __all__ = [
     "Engine",
     "PipelineError",
     "Selection",
+    "Stopped",
     "archive_node",
     "archive_topics",
     "fetch_jars",
@@ -42,6 +45,8 @@ __all__ = [
     "verify",
 ]
 
+Format = Literal["parquet", "delta"]
+"""`delta`: a Delta table as well. `None`: as the archive is, `parquet` for a new one."""
 DEFAULT: Final = Bounds()
 REPLAYS: Final = "_replays"
 """The folder of an archive that holds how far replays to AMQP addresses have come."""
@@ -55,29 +60,55 @@ class Engine:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     jars: Path | None = None
-    """A folder with the jars of Spark's Kafka source; default: see `jars.kafka_jars`."""
+    """A folder with the jars that pyspark lacks; default: see `jars.find_jars`."""
+    say: Callable[[str], None] = lambda _: None
+    """Hears that Spark starts, which takes some seconds."""
 
 
-def fetch_jars(folder: Path | None = None) -> list[Path]:
-    """Fetch the jars of Spark's Kafka source into a folder, or into the cache. Raises `PipelineError`."""
-    return fetch(folder or cache())
+def fetch_jars(folder: Path | None = None, *, delta: bool = False) -> list[Path]:
+    """Fetch the jars of Spark's Kafka source, and Delta's, into a folder or the cache. Raises `PipelineError`."""
+    return [jar for kit in ((KAFKA, DELTA) if delta else (KAFKA,)) for jar in fetch(kit, folder)]
 
 
 @contextmanager
-def _running(name: str, engine: Engine, *, kafka: bool) -> Iterator[tuple[SparkSession, threading.Event]]:
-    """A session, and what SIGTERM and Ctrl-C set: a job ends with what it is doing."""
-    jars = kafka_jars(engine.jars) if kafka else []
-    spark = open_session(name, master=engine.master, jars=jars, conf=engine.conf)
+def _running(name: str, engine: Engine, kits: Sequence[Kit] = ()) -> Iterator[tuple[SparkSession, threading.Event]]:
+    """A session, and what SIGTERM and Ctrl-C set: a job ends behind what it is doing."""
+    check_java()
+    jars = find_jars(kits, engine.jars)
+    conf = {**(CONF if DELTA in kits else {}), **engine.conf}
+    engine.say(f"starting Spark with master {engine.master}")
+    with _stopping() as (stop, listen):
+        spark = open_session(name, master=engine.master, jars=jars, conf=conf)
+        listen()  # Spark has taken Ctrl-C for itself
+        try:
+            yield spark, stop
+        finally:
+            with suppress(Exception):  # where its Java has died, the job has said so
+                spark.stop()
+
+
+@contextmanager
+def _stopping() -> Iterator[tuple[threading.Event, Callable[[], None]]]:
+    """What SIGTERM and Ctrl-C set, and how to listen to them (again); a second one does not wait for anything."""
     stop = threading.Event()
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGTERM, signal.SIGINT)}
+
+    def heard(*_: object) -> None:
+        if stop.is_set():
+            os._exit(1)  # what was under way is in no commit and in no transaction that ended
+        stop.set()
+
+    def listen() -> None:
+        for each in before:
+            signal.signal(each, heard)
+
+    main = threading.current_thread() is threading.main_thread()
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)} if main else {}
+    listen()
     try:
-        yield spark, stop
+        yield stop, listen
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-        spark.stop()
 
 
 def archive_topics(
@@ -88,16 +119,19 @@ def archive_topics(
     start: Start = "earliest",
     bounds: Bounds = DEFAULT,
     every: float | None = None,
+    format: Format | None = None,
     engine: Engine = Engine(),
     tell: Callable[[Commit], None] = lambda _: None,
 ) -> None:
     """Archive topics (topic: address) of the cluster that librdkafka's `settings` lead to.
 
-    Ends at the end of the topics, or, with `every` (seconds between looks), at SIGTERM. Raises `PipelineError`.
+    Ends at the end of the topics, or, with `every` (seconds between looks), at SIGTERM. Raises `PipelineError`, and
+    its kind `Stopped` where SIGTERM came before the end.
     """
-    kafka_jars(engine.jars)
-    origin = KafkaOrigin(settings, topics, start)
-    _archive(path, origin, bounds, every, engine, tell, kafka=True)
+    archive = Archive(path)
+    kits = [KAFKA, *_kits(archive, format)]
+    find_jars(kits, engine.jars)
+    _archive(archive, KafkaOrigin(settings, topics, start), bounds, every, engine, tell, kits)
 
 
 def archive_node(
@@ -107,6 +141,7 @@ def archive_node(
     *,
     bounds: Bounds = DEFAULT,
     every: float | None = None,
+    format: Format | None = None,
     engine: Engine = Engine(),
     tell: Callable[[Commit], None] = lambda _: None,
 ) -> None:
@@ -114,29 +149,40 @@ def archive_node(
     from bridges.spark.amqp_origin import AmqpOrigin
 
     origin = AmqpOrigin(options, name or options.get("address", ""))
-    _archive(path, origin, bounds, every, engine, tell, kafka=False)
+    archive = Archive(path)
+    _archive(archive, origin, bounds, every, engine, tell, _kits(archive, format))
+
+
+def _kits(archive: Archive, format: Format | None) -> list[Kit]:
+    if format == "parquet" and is_table(archive):
+        raise PipelineError(f"{archive.path} is a Delta table: --format delta goes on with it")
+    return [DELTA] if format == "delta" or is_table(archive) else []
 
 
 def _archive(
-    path: Path,
+    archive: Archive,
     origin: Origin,
     bounds: Bounds,
     every: float | None,
     engine: Engine,
     tell: Callable[[Commit], None],
-    *,
-    kafka: bool,
+    kits: Sequence[Kit],
 ) -> None:
     if every is None:
         origin = Standing(origin)  # a topic that grows all the time has an end, too
     for _ in origin.logs():
         pass  # what is wrong there is said before Spark starts
-    with _running("archive", engine, kafka=kafka) as (spark, stop):
+    with _running("archive", engine, kits) as (spark, stop):
+        follow = DeltaLog(spark, archive).follow if DELTA in kits else lambda: None
 
         def over() -> bool:
             return every is None or stop.wait(every)
 
-        archiving.run(spark, Archive(path), origin, bounds, tell=tell, over=over, stopped=stop.is_set)
+        done = archiving.run(
+            spark, archive, origin, bounds, tell=tell, over=over, stopped=stop.is_set, follow=follow
+        )
+    if every is None and not done:
+        raise Stopped("stopped before the end of the logs: the same command goes on")
 
 
 def verify(path: Path) -> Verdict:
@@ -200,9 +246,12 @@ def _replay(
     replaying.check(Archive(path), selection)
     target = connect() if connect else None  # before Spark starts: what is wrong is said at once
     try:
-        with _running("replay", engine, kafka=False) as (spark, stop):
+        with _running("replay", engine) as (spark, stop):
             pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)
-            return replaying.replay(spark, Archive(path), selection, target, pace, tell)
+            sent = replaying.replay(spark, Archive(path), selection, target, pace, tell)
+        if stop.is_set() and target is not None:
+            raise Stopped(f"stopped after {sent} events: the same command goes on")
+        return sent
     finally:
         if target is not None:
             target.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from bridges.kafka.offsets import Offsets
 from bridges.spark.decode import DDL, decoder
 from bridges.spark.errors import PipelineError
+from bridges.spark.kafka_settings import java_settings
 from bridges.spark.ranges import Log, Range
 from gateway.errors import AmqpError
 
@@ -63,41 +64,3 @@ class KafkaOrigin:
         reader = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism))
         records = reader.option("failOnDataLoss", "true").option("kafka.max.poll.records", "5000").load()
         return records.mapInArrow(decoder(self._topics), DDL)
-
-
-_PLAIN: Final = {
-    "bootstrap.servers": "bootstrap.servers",
-    "client.id": "client.id",
-    "security.protocol": "security.protocol",
-    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
-}
-_LOGIN: Final = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-
-
-def java_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Options of Spark's Kafka source for librdkafka settings; raises `PipelineError` for what it has no words for."""
-    left = {name: value for name, value in settings.items() if name != "log_level"}
-    found = {ours: left.pop(name) for name, ours in _PLAIN.items() if name in left}
-    if "security.protocol" in found:
-        found["security.protocol"] = found["security.protocol"].upper()
-    if "ssl.ca.location" in left:
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": left.pop("ssl.ca.location")}
-    mechanism = left.pop("sasl.mechanism", None) or left.pop("sasl.mechanisms", None)
-    if mechanism is not None:
-        found |= _login(mechanism, left.pop("sasl.username", ""), left.pop("sasl.password", ""))
-    if left:
-        raise PipelineError(f"the archive does not know how to tell Spark's Kafka source of {', '.join(sorted(left))}")
-    found["isolation.level"] = "read_committed"
-    return {f"kafka.{name}": value for name, value in found.items()}
-
-
-def _login(mechanism: str, user: str, password: str) -> dict[str, str]:
-    if mechanism not in _LOGIN:
-        raise PipelineError(f"the archive cannot log in to Kafka with {mechanism} (it can: {', '.join(_LOGIN)})")
-    user, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password))
-    login = f'{_LOGIN[mechanism]} required username="{user}" password="{password}";'
-    return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}

@@ -47,7 +47,22 @@ def read_commits(spark: SparkSession, archive: Archive, commits: Sequence[Commit
     if missing:
         raise PipelineError(f"{archive.path / missing[0]} is missing, the manifest has it: scopegate pipeline verify")
     reader = spark.read.schema(DDL).option("basePath", str(archive.path)).option("mergeSchema", "false")
+    reader = reader.option("parquet.page.verify-checksum.enabled", "true")  # else damage comes out as other events
     return selected(reader.parquet(*(str(archive.path / file.path) for file in files)), selection)
+
+
+def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int, tuple[int, int]]) -> None:
+    """Raise `PipelineError` where offsets are asked for that the archive does not go to."""
+    for partition, (start, end) in offsets.items():
+        place = f"{address}, partition {partition}"
+        held = [each for commit in commits for each in commit.ranges if each.address == address]
+        own = [each for each in held if each.partition == partition]
+        if not own:
+            known = ", ".join(map(str, sorted({each.partition for each in held})))
+            raise PipelineError(f"{place}: the archive does not have it (it has: {known})")
+        if not own[0].start <= start < end <= own[-1].end:
+            what = f"{start} to {end} are asked for (the second exclusive)"
+            raise PipelineError(f"{place}: offsets {what}, the archive goes from {own[0].start} to {own[-1].end}")
 
 
 def _wanted(file: File, selection: Selection) -> bool:

@@ -13,7 +13,7 @@ from bridges.kafka.records import RecordWriter
 from bridges.kafka.replayer import Replayed, Replayer
 from bridges.spark.archive import Archive, Commit
 from bridges.spark.errors import PipelineError, sentence
-from bridges.spark.reading import Selection, read_commits
+from bridges.spark.reading import Selection, check_offsets, read_commits
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
 
@@ -75,12 +75,13 @@ def replay(
 
 
 def check(archive: Archive, selection: Selection) -> list[Commit]:
-    """The commits that have what is to be replayed; raises `PipelineError` where there is nothing of it."""
+    """The commits that have what is to be replayed; raises `PipelineError` where the archive has no such thing."""
     if len(selection.addresses) != 1:
         raise PipelineError("say which one address of the archive is to be replayed (--from)")
     commits = [commit for commit in archive.placed() if _has(commit, selection.addresses[0])]
     if not commits:
         raise PipelineError(f"the archive has no events of {selection.addresses[0]} ({_addresses(archive)})")
+    check_offsets(archive.placed(), selection.addresses[0], selection.offsets)
     return commits
 
 

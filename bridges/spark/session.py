@@ -32,6 +32,7 @@ _ALWAYS: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.driver.extraJavaOptions": "-Xss16m",
     "spark.log.level": "FATAL",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore",
 }
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from statistics import median
 from typing import Any
 
 from tests.bench import filters as bench_filters
@@ -196,8 +195,16 @@ def columns(effort: Effort) -> Iterator[Figure]:
         frames = [bench_columns.cached(session, max(1, effort.records // rows.num_rows // part)) for part in (1, 20)]
         rounds = min(effort.rounds, 3) + 1
         sides = [(bench_columns.by_column(frames[0]), bench_columns.by_udf(frames[1])) for _ in range(rounds)]
-        ours, theirs = (median(side) for side in zip(*sides[1:], strict=True))  # the first round compiles
-        yield Figure("filter_column", ours, "rows/s", theirs, "Python UDF", 20.0)
+        ours, theirs = (medians(list(side)) for side in zip(*sides[1:], strict=True))  # the first round compiles
+        details = {**ours, "udf": theirs, "cpu_ratio": theirs["cpu_us"] / ours["cpu_us"]}
+        yield Figure("filter_column", ours["rate"], "rows/s", theirs["rate"], "Python UDF", 20.0, details=details)
+
+
+def archive(effort: Effort) -> Iterator[Figure]:
+    """A topic archived through Spark's Kafka source."""
+    from tests.bench import archive as bench_archive  # pyarrow and Spark: loaded for this case only
+
+    yield from bench_archive.archive(effort)
 
 
 def source(effort: Effort) -> Iterator[Figure]:
@@ -208,6 +215,7 @@ def source(effort: Effort) -> Iterator[Figure]:
 
 
 CASES: dict[str, Case] = {
+    "archive": archive,
     "columns": columns,
     "cookies": cookies,
     "filters": filters,

@@ -6,7 +6,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,9 @@ from gateway.filters.arrow import compile_filter, promote
 from gateway.filters.predicate import fields_of
 from gateway.filters.rows import Event, record_batch
 from gateway.filters.sql import parse_sql
+from tests.bench.figures import Sample
 from tests.bench.filters import BATCH, TWO_TERMS, messages
+from tests.bench.running import Watch, cpu_seconds
 
 ROWS = 20_000
 _WANTED = ("spark.driver.host", "spark.driver.bindAddress")
@@ -109,15 +112,15 @@ def cached(session: Any, copies: int) -> Any:
     return frame
 
 
-def by_column(frame: Any) -> float:
-    """Rows a second past the filter as Column."""
+def by_column(frame: Any) -> Sample:
+    """The filter as Column."""
     from bridges.spark.column import column
 
     return _job(frame, column(parse_sql(TWO_TERMS)))
 
 
-def by_udf(frame: Any) -> float:
-    """Rows a second past the same expression as a Python UDF."""
+def by_udf(frame: Any) -> Sample:
+    """The same expression as a Python UDF."""
     from pyspark.sql import functions as F
 
     def two_terms(properties: Any) -> bool:
@@ -127,9 +130,32 @@ def by_udf(frame: Any) -> float:
     return _job(frame, F.udf(two_terms, "boolean")(F.col("application_properties")))
 
 
-def _job(frame: Any, condition: Any) -> float:
-    """Rows a second of counting what matches; the rows are counted beforehand."""
-    rows = frame.count()
-    started = time.monotonic()
+def _job(frame: Any, condition: Any) -> Sample:
+    """Rows a second of counting what matches, and processor time of a row in Spark's Java and its Python workers.
+
+    Taken off the processor time is what the same job takes without a filter: starting it and going through the rows.
+    """
+    java = frame.sparkSession.sparkContext._gateway.proc.pid
+    before, rows = _tree_seconds(java), frame.count()
+    empty, watch, started, middle = _tree_seconds(java) - before, Watch(), time.monotonic(), _tree_seconds(java)
     frame.where(condition).count()
-    return float(rows / (time.monotonic() - started))
+    seconds, busy = time.monotonic() - started, _tree_seconds(java) - middle
+    others = max(watch.others_cores() - busy / seconds, 0.0)
+    cpu = max(busy - empty, 0.01) / rows * 1e6
+    return {"rate": rows / seconds, "rows": float(rows), "cpu_us": cpu, "others_cores": others}
+
+
+def _tree_seconds(pid: int) -> float:
+    """Processor time of a process and all that it has started and that runs."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
+    found, waiting = 0.0, [pid]
+    while waiting:
+        each = waiting.pop()
+        waiting += children.get(each, [])
+        with suppress(OSError):
+            found += cpu_seconds(each)
+    return found

@@ -25,6 +25,7 @@ EXPECTED = {
     "start": {"start_to_ready"},
     "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
     "source": {"source_amqp", "source_amqp_sealed"},
+    "archive": {"archive"},
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"},
 }
 KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"] | EXPECTED["scan"] | EXPECTED["source"]

@@ -1,73 +1,114 @@
-"""`scopegate pipeline`: the real command, killed at any time, and what it says of mistakes."""
+"""`scopegate pipeline`: the real command, told to end, set by a policy file, and what it says of mistakes."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from bridges.spark.archive import MANIFEST, STAGING, Archive
 from bridges.spark.archiving import verify
 from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import command, consumed, files, pipeline, produce, spark_options
+from tests.support.pipeline import QUICK, command, consumed, pipeline, produce, spark_options
 from tests.support.process import Process, wait_until
 
-KILLS = int(os.environ.get("SCOPEGATE_PIPELINE_KILLS", "2"))
-"""How often the driver is killed; ten goes through every phase more than once (half a minute for each)."""
 SLOW = 240.0
+POLICY = """
+kafka: {{main: {{bootstrap: "{bootstrap}"}}, other: {{bootstrap: "127.0.0.1:1"}}}}
+pipeline:
+  kafka: main
+  spark:
+    master: "local[2]"
+    jars: "{jars}"
+    conf: {{spark.driver.memory: 512m, spark.driver.extraJavaOptions: "{quick}"}}
+  archive: {{path: archive, topics: {{{topic}: orders}}, every: 200ms, offsets: 200}}
+scopes: {{edge: {{}}}}
+"""
 
 
 def commits(archive: Path) -> int:
     return len(list((archive / MANIFEST).glob("[0-9]*.json")))
 
 
-def phases(archive: Path, process: Process) -> list[Callable[[], bool]]:
-    """When to kill: rows are written, a file is there, behind a commit, Spark starts."""
-    before = commits(archive)
-    staging = archive / STAGING
-    return [
-        lambda: any(staging.rglob("*.parquet")),
-        lambda: commits(archive) > before,
-        lambda: any(staging.glob("*")),
-        lambda: (archive / MANIFEST).exists() and process.alive,
-    ]
+@pytest.fixture
+def policy(kafka_broker: KafkaBroker, tmp_path: Path) -> tuple[Path, str]:
+    """A policy file that says everything an archive needs, and its topic."""
+    topic, file = kafka_broker.create_topic(partitions=3), tmp_path / "policy.yaml"
+    file.write_text(POLICY.format(bootstrap=kafka_broker.bootstrap, topic=topic, jars=spark_options()[3], quick=QUICK))
+    return file, topic
 
 
-def test_a_driver_killed_at_any_time_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
-    topic, archive = kafka_broker.create_topic(partitions=3), tmp_path / "archive"
+def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
+    kafka_broker: KafkaBroker, tmp_path: Path, policy: tuple[Path, str]
+) -> None:
+    (file, topic), archive = policy, tmp_path / "archive"
+    archived = Archive(archive)
     produce(kafka_broker, topic, 3000, 3)
-    call = command("archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", topic, *spark_options())
-    for number in range(KILLS):
-        process = Process("archive", [*call, "--offsets", "200", "--once"])
-        moment = phases(archive, process)[number % 4]
-        wait_until(lambda: moment() or not process.alive, f"phase {number % 4}", SLOW)  # noqa: B023
-        process.end(signal.SIGKILL)
-        readable = [pq.ParquetFile(file).read(columns=["partition", "offset"]).to_pylist() for file in files(archive)]
-        places = [(row["partition"], row["offset"]) for rows in readable for row in rows]
-        assert len(places) == len(set(places))
+    call = command("archive", "--policy", file)
+    process = Process("archive", [*call, "--once"])
+    wait_until(lambda: "commit 1: 200 events" in process.text(), "the first commit", SLOW)
+    assert process.end(signal.SIGTERM, SLOW) == 1
+    *_, last = process.text().strip().splitlines()
+    assert last == "stopped before the end of the logs: the same command goes on"
+    told = process.text().count("commit ")
+    assert 0 < told == commits(archive) < 15
+    assert (verify(archived).rows, verify(archived).problems) == (200 * told, ())
+
     process = Process("archive", call)
-    wait_until(lambda: commits(archive) and verify(Archive(archive)).rows == 3000, "the whole topic", SLOW)
+    wait_until(lambda: "starting Spark" in process.text(), "Spark to start", SLOW)
+    assert process.end(signal.SIGTERM, SLOW) == 0, process.tail()  # without --once there is no end to miss
+    assert commits(archive) == told
+
+    process = Process("archive", [*call, "--offsets", "5000"])  # the command line wins
+    wait_until(lambda: verify(archived).rows == 3000, "the whole topic", SLOW)
+    produce(kafka_broker, topic, 30, 3, first=3000)
+    wait_until(lambda: verify(archived).rows == 3030, "what came later", SLOW)
     assert process.end(signal.SIGTERM, SLOW) == 0, process.tail()
-    assert verify(Archive(archive)).problems == ()
-    stored = sorted(
-        (row["partition"], row["offset"], row["key"])
-        for file in files(archive)
-        for row in pq.ParquetFile(file).read(columns=["partition", "offset", "key"]).to_pylist()
-    )
-    assert stored == [(record.partition, record.offset, record.key) for record in consumed(kafka_broker, topic)]
+    assert commits(archive) == told + 2
+    assert not (archive / STAGING).exists()
 
     said = pipeline("verify", archive)
     assert (said.returncode, said.stderr) == (0, "")
-    assert said.stdout.splitlines()[0] == f"{topic}, partition 0: offsets 0 to 999, 1000 events"
+    assert said.stdout.splitlines()[0] == "orders, partition 0: offsets 0 to 1009, 1010 events"
     shutil.rmtree(next(archive.glob("address=*")))
     said = pipeline("verify", archive)
     assert said.returncode == 1
     assert said.stderr.startswith("wrong: commit 1: ")
+
+
+def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
+    kafka_broker: KafkaBroker, tmp_path: Path, policy: tuple[Path, str]
+) -> None:
+    (file, topic), target = policy, kafka_broker.create_topic(partitions=3)
+    produce(kafka_broker, topic, 600, 3)
+    assert (done := pipeline("archive", "--policy", file, "--once", "--offsets", "600")).returncode == 0, done.stderr
+    call = command("replay", "--policy", file, "--from", "orders", "--topic", target)
+    process = Process("replay", [*call, "--rate", "100"])
+    wait_until(lambda: "100 events written" in process.text(), "the first transaction", SLOW)
+    assert process.end(signal.SIGTERM, SLOW) == 1
+    *_, last = process.text().strip().splitlines()
+    seen = len(consumed(kafka_broker, target))
+    assert 100 <= seen < 600
+    assert last == f"stopped after {seen} events: the same command goes on"
+    assert (done := pipeline(*call[4:])).returncode == 0, done.stderr
+    assert f"{600 - seen} events written in all" in done.stdout
+    found = [(record.partition, record.key, record.value) for record in consumed(kafka_broker, target)]
+    assert found == [(record.partition, record.key, record.value) for record in consumed(kafka_broker, topic)]
+
+
+def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("scopes: {edge: {}}\npipeline:\n  kafka: main\n  archive: {file_sise: 1MiB, start: soon}\n")
+    said = pipeline("archive", tmp_path / "archive", "--policy", file, "--topic", "t")
+    assert said.returncode == 1
+    assert said.stderr.splitlines() == [
+        f"Error: {file}:3:10: pipeline.kafka: there is no Kafka cluster main (allowed: none yet)",
+        f"{file}:4:13: pipeline.archive.file_sise: unknown key; did you mean file_size? (allowed: path, topics, start, "
+        "every, offsets, file_size, format, fail_on_data_loss, fail_on_unknown_mapping)",
+        f'{file}:4:37: pipeline.archive.start: must be earliest, latest or a time, like "2026-11-21T12:00:00Z"',
+    ]
 
 
 @pytest.mark.parametrize(

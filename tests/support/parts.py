@@ -23,6 +23,8 @@ from proton import SSL
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "build" / "parts"
 CLIENTS = ROOT / "tests" / "clients"
+SPARK_KAFKA = "../../bridges/spark/pom.xml"
+SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
 ARTEMIS = "2.56.0"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
@@ -114,11 +116,11 @@ def run(*command: str, cwd: Path | None = None) -> None:
         raise PartMissing(f"`{' '.join(command[:3])} ...` failed: {tail}")
 
 
-def maven_jars(project: str) -> Callable[[Path], None]:
-    """Return a fetch that copies all jars of tests/clients/PROJECT/pom.xml, or of a folder of ours."""
+def maven_jars(file: str) -> Callable[[Path], None]:
+    """Return a fetch that copies all jars of a pom file; its path starts at tests/clients."""
 
     def fetch(folder: Path) -> None:
-        pom = str((CLIENTS / project / "pom.xml").resolve())
+        pom = str((CLIENTS / file).resolve())
         run("mvn", "-B", "-q", "-f", pom, f"{COPY}:copy-dependencies", f"-DoutputDirectory={folder}")
 
     return fetch
@@ -147,10 +149,11 @@ def fetch_rhea(folder: Path) -> None:
 
 
 ALL = (
-    Part("kafka", ("kafka/pom.xml",), maven_jars("kafka")),
-    Part("spark-kafka", ("../../bridges/spark/pom.xml",), maven_jars("../../bridges/spark")),
+    Part("kafka", ("kafka/pom.xml",), maven_jars("kafka/pom.xml")),
+    Part("spark-kafka", (SPARK_KAFKA,), maven_jars(SPARK_KAFKA)),
+    Part("spark-delta", (SPARK_DELTA,), maven_jars(SPARK_DELTA)),
     Part("artemis", (ARTEMIS,), fetch_artemis),
-    Part("jms", ("jms/pom.xml",), maven_jars("jms")),
+    Part("jms", ("jms/pom.xml",), maven_jars("jms/pom.xml")),
     Part("jms-client", ("jms/pom.xml", "jms/JmsClient.java"), compile_jms_client),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), fetch_rhea),
 )

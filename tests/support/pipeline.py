@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.parquet as pq
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bridges.kafka.records import RecordReader
@@ -19,6 +21,11 @@ from tests.support.parts import ROOT, folder
 from tests.support.process import fresh_folder, ports
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+
+QUICK = "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options of a Java that lives for seconds."""
+SMALL = "--conf", "spark.driver.memory=512m", "--conf", f"spark.driver.extraJavaOptions={QUICK}"
 
 
 class Record(NamedTuple):
@@ -45,8 +52,13 @@ ODD: Sequence[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
 """Records that no gateway wrote: nulls, doubles, binaries, and what looks like ours and is not."""
 
 
-def produce(broker: KafkaBroker, topic: str, count: int, partitions: int, *, first: int = 0, red: int = 10) -> None:
-    """Write odd and plain records round robin; one in `red` of the plain ones has the header color=red."""
+def produce(
+    broker: KafkaBroker, topic: str, count: int, partitions: int, *, first: int = 0, red: int = 10, apart: int = 1
+) -> None:
+    """Write odd and plain records round robin; one in `red` of the plain ones has the header color=red.
+
+    Their times are `apart` milliseconds from each other.
+    """
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for number in range(first, first + count):
         if number < len(ODD):
@@ -54,7 +66,8 @@ def produce(broker: KafkaBroker, topic: str, count: int, partitions: int, *, fir
         else:
             color = b"red" if number % red == 0 else b"blue"
             key, value, headers = b"k%d" % (number % 7), b"v%d" % number, [("color", color)]
-        producer.produce(topic, value, key, number % partitions, headers=headers or None, timestamp=10_000 + number)
+        time = 10_000 + number * apart
+        producer.produce(topic, value, key, number % partitions, headers=headers or None, timestamp=time)
         producer.poll(0)
     assert producer.flush(30) == 0
 
@@ -103,12 +116,29 @@ def command(*arguments: object) -> list[str]:
 
 def pipeline(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the real command to its end."""
-    return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+    return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
 
 
 def spark_options() -> tuple[object, ...]:
-    """Options for commands that start a small Spark."""
-    return "--master", "local[2]", "--jars", folder("spark-kafka"), "--conf", "spark.driver.memory=512m"
+    """Options for commands that start a small Spark, soon."""
+    return "--master", "local[2]", "--jars", folder("spark-kafka"), *SMALL
+
+
+def java_of(pid: int) -> int:
+    """The process id of the Java of a command's Spark; 0 as long as there is none."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+            ours = name == "java" and int(rest.split()[1]) == pid  # another one only says its version
+            if ours and b"SparkSubmit" in (path.parent / "cmdline").read_bytes():
+                return int(path.parent.name)
+    return 0
+
+
+def offsets_in(file: Path) -> list[tuple[int, int]]:
+    """Partition and offset of each row of a Parquet file."""
+    rows = pq.ParquetFile(file).read(columns=["partition", "offset"]).to_pylist()
+    return [(row["partition"], row["offset"]) for row in rows]
 
 
 def files(archive: Path) -> list[Path]:

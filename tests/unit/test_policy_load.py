@@ -70,7 +70,7 @@ scopes:
   core: {temporary: yes}
 """
 WRONG_SAID = """\
-1:11: gateway.drian: unknown key; did you mean drain? (allowed: id, http, state, lease, drain, log, journal)
+1:11: gateway.drian: unknown key; did you mean drain? (allowed: id, http, state, lease, user_termini, drain, log, journal)
 1:30: gateway.drain: needs a whole number with a unit, like "10s" (allowed: ms, s, m, h, d)
 1:38: gateway.id: must be text (put it in quotes)
 2:16: keys.active: no key of the ring has this id (allowed: a)
@@ -153,7 +153,7 @@ def test_a_wrong_file_is_never_a_policy_and_says_no_secret() -> None:
     ("raw", "said"),
     [
         (b"", "1:1: scopes: required, and missing: name: scope"),
-        (b"- a", "1:1: must be a section (key: value) (allowed: gateway, keys, kafka, filters, scopes)"),
+        (b"- a", "1:1: must be a section (key: value) (allowed: gateway, keys, kafka, filters, pipeline, scopes)"),
         (b"a: b: c", "1:5: not YAML: mapping values are not allowed here"),
         (b"scopes:\n\t- a", "2:1: not YAML: found character '\\t' that cannot start any token"),
         (b"scopes: *x", "1:9: not YAML: found undefined alias 'x'"),

@@ -1,0 +1,113 @@
+"""Archive, verify and replay on a Spark of one master and two workers, with our wheel installed (issue 7, 7)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+import pytest
+
+from bridges.spark.archive import Archive
+from bridges.spark.archiving import verify
+from tests.support.kafka import KafkaBroker
+from tests.support.parts import ROOT, folder
+from tests.support.pipeline import QUICK, SMALL, consumed, produce
+from tests.support.process import Process, fresh_folder, ports
+
+
+class Cluster(NamedTuple):
+    """Where it is, and where its workers keep what they run."""
+
+    master: str
+    work: Path
+
+    def used(self) -> set[str]:
+        """The workers that have run something."""
+        return {path.parents[2].name for path in self.work.glob("*/app-*/*/stderr")}
+
+
+EXECUTORS = [
+    *("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2"),
+    *("--conf", f"spark.executor.extraJavaOptions={QUICK}"),
+]
+HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+
+
+@pytest.fixture(scope="module")
+def installed() -> Path:
+    """The Python of an environment where our wheel is installed; the libraries are those of the suite's."""
+    place = fresh_folder("wheel")
+    for name in ("gateway", "bridges", "policies"):
+        shutil.copytree(ROOT / name, place / "src" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, place / "src")
+    build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", ".", "./src"]
+    subprocess.run([sys.executable, *build], check=True, cwd=place)
+    venv.create(place / "venv", symlinks=True)
+    (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
+    with zipfile.ZipFile(next(place.glob("scopegate-*.whl"))) as wheel:
+        wheel.extractall(packages)
+    # as a path only: what is installed there for editing, this tree above all, is not seen
+    (packages / "libraries.pth").write_text(sysconfig.get_paths()["purelib"])
+    return place / "venv" / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Path) -> Iterator[Cluster]:
+    """A master and two workers of one core each, without a script of Spark's: the wheel has none for them."""
+    program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    env = {**HERE, "PYSPARK_PYTHON": str(installed)}
+    work = fresh_folder("spark-workers")
+    port, *others = ports(5)
+    at = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(others[0])]
+    head = Process("spark-master", [program, "org.apache.spark.deploy.master.Master", *at], env=env, cwd=work)
+    workers: list[Process] = []
+    try:
+        head.wait_ready(lambda: "New state: ALIVE" in head.text(), "Spark's master", 120)
+        for number in (1, 2):
+            at = ["--host", "127.0.0.1", "--webui-port", str(others[number]), "--cores", "1", "--memory", "700m"]
+            start = [program, "org.apache.spark.deploy.worker.Worker", *at, "--work-dir", str(work / str(number))]
+            worker = Process(f"spark-worker-{number}", [*start, f"spark://127.0.0.1:{port}"], env=env, cwd=work)
+            workers.append(worker)
+        for worker in workers:
+            worker.wait_ready(lambda: "Successfully registered" in worker.text(), "a worker", 120)  # noqa: B023
+        yield Cluster(f"spark://127.0.0.1:{port}", work)
+    finally:
+        for process in (*workers, head):
+            process.end()
+
+
+def run(python: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """`scopegate pipeline` as it is installed there, far from this tree."""
+    command = [str(python), "-c", "from gateway.cli import main; main()", "pipeline", *map(str, arguments)]
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env = {**own, **HERE, "PYSPARK_PYTHON": str(python)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=python.parent, env=env, timeout=600, check=False)
+
+
+def test_archive_verify_and_replay_on_a_cluster(
+    kafka_broker: KafkaBroker, installed: Path, cluster: Cluster, tmp_path: Path
+) -> None:
+    topic, again, archive = kafka_broker.create_topic(partitions=4), kafka_broker.create_topic(partitions=4), tmp_path
+    produce(kafka_broker, topic, 2000, 4)
+    spark = ("--master", cluster.master, *SMALL, *EXECUTORS, "--jars", folder("spark-kafka"))
+    where = ("--kafka", kafka_broker.bootstrap)
+    done = run(installed, "archive", archive, *where, "--topic", topic, "--once", "--offsets", "1000", *spark)
+    assert done.returncode == 0, done.stderr
+    assert (verify(Archive(archive)).rows, verify(Archive(archive)).problems) == (2000, ())
+    assert cluster.used() == {"1", "2"}
+    assert run(installed, "verify", archive).returncode == 0
+    done = run(installed, "replay", archive, "--from", topic, *where, "--topic", again, *spark)
+    assert done.returncode == 0, done.stderr
+    seen = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, again)]
+    wanted = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, topic)]
+    assert seen == wanted

@@ -1,0 +1,63 @@
+"""An archive that is a Delta table as well: each commit in it once, whatever was killed in between (issue 7, 2)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from bridges.spark.archive import MANIFEST, STAGING, Archive
+from bridges.spark.archiving import verify
+from tests.support.kafka import KafkaBroker
+from tests.support.parts import ROOT, folder
+from tests.support.pipeline import SMALL, command, consumed, pipeline, produce
+from tests.support.process import Process, wait_until
+
+SLOW = 600.0
+EVENTS = 240
+
+
+def commits(archive: Path) -> int:
+    return len(list((archive / MANIFEST).glob("[0-9]*.json")))
+
+
+def jars(into: Path) -> Path:
+    """A folder with the jars of Kafka's source and of Delta."""
+    into.mkdir()
+    for jar in (*folder("spark-kafka").glob("*.jar"), *folder("spark-delta").glob("*.jar")):
+        (into / jar.name).symlink_to(jar)
+    return into
+
+
+def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, archive = kafka_broker.create_topic(partitions=2), tmp_path / "archive"
+    produce(kafka_broker, topic, EVENTS, 2)
+    call = command("archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", f"{topic}=orders/eu", "--once")
+    call += ["--offsets", "20", "--master", "local[2]", "--jars", str(jars(tmp_path / "jars")), *SMALL[2:]]
+    process = Process("archive", [*call, "--format", "delta"])
+    # killed between a commit and its transaction in Delta's log, which takes its time: Delta's classes are loaded
+    log, staging = archive / "_delta_log", archive / STAGING
+    wait_until(lambda: commits(archive) == 1 and not any(staging.glob("*")), "the first commit", SLOW)
+    process.end(signal.SIGKILL)
+    assert not list(log.glob("*.json"))
+    assert (done := pipeline(*call[4:], "--format", "delta")).returncode == 0, done.stderr
+    assert verify(Archive(archive)).problems == ()
+    assert list(log.glob("*.checkpoint.parquet"))  # Delta's own, which verify has read
+
+    read = [sys.executable, "-m", "tests.support.delta_reader", str(archive)]
+    ended = subprocess.run(read, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert found["places"] == [[record.partition, record.offset] for record in consumed(kafka_broker, topic)]
+    assert (found["versions"], found["first"], found["part"]) == (list(range(EVENTS // 20)), 20, 50)
+
+    said = pipeline(*call[4:], "--format", "parquet")
+    assert (said.returncode, said.stderr) == (1, f"{archive} is a Delta table: --format delta goes on with it\n")
+    last = max(log.glob("*.json"))
+    strange = json.dumps({"add": {"path": "address=orders%252Feu/date=1970-01-01/strange.parquet"}})
+    last.with_name(f"{int(last.stem) + 1:020}.json").write_text(strange)
+    assert verify(Archive(archive)).problems == (
+        "the Delta table has address=orders%2Feu/date=1970-01-01/strange.parquet, which is in no commit",
+    )

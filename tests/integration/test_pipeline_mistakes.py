@@ -1,0 +1,297 @@
+"""What an archive and a replay cannot do, or not yet: one sentence each, and nothing half written is seen (issue 7)."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from bridges.spark.archive import STAGING, Archive
+from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.errors import PipelineError
+from bridges.spark.kafka_origin import KafkaOrigin
+from bridges.spark.ranges import Log, Range
+from bridges.spark.reading import Selection, read_archive
+from bridges.spark.replaying import Pace, replay
+from gateway.cli_pipeline_policy import settings
+from gateway.policy_file import load
+from tests.support.certs import Authority
+from tests.support.document import Document
+from tests.support.fixtures import served
+from tests.support.kafka import KafkaBroker
+from tests.support.kafka_secured import PASSWORD, USER, SecuredKafka
+from tests.support.pipeline import archived, consumed, files, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WRONG = "some-other-phrase-9"
+NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
+
+
+def archive_of(spark: SparkSession, folder: Path, source: Any, bounds: Bounds = Bounds()) -> Archive:  # noqa: B008
+    """An archive of what a source has."""
+    archive = Archive(folder)
+    with archive.writing():
+        while step(spark, archive, source, bounds):
+            pass
+    return archive
+
+
+def origin(broker: KafkaBroker, topic: str) -> KafkaOrigin:
+    return KafkaOrigin({"bootstrap.servers": broker.bootstrap}, {topic: "orders"})
+
+
+def untouched(archive: Path) -> bool:
+    """Whether a reader finds nothing there, and nobody what was under way."""
+    return not files(archive) and not (archive / STAGING).exists() and not Archive(archive).placed()
+
+
+# -- TLS and logins
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[SecuredKafka]:
+    yield from served(SecuredKafka())
+
+
+def cluster(broker: SecuredKafka, login: str, password: str = PASSWORD, ca: Path | None = None) -> dict[str, Any]:
+    """A cluster of a policy that is entered in this way."""
+    tls: dict[str, Any] = {"ca": str(ca or broker.authority.ca)}
+    if login == "mtls":
+        own = broker.authority.client("gateway")
+        return {"bootstrap": broker.mtls, "security": {"tls": {**tls, "cert": str(own.cert), "key": str(own.key)}}}
+    secret = broker.folder / f"{login}-{password}"
+    secret.write_text(password)
+    sasl = {"mechanism": login, "user": USER, "password": {"file": str(secret)}}
+    return {"bootstrap": broker.sasl, "security": {"tls": tls, "sasl": sasl}}
+
+
+def secured_origin(where: dict[str, Any], topic: str, folder: Path) -> KafkaOrigin:
+    """The topic as `--policy` leads to it."""
+    document = Document()
+    document.kafka(**where)
+    (folder / "policy.yaml").write_text(document.text)
+    return KafkaOrigin(settings(None, load(folder / "policy.yaml"), None), {topic: "orders"})
+
+
+@pytest.mark.parametrize("login", ["plain", "scram-sha-256", "scram-sha-512", "mtls"])
+def test_sparks_source_enters_as_the_gateway_does(
+    spark: SparkSession, secured: SecuredKafka, tmp_path: Path, login: str
+) -> None:
+    topic = secured.create_topic()
+    produce(secured, topic, 20, 1)
+    archive = archive_of(spark, tmp_path / "archive", secured_origin(cluster(secured, login), topic, tmp_path))
+    assert archived(read_archive(spark, archive).collect()) == consumed(secured, topic)
+
+
+def test_wrong_credentials_are_said(spark: SparkSession, secured: SecuredKafka, tmp_path: Path) -> None:
+    source = secured_origin(cluster(secured, "scram-sha-512", WRONG), secured.create_topic(), tmp_path)
+    with pytest.raises(PipelineError, match=r"^Kafka at localhost:\d+ .*uthentication") as caught:
+        archive_of(spark, tmp_path / "archive", source)
+    assert WRONG not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert untouched(tmp_path / "archive")
+
+
+def test_a_broker_that_shows_another_certificate_is_not_believed(
+    spark: SparkSession, secured: SecuredKafka, tmp_path: Path
+) -> None:
+    stranger = Authority(secured.folder, "stranger-archive").ca
+    source = secured_origin(cluster(secured, "plain", ca=stranger), secured.create_topic(), tmp_path)
+    with pytest.raises(PipelineError, match=r"^Kafka at localhost:\d+ .*certificate"):
+        archive_of(spark, tmp_path / "archive", source)
+
+
+def test_a_topic_that_may_not_be_read_is_said(spark: SparkSession, secured: SecuredKafka, tmp_path: Path) -> None:
+    topic = secured.create_topic()
+    produce(secured, topic, 20, 1)
+    where = ResourceType.TOPIC, topic, ResourcePatternType.LITERAL
+    rules = [
+        AclBinding(*where, f"User:{USER}", "*", AclOperation.READ, AclPermissionType.DENY),
+        AclBinding(*where, "User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW),
+    ]
+    admin = secured.admin()
+    for answer in admin.create_acls(rules).values():
+        answer.result(10)
+    source = secured_origin(cluster(secured, "scram-sha-256"), topic, tmp_path)
+    with pytest.raises(PipelineError, match=f"^commit 1: Kafka does not allow it: .*{topic}"):
+        archive_of(spark, tmp_path / "archive", source)
+    assert untouched(tmp_path / "archive")
+
+
+# -- offsets, files, records, the disk
+
+
+class Earlier:
+    """An origin that was asked what there is before something was deleted: what can happen to every job."""
+
+    def __init__(self, source: KafkaOrigin) -> None:
+        self._source, self._logs = source, list(source.logs())
+
+    def logs(self) -> Iterable[Log]:
+        return self._logs
+
+    def rows(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        return self._source.rows(spark, ranges)
+
+
+def test_offsets_that_go_while_they_are_read_are_said(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic()
+    produce(kafka_broker, topic, 50, 1)
+    source = Earlier(origin(kafka_broker, topic))
+    place = TopicPartition(topic, 0, 20)
+    admin = kafka_broker.admin()
+    admin.delete_records([place])[place].result(30)
+    with pytest.raises(PipelineError, match=r"^commit 1: offsets went out of the topic while they were read"):
+        archive_of(spark, tmp_path / "archive", source)
+    assert untouched(tmp_path / "archive")
+    archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))  # a job asks anew
+    assert [(each.start, each.end) for each in verify(archive).ranges] == [(20, 50)]
+
+
+def test_offsets_that_the_archive_does_not_have_are_said(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic(partitions=2)
+    produce(kafka_broker, topic, 40, 2)
+    archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
+    for offsets, said in (
+        ({7: (0, 5)}, "orders, partition 7: the archive does not have it (it has: 0, 1)"),
+        ({0: (10, 30)}, "orders, partition 0: offsets 10 to 30 are asked for (the second exclusive), "
+                        "the archive goes from 0 to 20"),
+        ({1: (10, 10)}, "orders, partition 1: offsets 10 to 10 are asked for (the second exclusive), "
+                        "the archive goes from 0 to 20"),
+    ):  # fmt: skip
+        with pytest.raises(PipelineError) as caught:
+            replay(spark, archive, Selection(("orders",), offsets=offsets), None, NOW, lambda _: None)
+        assert str(caught.value) == said
+    assert replay(spark, archive, Selection(("orders",), offsets={0: (10, 20)}), None, NOW, lambda _: None) == 10
+
+
+class Collected:
+    """A target that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.progress: dict[int, int] = {}
+        self.rows: list[Any] = []
+
+    def write(self, rows: list[Any]) -> None:
+        self.rows += rows
+
+    def close(self) -> None: ...
+
+
+def everything(spark: SparkSession, archive: Archive) -> list[Any]:
+    """What a replay would send."""
+    target = Collected()
+    replay(spark, archive, Selection(("orders",)), target, NOW, lambda _: None)
+    return target.rows
+
+
+def test_a_damaged_file_is_named_and_never_read_as_other_events(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic()
+    produce(kafka_broker, topic, 200, 1)
+    archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
+    path, *_ = files(archive.path)
+    whole = path.read_bytes()
+    events = everything(spark, archive)
+    said = []
+    for place in range(8, len(whole) - 8, len(whole) // 8):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        assert verify(archive).problems == (
+            f"commit 1: {path} is not the file that was committed: its bytes changed",
+        )
+        try:
+            assert everything(spark, archive) == events  # a byte that says nothing of them
+        except PipelineError as error:
+            said.append(str(error))
+    assert len(said) > 2
+    assert set(said) == {f"{path} cannot be read as Parquet"}
+
+
+def test_records_of_a_mapping_to_come_are_kept_and_not_guessed_at(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic()
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "log_level": 0})
+    headers: list[list[tuple[str, Any]]] = [
+        [("color", b"red"), ("amqp.bare", b"\x07" + bytes(16) + b"\x00sections of a version to come")],
+        [("amqp.body", b"parquet")],
+        [("color", b"red")],
+        [("amqp.bare", b"\x01damaged"), ("amqp.body", b"sections")],
+    ]
+    for each in headers:
+        producer.produce(topic, b"value", b"key", headers=each)
+    assert producer.flush(30) == 0
+    with pytest.raises(PipelineError, match=r"^2 records are of a mapping that this version does not know"):
+        archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic), Bounds(fail_on_unknown=True))
+    assert untouched(tmp_path / "archive")
+    archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
+    assert (verify(archive).unknown, verify(archive).problems) == (2, ())
+    rows = read_archive(spark, archive).orderBy("offset").collect()
+    assert archived(rows) == consumed(kafka_broker, topic)
+    assert [(bytes(row.body), row.body_kind) for row in rows] == [(b"value", "data")] * 4
+    assert [row.properties.content_type if row.properties else None for row in rows] == [None] * 4
+
+
+@contextmanager
+def full_disk(spark: SparkSession, size: int) -> Iterator[None]:
+    """No file of Spark's Java may grow beyond `size` bytes, as on a disk that is full."""
+    context: Any = spark.sparkContext
+    java = context._gateway.proc.pid
+    before = resource.prlimit(java, resource.RLIMIT_FSIZE)
+    resource.prlimit(java, resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(java, resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_ends_the_job_and_readers_see_whole_commits(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create_topic()
+    produce(kafka_broker, topic, 100, 1)
+    archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
+    before = files(archive.path)
+    produce(kafka_broker, topic, 5000, 1, first=100)
+    with full_disk(spark, 4096), pytest.raises(PipelineError, match=r"^commit 2: the disk is full"):
+        archive_of(spark, archive.path, origin(kafka_broker, topic))
+    assert files(archive.path) == before
+    assert not (archive.path / STAGING).exists()  # what was begun gives its room back
+    assert (verify(archive).rows, verify(archive).problems) == (100, ())
+    archive_of(spark, archive.path, origin(kafka_broker, topic))
+    assert (verify(archive).rows, verify(archive).problems) == (5100, ())
+
+
+def test_a_disk_that_is_full_when_the_commit_is_written_leaves_no_commit(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "archive")
+    with archive.writing():
+        staging = archive.stage(1)
+        staging.mkdir()
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                archive.commit(1, staging, [Range("orders", number, 0, 10, 10) for number in range(20)], [])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert untouched(archive.path)
+    assert [path.name for path in (archive.path / "_manifest").iterdir()] == [".lock"]
