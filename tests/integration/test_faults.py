@@ -7,7 +7,7 @@ import signal
 from itertools import chain
 
 from tests.support.document import Document
-from tests.support.gateway import Gateways
+from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.numbered import NumberedReceiver, NumberedSender, attach, stored, until
 
@@ -22,21 +22,30 @@ def streams(bootstrap: str, credit: int) -> Document:
     return document
 
 
+async def while_still(broker: KafkaBroker, gateway: Gateway, sender: NumberedSender) -> None:
+    """Let the sender have MANY without an outcome, which takes a broker that stands still for a moment."""
+    assert broker.process is not None
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        sender.limit += MANY
+        sender.pump()
+        unsettled = ("scopegate_unsettled", lambda value: value == MANY, 60.0)
+        await asyncio.get_running_loop().run_in_executor(None, gateway.wait_metric, *unsettled)
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+
+
 async def test_a_killed_gateway_loses_nothing_it_accepted(
     start_gateway: Gateways, kafka_broker: KafkaBroker
 ) -> None:
     topic = kafka_broker.create_topic(partitions=len(PARTITIONS))
-    document = streams(kafka_broker.bootstrap, MANY)
+    document = streams(kafka_broker.bootstrap, MANY + 1)
     gateway = start_gateway(document.text)
-    sender = await attach(NumberedSender(f"events/{topic}", MANY), document.edge)
+    sender = await attach(NumberedSender(f"events/{topic}", 1), document.edge)
     sender.at = (10_000, gateway.kill)
-    assert kafka_broker.process is not None
-    kafka_broker.process.send_signal(signal.SIGSTOP)
     sender.pump()
-    loop = asyncio.get_running_loop()
-    unsettled = ("scopegate_unsettled", lambda value: value == MANY, 60.0)
-    await loop.run_in_executor(None, gateway.wait_metric, *unsettled)
-    kafka_broker.process.send_signal(signal.SIGCONT)
+    await until(lambda: sender.outcomes == 1, "all that the gateway asks of Kafka once")
+    await while_still(kafka_broker, gateway, sender)
     await until(lambda: sender.trouble, "the connection to be lost")
     accepted = sender.of("accepted")
     assert len(accepted) == sender.outcomes < MANY
@@ -46,7 +55,7 @@ async def test_a_killed_gateway_loses_nothing_it_accepted(
     assert accepted <= set(everything)
     assert len(everything) == len(set(everything))
     assert all(numbers == sorted(numbers) for numbers in found.values())
-    print(f"{len(accepted)} accepted, {len(everything)} in the topic, {MANY} sent")
+    print(f"{len(accepted)} accepted, {len(everything)} in the topic, {sender.sent} sent")
     again = await attach(NumberedSender(f"events/{topic}", 1000), document.edge)
     again.pump()
     await until(lambda: again.outcomes == 1000, "the gateway to go on as before")
