@@ -51,7 +51,7 @@ def test_every_step_is_verified(tmp_path: Path) -> None:
         assert f"ok {claim}" in said, text
     assert "FAILED" not in text
     for command in ("archive", "verify", "simulate", "replay", "report"):
-        assert f"$ scopegate pipeline {command} " in text
+        assert f"$ scopegate pipeline {command} " in said  # a long path folds the line
     assert (folder / "report" / "report.html").is_file()
 
 
