@@ -170,7 +170,8 @@ def test_the_timing_test_would_find_a_comparison_that_stops_early() -> None:
     def leaky(given: bytes) -> bool:
         return all(one == other for one, other in zip(mac, given, strict=True))
 
-    assert separation(lambda: leaky(last), lambda: leaky(first)) > 0.9
+    found = [separation(lambda: leaky(last), lambda: leaky(first)) for _ in range(5)]
+    assert statistics.median(found) > 0.7, found  # what the real one may not reach is 0.6
     assert not compare_digest(mac, last)
 
 
