@@ -8,12 +8,10 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.producer import ClusterProducer
+from bridges.kafka.producer import ROOM, ClusterProducer
 from gateway.errors import AmqpError, Fault
 
 _ANY: Final = -1
-_ROOM: Final = 50_000
-"""Half of the producer's queue (`queue.buffering.max.messages`): the rest is for traffic."""
 
 
 class Appender:
@@ -26,7 +24,7 @@ class Appender:
 
     async def reach(self) -> None:
         """Returns when the topic is there and its cluster up; raises AmqpError while it is not."""
-        await self._cluster.topic(self._topic)
+        await self._producer.learn(await self._cluster.topic(self._topic))
         if not self._cluster.up:
             raise AmqpError("", self._cluster.ready()[1], fault=Fault.BACKEND)
 
@@ -39,7 +37,7 @@ class Appender:
         def report(error: KafkaError | None, _: Message) -> None:
             done(None if error is None else error.str())
 
-        if len(self._producer) >= _ROOM:
+        if len(self._producer) >= ROOM:
             return False
         try:
             self._producer.produce(self._topic, _ANY, key, value, None, report)

@@ -8,6 +8,7 @@ is a normal state: `up` says so, and producers get `released` at once instead of
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -274,9 +275,28 @@ class Cluster:
 
     # -- staying informed
 
-    def watch(self, topic: str, watcher: TopicWatcher) -> None:
-        """Tell `watcher` when the topic grows or goes."""
-        self._watchers.setdefault(topic, set()).add(watcher)
+    def watch(self, topic: Topic | str, watcher: TopicWatcher) -> None:
+        """Tell `watcher` when the topic grows or goes, and soon, if it has since it was seen as `topic`.
+
+        An attach takes a while, and what is not watched is forgotten: without this a link would miss, for as long as
+        it lives, what changed meanwhile. A name only: nobody could say yet what the topic is.
+        """
+        name = topic if isinstance(topic, str) else topic.name
+        self._watchers.setdefault(name, set()).add(watcher)
+        if isinstance(topic, str):
+            return
+        if self._topics.setdefault(name, topic) is not topic:
+            self.loop.call_soon(self._catch_up, topic, watcher)
+        self._seen.setdefault(name, -math.inf)
+
+    def _catch_up(self, seen: Topic, watcher: TopicWatcher) -> None:
+        now = self._topics.get(seen.name)
+        if now is None or watcher not in self._watchers.get(seen.name, ()):
+            return
+        if now.identity != seen.identity or now.partitions < seen.partitions:
+            watcher.topic_gone()
+        elif now.partitions > seen.partitions:
+            watcher.topic_grew(now)
 
     def unwatch(self, topic: str, watcher: TopicWatcher) -> None:
         """The watcher's link is gone."""

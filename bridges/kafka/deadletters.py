@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from bridges.kafka.bare import DEAD_LETTER, Header
 from bridges.kafka.counters import Counters
-from bridges.kafka.producer import ClusterProducer
+from bridges.kafka.producer import ROOM, ClusterProducer
 from bridges.kafka.records import RecordWriter
 from bridges.kafka.redelivery import Event
 from gateway.amqp import sections
@@ -72,6 +72,9 @@ class DeadLetters:
             else:
                 self._later(failure.str(), again)
 
+        if len(self._producer) >= ROOM:
+            self._later("the producer's queue is half full", again)
+            return
         try:
             self._producer.produce(self._to, _ANY, key, value, [*headers, *told], report)
         except (BufferError, KafkaException) as failure:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
+from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.progress import Progress
 from gateway.amqp.link_base import Left
@@ -133,6 +134,22 @@ class Keeper:
         except Unavailable as error:
             raise _unavailable(error) from error
         return Held(self, wish, kept)
+
+    async def began_with(self, group: str, node: str, topic: Topic) -> int:
+        """How many partitions the log had when the group began to read it (KM-9); INTERNAL_ERROR without the state.
+
+        Asked when a link gets a partition that the group has no position in: one that was added since, or one that
+        nobody has owned so far. Two processes that ask first at the same moment both say what they see.
+        """
+        key = _digest(["group-began", node, group])
+        try:
+            kept = await self._termini.take(key, _digest(topic.identity), None)
+            if kept.positions:
+                return kept.positions[0]
+            await self._termini.save([Save(key, kept.token, {0: topic.partitions}, None)])
+        except Unavailable as error:
+            raise _unavailable(error) from error
+        return topic.partitions
 
     async def begin(self, held: Held, topic: str, positions: Callable[[], Mapping[int, int]]) -> None:
         """The link begins at `positions`: written before its attach is answered."""

@@ -45,8 +45,16 @@ def refused(error: KafkaError) -> Outcome:
     return RELEASED
 
 
-def failed(error: KafkaError) -> Outcome:
-    """The outcome that a delivery report's error stands for."""
+def failed(error: KafkaError, *, keyed: bool = False) -> Outcome:
+    """The outcome that a delivery report's error stands for.
+
+    A broker refuses whole batches for one record. librdkafka says which ones are at fault only where there are several,
+    so a record that has a key, which is what most are refused for want of, may be sent again.
+    """
+    if error.code() == KafkaError._INVALID_DIFFERENT_RECORD:
+        return RELEASED
+    if keyed and error.code() == KafkaError.INVALID_RECORD:
+        return FAILED
     known = _REFUSALS.get(error.code())
     return FAILED if known is None else Rejected(AmqpError(*known))
 

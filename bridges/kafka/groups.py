@@ -94,7 +94,7 @@ class Growth:
         self._key: Final = key
         self._rules: Final = rules
         self.gone = False
-        cluster.watch(self._topic, self)
+        cluster.watch(topic, self)
 
     def topic_grew(self, topic: Topic) -> None:
         """Called by the cluster."""

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+import structlog
+
 from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
@@ -25,7 +27,7 @@ from bridges.kafka.receiver import Receiver, Terms
 from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import Selections
 from bridges.kafka.sender import Sender
-from bridges.kafka.starts import resolve
+from bridges.kafka.starts import resolve, within
 from gateway.amqp.types import Symbol
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError
 from gateway.filters.event_log import beyond_position, mentions_log
@@ -35,6 +37,7 @@ from gateway.state.leases_lease import Lease, Share, unavailable
 from policies.assignment import Assignment
 from policies.reading import Reading
 
+log = structlog.get_logger(logger_name="kafka")
 _OVERHEAD: Final = 512
 """Room in a Kafka record batch for what is not the message (KM-19)."""
 
@@ -180,7 +183,7 @@ class KafkaNode:
             self._counters,
             bound=bound is not None,
             selections=Selections(parsed, starts, ends, bound=bound is not None, annotated=annotated),
-            terms=self._terms(topic.name, ordered=held is not None, annotated=annotated),
+            terms=await self._terms(topic.name, ordered=held is not None, annotated=annotated),
             held=held,
         )
         if held is not None:
@@ -214,7 +217,17 @@ class KafkaNode:
         if held is None or held.start is None:
             return starts, ends
         resumed = held.resume(starts, named=not shared and mentions_log(parsed.predicate))
+        resumed = within(topic, resumed, ends)
         return resumed, resumed
+
+    async def _starts_in_group(
+        self, topic: Topic, partition: int, parsed: FilterSet, held: Held, group: str, *, shared: bool = False
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """The same in a partition of a group: all of what was added since the group began is new to it (KM-9)."""
+        node = f"{self._cluster.name}/{topic.name}"
+        if held.start is None and partition >= await self._keeper.began_with(group, node, topic):
+            return {partition: 0}, {partition: 0}
+        return await self._starts(topic.name, (partition,), parsed, held, shared=shared)
 
     def _annotated(self, link: Any, parsed: FilterSet) -> bool:
         """Whether events say where they are from (ledger A1); who asks for anything of the extension understands it."""
@@ -224,12 +237,9 @@ class KafkaNode:
         asks = mentions_log(parsed.predicate) or any(str(key).startswith(EXTENSION) for key in link.properties)
         return asks or EVENT_STREAMS in link.engine.desired
 
-    def _terms(self, topic: str, *, ordered: bool, annotated: bool = True) -> Terms:
-        reading, letters = self._route.reading, None
-        if reading.dead_letter is not None:
-            loop = self._cluster.loop
-            to, keys = reading.dead_letter, self._route.key_from
-            letters = DeadLetters(self._producer, loop, self._counters, topic, to, keys=keys)
+    async def _terms(self, topic: str, *, ordered: bool, annotated: bool = True) -> Terms:
+        reading = self._route.reading
+        letters = None if reading.dead_letter is None else await self._letters(topic, reading.dead_letter)
         strict = ordered if reading.strict_order is None else reading.strict_order
         return Terms(
             reading.max_redeliveries,
@@ -240,6 +250,15 @@ class KafkaNode:
             annotated,
             reading.isolation,
         )
+
+    async def _letters(self, topic: str, to: str) -> DeadLetters:
+        """A dead-letter topic that is not there is said when a link attaches, not when the first event is rejected."""
+        try:
+            await self._producer.learn(await self._cluster.topic(to))
+        except AmqpError as error:
+            log.warning("dead-letter topic cannot be used now", topic=topic, to=to, reason=error.description)
+        loop, keys = self._cluster.loop, self._route.key_from
+        return DeadLetters(self._producer, loop, self._counters, topic, to, keys=keys)
 
     async def _attach_owner(self, link: Any, parsed: FilterSet, member: Membership) -> None:
         """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
@@ -263,7 +282,7 @@ class KafkaNode:
         topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
         node = f"{cluster.name}/{topic.name}"
         held = await self._keeper.take(group_wish(link, group, node, lease.partition, topic.identity), lease.fence)
-        starts, ends = await self._starts(topic.name, (lease.partition,), parsed, held)
+        starts, ends = await self._starts_in_group(topic, lease.partition, parsed, held, group)
         annotated = self._route.reading.annotate != "never"  # whose link names a group understands them
         gate, selections = Gate(link, lease), Selections(parsed, starts, ends, bound=True, annotated=annotated)
         receiver = Receiver(
@@ -274,7 +293,7 @@ class KafkaNode:
             self._counters,
             bound=True,
             selections=selections,
-            terms=self._terms(topic.name, ordered=True, annotated=annotated),
+            terms=await self._terms(topic.name, ordered=True, annotated=annotated),
             held=held,
         )
         await self._keeper.begin(held, topic.name, receiver.positions)
@@ -303,8 +322,8 @@ class KafkaNode:
         try:
             share, first = await leases.share(key, self._placing.share(topic))
             annotated = self._route.reading.annotate != "never"
-            terms = self._terms(topic.name, ordered=True, annotated=annotated)
-            begins = partial(self._begins, topic, parsed, annotated)
+            terms = await self._terms(topic.name, ordered=True, annotated=annotated)
+            begins = partial(self._begins, topic, parsed, member.group, annotated)
             entry = Entry(self._keeper, cluster, topic, link, member.group, begins)
             sharer = SharedMember(Gate(link, share), share, leases, growth, entry, terms, self._counters)
             await sharer.take(first)
@@ -329,14 +348,12 @@ class KafkaNode:
             raise
 
     async def _begins(
-        self, topic: Topic, parsed: FilterSet, annotated: bool, partition: int, held: Held
+        self, topic: Topic, parsed: FilterSet, group: str, annotated: bool, partition: int, held: Held
     ) -> tuple[int, Selections]:
         """Where a link that shares begins in a partition, and what it wants there.
 
         What the group has kept counts more than a position in the filter: else whoever gets a partition would begin
         there again each time that partitions move.
         """
-        starts, ends = await self._starts(topic.name, (partition,), parsed, held, shared=True)
-        if held.start is None and partition >= topic.partitions:
-            starts = ends = {partition: 0}  # it was added since (KM-9)
+        starts, ends = await self._starts_in_group(topic, partition, parsed, held, group, shared=True)
         return starts[partition], Selections(parsed, starts, ends, bound=True, annotated=annotated)

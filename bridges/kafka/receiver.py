@@ -29,6 +29,8 @@ _DRAIN_QUESTIONS: Final = 3
 """How often a drain asks for the end of the log: "nothing there" must not mean that an answer came late."""
 _MAX_HELD: Final = 64 * 1024 * 1024
 """Bytes sent and unsettled above which a link waits for outcomes: they are held for redelivery."""
+_LETTER: Final = 1024
+"""What a dead letter on its way costs beside the event, roughly."""
 _CHUNKS_AT_ONCE: Final = 4
 """Chunks that one link goes through before others on the loop have their turn."""
 _offset: Final = itemgetter(2)
@@ -74,6 +76,7 @@ class Receiver:
         self._link: Final = link
         self._cluster: Final = cluster
         self._topic: Final = topic.name
+        self._attached_to: Final = topic
         self._positions: Final = dict(starts)
         self._wanted: Final = selections
         self._selections: Final[dict[int, Selection | None]] = {}
@@ -93,15 +96,13 @@ class Receiver:
         self._announce = self._announces = not bound and terms.annotated
         self._gaps: Final[set[int]] = set()
         self._drain_to: dict[int, Bounds] | None = None
-        self._draining = False
-        self._pump_soon = False
-        self._stalled = False
+        self._draining = self._pump_soon = self._stalled = False
         self._reading: Any = None
         """What it tells the journal, if there is one (`gateway.journal.reading.Reading`)."""
 
     def begin(self) -> None:
         """The attach is answered: read as soon as there is credit."""
-        self._cluster.watch(self._topic, self)
+        self._cluster.watch(self._attached_to, self)
         if self._terminus is not None:
             self._terminus.displaced = self._link.detach
         if (flow := getattr(self._link, "flow", None)) is not None:
@@ -204,8 +205,15 @@ class Receiver:
         """The consumer cannot take it: with a dead-letter topic it counts as done when it is there."""
         if self._terms.dead_letters is None:
             self._done(event)
-        else:
-            self._terms.dead_letters.bury(event, error, lambda: self._done(event), lambda: self._link.open)
+            return
+        self._held += len(event.data) + _LETTER  # held until it is there: a topic that is away must not cost memory
+        self._terms.dead_letters.bury(event, error, lambda: self._buried(event), lambda: self._link.open)
+
+    def _buried(self, event: Event) -> None:
+        self._held -= len(event.data) + _LETTER
+        if self._stalled:
+            self._pump_later()
+        self._done(event)
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over; its position stays only with a durable terminus or a group."""

@@ -66,7 +66,7 @@ class Sender:
 
     def begin(self) -> None:
         """The attach is answered: let the peer send."""
-        self._cluster.watch(self._name, self)
+        self._cluster.watch(self._topic or self._name, self)
         self._link.grant(self._window)
 
     # -- from the cluster
@@ -141,13 +141,13 @@ class Sender:
             if self._free >= self._step:
                 self._grant()
         else:
-            self._finish(delivery, False, faults.failed(error))
+            self._finish(delivery, False, faults.failed(error, keyed=message.key() is not None))
 
     def _reported_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._counters.accepted += 1
         else:
-            self._lost(faults.failed(error))
+            self._lost(faults.failed(error, keyed=message.key() is not None))
         self._returned()
 
     def _finish(self, delivery: Any, settled: bool, outcome: Outcome) -> None:
@@ -196,7 +196,7 @@ class Sender:
             topic = await self._cluster.topic(self._name)
             if self._bound is not None and self._bound >= topic.partitions:
                 raise AmqpError(NOT_FOUND, f"there is no partition {self._bound}")
-            self._topic = topic
+            await self._learn(topic)
         except AmqpError as error:
             if self._cluster.up:
                 self._link.detach(error)

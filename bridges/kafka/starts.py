@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -35,6 +35,18 @@ async def resolve(
         high = bounds[partition].high
         starts[partition] = max(starts[partition], high if offset < 0 else min(offset, high))
     return starts, ends
+
+
+def within(topic: str, kept: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
+    """Kept positions, none behind the end of its log.
+
+    One that is says that the log has lost its last events (an unclean election, a restored disk): what comes now has
+    offsets that were done with, and is new all the same.
+    """
+    cut = {partition: (at, ends[partition]) for partition, at in kept.items() if at > ends[partition]}
+    for partition, (at, end) in cut.items():
+        log.error("log ends before a kept position", topic=topic, partition=partition, position=at, end=end)
+    return {partition: min(at, ends[partition]) for partition, at in kept.items()}
 
 
 def _warn(topic: str, first: int) -> None:

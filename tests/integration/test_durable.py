@@ -271,6 +271,20 @@ def test_without_its_state_a_durable_terminus_is_refused_and_others_serve_on(
         own.stop()
 
 
+def test_a_kept_position_behind_the_end_of_its_log_is_its_end(shared: Place, redis_server: Redis) -> None:
+    """A log may lose its last events (unclean election, restored disk); what comes then is new."""
+    with shared.attach() as peer:
+        shared.produce(0)
+        assert numbers(peer, 1) == [0]
+        settled(shared, peer)
+    wait_until(lambda: kept(redis_server) == [1], "the position to be written", 20)
+    (key,) = redis_server.command("--raw", "KEYS", "scopegate:terminus:*").split()
+    redis_server.command("HSET", key, "0", "1000")
+    with shared.attach("c2") as other, shared.attach() as peer:
+        shared.produce(1)
+        assert numbers(peer, 1) == numbers(other, 1) == [1]
+
+
 def test_a_user_has_so_many_termini(start_gateway: Gateways, kafka_broker: KafkaBroker) -> None:
     place = Place(start_gateway, kafka_broker, gateway={"user_termini": 2})
     with place.attach("c1") as first, place.attach("c2"), connected(place.document.edge, container_id="c3") as third:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer as RawProducer
 from confluent_kafka.admin import NewPartitions
 
 from gateway.amqp.codec import Symbol, decode
@@ -169,11 +170,18 @@ def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) ->
     waiting.waits(0.3)
     admin = kafka_broker.admin()
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+    wait_until(lambda: len(kafka_broker.metadata().topics[topic].partitions) == 2, "two partitions", 10)
+    producer = RawProducer({"bootstrap.servers": kafka_broker.bootstrap, "log_level": 0})
+    producer.produce(topic, b"early", partition=1)
+    assert producer.flush(10) == 0
     assigned.ended("amqp:link:detach-forced", seconds=20)
     waiting.attached(seconds=20)
     again = Member(pair.b, f"pend/{topic}", asked("g1"))
     again.attached(seconds=20)
     assert {waiting.partition, again.partition} == {"0", "1"}
+    newer = waiting if waiting.partition == "1" else again
+    newer.peer.flow(0, link_credit=1)
+    assert [(partition, offset) for partition, offset, _ in newer.take(1)] == [("1", 0)]  # KM-9: added since
 
 
 def test_who_waits_for_a_log_that_is_deleted_is_told(pair: Pair, kafka_broker: KafkaBroker) -> None:

@@ -1,20 +1,27 @@
-"""What a consumer costs that has stopped: a position, not the log behind it (KM-16; issue 6: bounded memory)."""
+"""What consumers cost that have stopped, or reject what nobody takes (KM-12, KM-16; issue 6: bounded memory)."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import Producer
 
+from bridges.kafka.cluster import ClusterConfig
+from gateway.amqp.outcomes import Rejected
+from policies.reading import Reading
 from tests.bench.running import resident_kib
 from tests.support.document import Document
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.members import Member, keep_connected
 from tests.support.messages import sections
+from tests.support.numbered import until
 from tests.support.process import wait_until
+from tests.support.streams import Route, Streams, fill
 
 SIZE, COUNT = 32_000, 8_000
 LOG = SIZE * COUNT // 2**20
@@ -38,6 +45,29 @@ def calm(size: Callable[[], float]) -> bool:
         seen.append(size())
         time.sleep(0.1)
     return max(seen) - min(seen) < 1
+
+
+async def test_rejected_events_wait_within_bounds_for_a_dead_letter_topic_that_takes_none(
+    kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridges.kafka.receiver._MAX_HELD", 100_000)
+    streams, count = Streams(ClusterConfig(kafka_broker.bootstrap)), 4_000
+    topic = await asyncio.to_thread(kafka_broker.create_topic)
+    letters = await asyncio.to_thread(kafka_broker.create_topic, config={"max.message.bytes": "80"})
+    streams.routes[topic] = Route(topic, reading=Reading(dead_letter=letters))
+    await fill(streams, topic, count)
+    receiver = await streams.receiver(topic, after="@earliest", credit=count)
+    taken = 0
+    with suppress(TimeoutError):
+        while True:
+            event = await asyncio.wait_for(receiver.messages.get(), 1)
+            receiver.link.settle(event.delivery, Rejected(None))
+            taken += 1
+    assert 0 < taken < count // 2
+    await asyncio.to_thread(kafka_broker.configure, letters, "max.message.bytes", "1000000")
+    await receiver.receive(count - taken, Rejected(None))
+    await until(lambda: streams.bridge.counters.dead_lettered == count, "all of them")
+    await streams.close()
 
 
 def test_a_consumer_that_stopped_costs_no_memory(start_gateway: Gateways, kafka_broker: KafkaBroker) -> None:

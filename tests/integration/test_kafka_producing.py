@@ -208,6 +208,23 @@ async def test_keys_are_asked_for_and_deleted_on_compacted_topics(kafka_broker: 
     assert [event.message_annotations.get("x-opt-kafka-tombstone") for event in events] == [None, None, True]
 
 
+async def test_what_a_topic_refuses_takes_nothing_else_with_it(kafka_broker: KafkaBroker, streams: Streams) -> None:
+    """Records travel in batches, and brokers refuse whole ones."""
+    topic = kafka_broker.create_topic()
+    sender = await streams.sender(topic)
+    kafka_broker.configure(topic, "cleanup.policy", "compact")  # nobody has told the gateway: it asks for no keys
+    posted = {
+        number: await sender.post(message(b"%d" % number, ma={GROUP_KEY: "k"} if number != 50 else None))
+        for number in range(100)
+    }
+    outcomes = dict(zip(posted, await asyncio.gather(*posted.values()), strict=True))
+    assert refused(outcomes.pop(50)) == INVALID_FIELD
+    assert {outcome.name for outcome in outcomes.values()} <= {"accepted", "released", "modified"}
+    taken = [b"%d" % number for number, outcome in outcomes.items() if outcome is ACCEPTED]
+    assert await sender.send(message(b"last", ma={GROUP_KEY: "k"})) is ACCEPTED
+    assert [record.value() for record in records(kafka_broker, topic, 1, len(taken) + 1)] == [*taken, b"last"]
+
+
 # -- many small messages
 
 
@@ -222,6 +239,18 @@ async def test_small_messages_reach_kafka_in_large_batches_and_in_order(own_kafk
     batches = list(record_batches((own_kafka.data / f"{topic}-0" / f"{0:020d}.log").read_bytes()))
     assert sum(batches) == count
     assert count / len(batches) >= 50
+
+
+async def test_small_messages_make_no_batch_that_the_topic_refuses(kafka_broker: KafkaBroker, streams: Streams) -> None:
+    """Brokers measure batches: with one that is too large they refuse all that is in it."""
+    topic, count = kafka_broker.create_topic(config={"max.message.bytes": "3000"}), 2_000
+    sender = await streams.sender(topic)
+    posted = [await sender.post(message(b"%0100d" % number)) for number in range(count // 2)]
+    large = await sender.post(message(b"", app={"a": "x" * 1_500}))  # stored twice: too large by itself
+    posted += [await sender.post(message(b"%0100d" % number)) for number in range(count // 2, count)]
+    assert refused(await large) == MESSAGE_SIZE_EXCEEDED
+    assert set(await asyncio.gather(*posted)) == {ACCEPTED}
+    assert [int(record.value()) for record in records(kafka_broker, topic, 1, count)] == list(range(count))
 
 
 def record_batches(segment: bytes) -> Iterator[int]:

@@ -9,7 +9,15 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ClusterMetadata,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.support.parts import folder, program
 from tests.support.process import Process, Server, fresh_folder, ports, run_tool, wait_until
@@ -109,6 +117,13 @@ class KafkaBroker(Server):
         admin.create_topics([new])[topic].result(30)
         wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}", 30)
         return topic
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change a setting of a topic."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin = self.admin()
+        admin.incremental_alter_configs([resource])[resource].result(10)
 
     def _leaders(self, topic: str) -> int:
         found = self.metadata().topics.get(topic)

@@ -131,6 +131,11 @@ def test_what_nobody_knows_is_modified_but_what_never_left_is_released(code: int
     assert faults.refused(KafkaError(code)) is RELEASED
 
 
+def test_a_record_that_was_refused_for_the_sake_of_another_may_be_sent_again() -> None:
+    assert faults.failed(KafkaError(KafkaError._INVALID_DIFFERENT_RECORD)) is RELEASED
+    assert faults.failed(KafkaError(KafkaError.INVALID_RECORD), keyed=True) is FAILED
+
+
 def test_errors_of_links() -> None:
     conditions = {
         KafkaError.UNKNOWN_TOPIC_OR_PART: NOT_FOUND,
