@@ -2,17 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from bridges.kafka.cluster import ClusterConfig
-from tests.support.streams import Streams
+from tests.support.document import Document
+from tests.support.gateway import Gateways
+from tests.support.kafka import KafkaBroker
+from tests.support.process import wait_until
+from tests.support.streams import Clients, Streams
+from tests.support.streams_remote import Remote
+
+SIZES = {"solo": 1, "orders": 3}
+LOT = 15
+"""Topics of each kind that are made in one go."""
+Remotes = Callable[[], Remote]
 
 
-@pytest.fixture
-async def streams() -> AsyncIterator[Streams]:
-    """A bridge on the embedded Kafka with the topics `solo` (1 partition) and `orders` (3)."""
-    streams = Streams(ClusterConfig(topics={"solo": 1, "orders": 3}, refresh=0.2, retry=0.1, timeout=2))
-    yield streams
-    await streams.close()
+@pytest.fixture(params=["embedded", "process"])
+async def streams(request: pytest.FixtureRequest) -> AsyncIterator[Clients]:
+    """Topics `solo` (1 partition) and `orders` (3): of a bridge in here on the embedded Kafka, or of a process."""
+    found: Streams | Remote
+    if request.param == "process":
+        found = request.getfixturevalue("remotes")()
+    else:
+        found = Streams(ClusterConfig(topics=SIZES, refresh=0.2, retry=0.1, timeout=2))
+    yield found
+    await found.close()
+
+
+@pytest.fixture(scope="module")
+def remotes(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Remotes:
+    """Clients of a gateway process, each with topics of its own."""
+    document = Document()
+    document.kafka(kafka_broker.bootstrap)
+    start_module_gateway(document.text)
+    names = itertools.chain.from_iterable(map(new_topics, itertools.repeat(kafka_broker)))
+    return lambda: Remote(document.edge, kafka_broker, next(names))
+
+
+def new_topics(broker: KafkaBroker) -> list[dict[str, str]]:
+    """Topics that nobody has used: what a test calls them, and their names."""
+    prefix = broker.create_topic()
+    found = [{name: f"{prefix}-{name}-{number}" for name in SIZES} for number in range(LOT)]
+    wanted = [NewTopic(each[name], size, replication_factor=1) for each in found for name, size in SIZES.items()]
+    admin = broker.admin()
+    for answer in admin.create_topics(wanted).values():
+        answer.result(30)
+
+    ends = {TopicPartition(each[name], 0): OffsetSpec.latest() for each in found for name in SIZES}
+
+    def ready() -> bool:  # a leader is told of before it knows
+        try:
+            return all(answer.result(10) for answer in admin.list_offsets(ends).values())
+        except KafkaException:
+            return False
+
+    wait_until(ready, "leaders of all topics", 30)
+    return found

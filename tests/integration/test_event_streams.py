@@ -124,11 +124,13 @@ def test_what_a_conforming_node_needs_whether_it_is_desired_or_not(place: Place,
     assert ES not in elsewhere.items
 
 
-@pytest.mark.row("ES-3.2-2", "ES-8-1")
+@pytest.mark.row("ES-1-5", "ES-3.2-2", "ES-8-1")
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("library", ["proton", "jms", "rhea"])
 def test_clients_that_know_nothing_of_event_streams(place: Place, library: str, partitions: int) -> None:
-    address = f"events/{place.topic(partitions)}"
+    topic = place.topic(partitions)
+    address = f"events/{topic}"
+    place.fill(topic, *[b"before"] * 3)  # who asks for nothing gets what is added from the attach on
     expected = sorted(f"hello {number}" for number in range(5))
     if library == "proton":
         here = Login(place.port)
@@ -262,7 +264,7 @@ def test_every_filter_of_a_link_has_to_match(
     assert bodies(inbox) == expected
 
 
-@pytest.mark.row("ES-5.2.2-1", "ES-5.2.2-7", "ES-5.2.2-8")
+@pytest.mark.row("ES-5.2.2-1", "ES-5.2.2-3", "ES-5.2.2-5", "ES-5.2.2-6", "ES-5.2.2-7", "ES-5.2.2-8")
 @pytest.mark.parametrize("descriptor", [Symbol(EVENT_SQL), Ulong(EVENT_SQL_CODE), Symbol(SQL)], ids=str)
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -270,6 +272,10 @@ def test_every_filter_of_a_link_has_to_match(
         (f"d.{OFFSET} > '{2:020d}'", [b"3", b"4"]),
         (f"delivery_annotations.{OFFSET} <= '{0:020d}'", [b"0"]),
         (f"d.{OFFSET} > '@earliest' AND d.{TIMESTAMP} > 5", [b"0", b"1", b"2", b"3", b"4"]),
+        (f"'{3:020d}' <= d.{OFFSET}", [b"3", b"4"]),
+        (f"d.{TIMESTAMP} > 1585672841", [b"0", b"1", b"2", b"3", b"4"]),  # seconds
+        (f"d.{TIMESTAMP} > 1585672841000 AND d.{TIMESTAMP} < 4102444800000", [b"0", b"1", b"2", b"3", b"4"]),
+        (f"d.{TIMESTAMP} > 4102444800", []),
         ("d.foo > 1", []),
         ("FALSE", []),
     ],

@@ -13,22 +13,32 @@ from structlog.testing import capture_logs
 
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.outcomes import ACCEPTED, Rejected
+from gateway.amqp.sections import properties
 from gateway.amqp.types import Symbol, Timestamp
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, RESOURCE_DELETED
 from gateway.filters.event_stream import OFFSET, TIMESTAMP, offset_symbol
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
 from tests.support.process import wait_until
-from tests.support.streams import Delivered, Streams, position
+from tests.support.streams import Clients, Delivered, Streams, position
+from tests.support.streams_remote import Remote
 
 TIMES = "CreateTime", "LogAppendTime"
 
 
 @pytest.fixture
-async def streams(kafka_broker: KafkaBroker) -> AsyncIterator[Streams]:
-    streams = Streams(ClusterConfig(kafka_broker.bootstrap, refresh=0.3, retry=0.2))
-    yield streams
-    await streams.close()
+async def streams(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> AsyncIterator[Clients]:
+    found: Streams | Remote
+    if getattr(request, "param", "bridge") == "process":
+        found = request.getfixturevalue("remotes")()
+    else:
+        found = Streams(ClusterConfig(kafka_broker.bootstrap, refresh=0.3, retry=0.2))
+    yield found
+    await found.close()
+
+
+everywhere = pytest.mark.parametrize("streams", ["bridge", "process"], indirect=True)
+"""For tests that the real process can play without waiting for its next look at the topics."""
 
 
 def produce(broker: KafkaBroker, topic: str, *values: bytes, **options: Any) -> None:
@@ -44,14 +54,16 @@ def bodies(messages: list[Delivered]) -> list[bytes]:
     return [message.body for message in messages]
 
 
+@everywhere
 @pytest.mark.row("ES-5.1.2-1", "ES-5.1.2-2")
-async def test_the_timestamp_is_when_the_event_was_added(kafka_broker: KafkaBroker, streams: Streams) -> None:
+async def test_the_timestamp_is_when_the_event_was_added(kafka_broker: KafkaBroker, streams: Clients) -> None:
     topic = kafka_broker.create_topic(config={"message.timestamp.type": "LogAppendTime"})
     sender = await streams.sender(topic)
     assert await sender.send(message(b"x", creation_time=1_000_000_000_000)) is ACCEPTED
     receiver = await streams.receiver(topic, after="@earliest", credit=1)
     (event,) = await receiver.receive()
     assert abs(event.annotations["event-streams-timestamp"] - time.time() * 1000) < 5000
+    assert properties(event.data, event.layout).creation_time == 1_000_000_000_000
     info = await streams.receiver(f"{topic}/$info", credit=1)
     assert (await info.receive())[0].body["timestamp-type"] == "append"
 
@@ -68,8 +80,9 @@ async def test_a_topic_that_keeps_its_producers_times_is_warned_of_once(
     assert warned == [topics["CreateTime"]]
 
 
+@everywhere
 @pytest.mark.row("ES-5-1", "ES-5.2-5", "ES-5.1.2-4", "ES-5.1.2-5")
-async def test_times_filter_each_event_and_never_reorder(kafka_broker: KafkaBroker, streams: Streams) -> None:
+async def test_times_filter_each_event_and_never_reorder(kafka_broker: KafkaBroker, streams: Clients) -> None:
     topic = kafka_broker.create_topic()
     for stamp in (100, 300, 50, 400):
         produce(kafka_broker, topic, b"%d" % stamp, timestamp=stamp)
@@ -82,8 +95,9 @@ async def test_times_filter_each_event_and_never_reorder(kafka_broker: KafkaBrok
     assert bodies(await receiver.drain()) == [b"400"]
 
 
+@everywhere
 async def test_only_committed_records_are_delivered_and_drain_ends_behind_markers(
-    kafka_broker: KafkaBroker, streams: Streams
+    kafka_broker: KafkaBroker, streams: Clients
 ) -> None:
     topic = kafka_broker.create_topic()
     producer = Producer(
@@ -192,8 +206,9 @@ async def test_large_messages_pass_whole(kafka_broker: KafkaBroker, streams: Str
     assert event.body == body
 
 
+@everywhere
 @pytest.mark.row("ES-1-3")
-async def test_order_holds_per_partition_under_load(kafka_broker: KafkaBroker, streams: Streams) -> None:
+async def test_order_holds_per_partition_under_load(kafka_broker: KafkaBroker, streams: Clients) -> None:
     topic = kafka_broker.create_topic(partitions=3)
     sender = await streams.sender(topic)
     posted = [await sender.post(message(b"%d" % number)) for number in range(20_000)]

@@ -1,4 +1,4 @@
-"""`$info` of event-stream nodes on the embedded Kafka (ES 6)."""
+"""`$info` of event-stream nodes, on the embedded Kafka and at the real process (ES 6)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.amqp import sections
 from gateway.amqp.types import Symbol
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.filters.event_stream import offset_symbol
-from tests.support.streams import Peer, Streams, bodies, fill
+from tests.support.streams import Clients, Peer, bodies, fill
 
 SOLO, ORDERS = "solo", "orders"
 
@@ -26,7 +26,7 @@ async def info(peer: Peer) -> dict[str, Any]:
 @pytest.mark.row(
     "ES-6-1", "ES-6-2", "ES-6-3", "ES-6-4", "ES-6-6", "ES-6-7", "ES-6-8", "ES-6-9", "ES-4-1", "ES-8-3"
 )
-async def test_info_describes_partitions(streams: Streams) -> None:
+async def test_info_describes_partitions(streams: Clients) -> None:
     empty = await info(await streams.receiver(f"{SOLO}/$info", credit=1))
     assert type(empty["partitions"]) is list
     (entry,) = empty["partitions"]
@@ -46,7 +46,7 @@ async def test_info_describes_partitions(streams: Streams) -> None:
 
 
 @pytest.mark.row("ES-6-5")
-async def test_info_comes_again_when_something_changed(streams: Streams) -> None:
+async def test_info_comes_again_when_something_changed(streams: Clients) -> None:
     receiver = await streams.receiver(f"{SOLO}/$info", credit=2)
     assert (await info(receiver))["partitions"][0]["latest-offset"] is None
     await fill(streams, SOLO, 1)
@@ -54,7 +54,7 @@ async def test_info_comes_again_when_something_changed(streams: Streams) -> None
 
 
 @pytest.mark.row("ES-6-5")
-async def test_info_drains(streams: Streams) -> None:
+async def test_info_drains(streams: Clients) -> None:
     receiver = await streams.receiver(f"{SOLO}/$info", credit=5)
     assert len(await receiver.drain()) == 1
     receiver.link.grant(3)
@@ -62,7 +62,7 @@ async def test_info_drains(streams: Streams) -> None:
 
 
 @pytest.mark.row("ES-6-2", "ES-6-10")
-async def test_info_is_a_source_of_known_nodes_only(streams: Streams) -> None:
+async def test_info_is_a_source_of_known_nodes_only(streams: Clients) -> None:
     with pytest.raises(AmqpError) as refused:
         await streams.sender(f"{SOLO}/$info")
     assert refused.value.condition == NOT_ALLOWED
@@ -72,7 +72,7 @@ async def test_info_is_a_source_of_known_nodes_only(streams: Streams) -> None:
 
 
 @pytest.mark.row("ES-5.1.1-5", "ES-4-16")
-async def test_info_gives_resume_positions(streams: Streams) -> None:
+async def test_info_gives_resume_positions(streams: Clients) -> None:
     await fill(streams, SOLO, 5)
     latest = (await info(await streams.receiver(f"{SOLO}/$info", credit=1)))["partitions"][0]["latest-offset"]
     receiver = await streams.receiver(SOLO, after=latest, credit=10)

@@ -76,13 +76,16 @@ class Foreign:
     password: str | None = None
     cafile: Path | None = None
 
-    def run(self, verb: str, address: str, **options: object) -> Running:
-        """Start `send`, `receive`, `request` or `respond`; options: count, body (`{n}` counts), timeout."""
+    def run(self, verb: str, address: str, *, called: str = "", **options: object) -> Running:
+        """Start `send`, `receive`, `request` or `respond`; options: count, body (`{n}` counts), timeout.
+
+        Clients that do the same at a time are to be `called` differently, lest each read what the other prints.
+        """
         given = {"url": self.url(), "address": address, **self._login(), **options}
         arguments = [text for key, value in given.items() for text in (f"--{key}", str(value))]
         command = jms_command() if self.library == "jms" else rhea_command()
         environment: Mapping[str, str] = {} if self.library == "jms" else rhea_environment()
-        return Running(Process(f"{self.library}-{verb}", [*command, verb, *arguments], env=environment))
+        return Running(Process(f"{self.library}-{called or verb}", [*command, verb, *arguments], env=environment))
 
     def url(self) -> str:
         """Return the address of the listener as both libraries read it."""

@@ -107,6 +107,10 @@ class Peer:
         """Close the socket at once, without an AMQP close."""
         self._socket.close()
 
+    def detached(self) -> socket.socket:
+        """The socket, for whoever goes on with it."""
+        return self._socket
+
     def __enter__(self) -> Self:
         return self
 

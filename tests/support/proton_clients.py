@@ -34,6 +34,7 @@ class Login:
     user: str | None = None
     password: str | None = None
     ca: Path | None = None
+    container: str | None = None
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `Container.connect`."""
@@ -95,6 +96,8 @@ class Client(MessagingHandler):
         self._attached = threading.Event()
         self._injector = EventInjector()
         self._container = Container(self)
+        if login.container:
+            self._container.container_id = login.container
         self._container.selectable(self._injector)
         self._thread = threading.Thread(target=self._container.run, name=type(self).__name__, daemon=True)
         self._thread.start()

@@ -1,11 +1,13 @@
 """A Kafka bridge behind a real AMQP engine, in this process: two engines exchange bytes, one serves nodes.
 
-No socket and no gateway: what is tested is the bridge as a peer sees it on the wire.
+No socket and no gateway: what is tested is the bridge as a peer sees it on the wire. `streams_remote` has the same
+clients for the real process.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -47,7 +49,7 @@ class Side:
 
     def __init__(self, name: str, serve: Callable[[Link], None] | None = None) -> None:
         self.serve = serve
-        self.other: Side | None = None
+        self.other: Any = None
         self.engine = Engine(EngineConfig(name), self, server=serve is not None)
         self.engine.open()
 
@@ -175,35 +177,36 @@ class Peer:
         return error
 
 
-class Streams:
-    """A bridge on one cluster, and client connections to it."""
+class Clients(ABC):
+    """Client connections, and links on them; `client` is the connection of whoever asks for none."""
 
-    def __init__(self, config: ClusterConfig, routes: Mapping[str, Route] | None = None) -> None:
-        self.errors: list[tuple[str, BaseException]] = []
-        self.supervisor = Supervisor(lambda name, error: self.errors.append((name, error)))
-        self.bridge = ClusterBridge("main", config, asyncio.get_running_loop(), self.supervisor)
-        self.routes = dict(routes or {})
+    def __init__(self) -> None:
         self.client = self.connect()
         self._names = 0
 
+    @abstractmethod
     def connect(self) -> Side:
         """One more connection."""
-        client, server = Side("client"), Side("gateway", self._serve)
-        client.other, server.other = server, client
-        return client
 
-    def _serve(self, link: Link) -> None:
-        address = link.address or ""
-        topic = address.removesuffix("/$info")
-        route = self.routes.get(topic, Route(topic))
-        (self.bridge.info_node(route) if address != topic else self.bridge.node(route)).attach(link)
+    @property
+    @abstractmethod
+    def bootstrap(self) -> str:
+        """Where ordinary Kafka clients find the cluster."""
+
+    def topic(self, name: str) -> str:
+        """What Kafka calls a topic of a test."""
+        return name
+
+    def address(self, address: str) -> str:
+        """The address of a topic, or of its `$info`."""
+        return address
 
     def request(self, address: str, *, incoming: bool, side: Side | None = None, **granted: Any) -> Peer:
         """Begin to attach a client link."""
         self._names += 1
         peer = Peer()
         peer.link = (side or self.client).engine.attach(f"l{self._names}", incoming=incoming)
-        peer.link.request(peer, Granted(address=address, **granted))
+        peer.link.request(peer, Granted(address=self.address(address), **granted))
         return peer
 
     async def sender(self, address: str, **granted: Any) -> Peer:
@@ -227,6 +230,34 @@ class Streams:
             raise error or AssertionError("no answer to the attach")
         return peer
 
+
+class Streams(Clients):
+    """A bridge on one cluster, and client connections to it."""
+
+    def __init__(self, config: ClusterConfig, routes: Mapping[str, Route] | None = None) -> None:
+        self.errors: list[tuple[str, BaseException]] = []
+        self.supervisor = Supervisor(lambda name, error: self.errors.append((name, error)))
+        self.bridge = ClusterBridge("main", config, asyncio.get_running_loop(), self.supervisor)
+        self.routes = dict(routes or {})
+        super().__init__()
+
+    @property
+    def bootstrap(self) -> str:
+        """The cluster's, or that of the embedded one."""
+        return self.bridge.bootstrap
+
+    def connect(self) -> Side:
+        """One more connection."""
+        client, server = Side("client"), Side("gateway", self._serve)
+        client.other, server.other = server, client
+        return client
+
+    def _serve(self, link: Link) -> None:
+        address = link.address or ""
+        topic = address.removesuffix("/$info")
+        route = self.routes.get(topic, Route(topic))
+        (self.bridge.info_node(route) if address != topic else self.bridge.node(route)).attach(link)
+
     async def close(self) -> None:
         """End everything; a task that failed fails the test."""
         await self.bridge.close()
@@ -240,7 +271,7 @@ def position(**entries: Any) -> dict[Symbol, Described]:
     return {Symbol("position"): Described(Symbol(FILTER_NAME), content)}
 
 
-async def fill(streams: Streams, topic: str, count: int, first: int = 0) -> None:
+async def fill(streams: Clients, topic: str, count: int, first: int = 0) -> None:
     """Send messages with the numbers from `first` on as bodies; all are accepted."""
     sender = await streams.sender(topic)
     posted = [await sender.post(message(str(number).encode())) for number in range(first, first + count)]

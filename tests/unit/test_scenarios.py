@@ -1,4 +1,4 @@
-"""docs/scenarios.md names tests that exist, and has a row for each scenario of the three specifications."""
+"""docs/scenarios.md names tests that exist, and has a row for each scenario of the three specifications and each KM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.matrix import MATRIX
 from tests.support.parts import ROOT
 
 PAGE = (ROOT / "docs/scenarios.md").read_text()
-TESTS = ROOT / "tests" / "integration"
+TESTS = ROOT / "tests"
 
 
 def test_every_scenario_has_its_row() -> None:
@@ -17,9 +17,13 @@ def test_every_scenario_has_its_row() -> None:
     assert set(re.findall(r"^\| ((?:AT|ES|RA)-E2E-\d+)\b", PAGE, re.MULTILINE)) == wanted
 
 
+def test_every_decision_on_kafka_has_its_row() -> None:
+    assert re.findall(r"^\| (KM-\d+) ", PAGE, re.MULTILINE) == [f"KM-{number}" for number in range(1, 23)]
+
+
 def test_every_test_named_exists() -> None:
-    named = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", PAGE)
+    named = re.findall(r"`((?:unit/|property/)?test_\w+\.py)(?:::(test_\w+))?`", PAGE)
     assert len(named) > 40
     for file, test in named:
-        text = (TESTS / file).read_text()
+        text = (TESTS / (file if "/" in file else f"integration/{file}")).read_text()
         assert not test or re.search(rf"^(?:async )?def {test}\(", text, re.MULTILINE), f"{file}::{test}"

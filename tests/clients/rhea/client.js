@@ -21,6 +21,7 @@ function fail(type, error) {
 function connect() {
     const url = new URL(options.url);
     const settings = {host: url.hostname, port: Number(url.port), reconnect: false};
+    if (options.container) settings.container_id = options.container;
     if (options.user) Object.assign(settings, {username: options.user, password: options.password});
     if (options.cafile) {
         // An address is no server name in TLS; the certificate names localhost too.
@@ -48,6 +49,37 @@ function body(n) {
     return options.body.replace('{n}', String(n));
 }
 
+const symbol = rhea.types.wrap_symbol;
+const STREAMS = 'event-streams-';
+
+// What a link asks of an event stream, in the library's own words; nothing without these options.
+function link_properties() {
+    const wanted = {};
+    if (options.partition) wanted[STREAMS + 'partition'] = symbol(options.partition);
+    if (options.group) wanted[STREAMS + 'consumer-group'] = options.group;
+    if (options.epoch) wanted[STREAMS + 'epoch'] = rhea.types.wrap_long(Number(options.epoch));
+    return Object.keys(wanted).length ? wanted : undefined;
+}
+
+function filters() {
+    const {selector, sql, offset} = options;
+    if (selector) return rhea.filter.selector(selector);
+    const filter = {};
+    if (sql) filter.sql = rhea.types.wrap_described(sql, 'amqp:sql-filter');
+    if (offset) {
+        const after = rhea.types.wrap_symbolic_map({[STREAMS + 'offset']: symbol(offset)});
+        filter.position = rhea.types.wrap_described(after, `amqp:${STREAMS}delivery-annotations-filter`);
+    }
+    return Object.keys(filter).length ? filter : undefined;
+}
+
+function outgoing(n) {
+    const message = {body: body(n), application_properties: {n}};
+    if (options.key) message.message_annotations = {[STREAMS + 'group-key']: options.key};
+    if (options.target) message.delivery_annotations = {[STREAMS + 'target-partition']: symbol(options.target)};
+    return message;
+}
+
 const connection = connect();
 let done = 0;
 
@@ -58,12 +90,12 @@ function finish(event, fields) {
 
 const commands = {
     send() {
-        const sender = connection.open_sender(options.address);
+        const sender = connection.open_sender({target: options.address, properties: link_properties()});
         let next = 0;
         const numbers = new Map();
         sender.on('sendable', () => {
             while (next < count && sender.sendable()) {
-                const delivery = sender.send({body: body(next), application_properties: {n: next}});
+                const delivery = sender.send(outgoing(next));
                 numbers.set(delivery.id, next++);
             }
         });
@@ -75,11 +107,14 @@ const commands = {
         }
     },
     receive() {
-        const {address, selector, sql} = options;
-        const filter = selector ? rhea.filter.selector(selector)
-            : sql ? {sql: rhea.types.wrap_described(sql, 'amqp:sql-filter')} : undefined;
-        const receiver = connection.open_receiver({source: {address, filter}, credit_window: Math.min(count, 1000)});
-        receiver.on('receiver_open', () => print('attached', {}));
+        const source = {address: options.address, filter: filters()};
+        if (options.durable) Object.assign(source, {durable: 2, expiry_policy: 'never'});
+        const receiver = connection.open_receiver({
+            source, name: options.durable, properties: link_properties(),
+            credit_window: options.exact ? 0 : Math.min(count, 1000),
+        });
+        if (options.exact) receiver.add_credit(count);
+        receiver.on('receiver_open', () => print('attached', {properties: receiver.properties || {}}));
         receiver.on('message', (context) => finish('message', describe(context.message)));
     },
     request() {
