@@ -175,7 +175,7 @@ async def test_nothing_that_was_accepted_is_lost_whatever_fails(
     check(scene)
 
 
-async def test_a_broker_whose_disk_is_full_is_survived(
+async def test_full_disks_are_survived(
     brokers: KafkaBrokers, own_redis: Redis, start_gateway: Gateways
 ) -> None:
     scene = await asyncio.to_thread(Scene, brokers, own_redis, start_gateway)
@@ -186,9 +186,16 @@ async def test_a_broker_whose_disk_is_full_is_survived(
         await scene.led_by_another(full)
         await scene.goes_on("the leader's disk was full")
         await scene.says(True, **{"kafka/main": True})
-        brokers.brokers[full].kill()
+
+        for broker in brokers.brokers.values():
+            broker.fill_disk(1)
+        await scene.says(False, **{"kafka/main": False, "state": True})
+        before = len(scene.sender.of("released"))
+        await until(lambda: len(scene.sender.of("released")) > before, "released while no disk has room", PATIENCE)
+        await asyncio.to_thread(brokers.stop)
         await scene.whole()
-        await scene.goes_on("the disk had room again")
+        await scene.says(True, **{"kafka/main": True, "state": True})
+        await scene.goes_on("every disk had room again")
     check(scene)
 
 

@@ -51,8 +51,10 @@ class Broker(Server):
         self.process.wait_ready(lambda: answers(self.port), f"broker {self.number} to listen", 90)
 
     def fill_disk(self, size: int) -> None:
-        """From now on no file of it may grow beyond `size` bytes, as on a full disk."""
+        """From now on no file of it may grow beyond `size` bytes, as on a full disk; one that ended of it stays so."""
         assert self.process is not None
+        if not self.process.alive:
+            return
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size, size))
 
 
