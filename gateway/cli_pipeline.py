@@ -224,9 +224,11 @@ def _said() -> Iterator[Any]:
         sys.exit(1)
     try:
         yield jobs
-    except jobs.PipelineError as error:
+    except BrokenPipeError:  # nobody reads on: click ends it without a word
+        raise
+    except (jobs.PipelineError, OSError) as error:
         sys.unraisablehook = lambda _: None  # sockets to a Java that has died have nothing to add
-        click.echo(str(error), err=True)
+        click.echo(jobs.sentence(error), err=True)
         sys.exit(1)
 
 

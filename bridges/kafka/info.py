@@ -1,7 +1,7 @@
 """`<node>/$info`: what an event log holds, as one message per credit (ES 6).
 
 The first message goes out at once; the next when something has changed, or after five seconds, and never
-within a second of the last (ES-6-5). While Kafka is away the last known offsets are told, or nulls.
+within a second of the last (ES-6-5). While Kafka is away the last known offsets are told, or nulls, and that it is.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class InfoNode:
         self.minimum: Final = minimum
         self._topic: Topic | None = None
         self._bounds: dict[int, Bounds] = {}
+        self._current = False
 
     def attach(self, link: Any) -> None:
         """Accept a receive link once the topic is known to exist (or Kafka known to be away)."""
@@ -69,14 +70,19 @@ class InfoNode:
             self._topic = await self._cluster.topic(self._name)
             every = range(self._topic.partitions)
             self._bounds = await self._cluster.bounds(self._name, every, self._isolation)
+            self._current = True
         except AmqpError as error:
+            self._current = False
             if error.condition != INTERNAL_ERROR:
                 raise
 
     async def message(self, address: str) -> bytes:
         """The present state as an encoded message."""
         await self._refresh()
-        return sections.section(sections.AMQP_VALUE, describe(address, self._topic, self._bounds))
+        about = describe(address, self._topic, self._bounds)
+        if not self._current:
+            about["current"] = False
+        return sections.section(sections.AMQP_VALUE, about)
 
 
 def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> dict[str, Any]:

@@ -10,35 +10,56 @@ import ssl
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from bridges.spark.amqp_links import PATIENCE, Handler, Receiver, Sender
 from gateway.amqp.connection import Connection, Hub
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.link import Link
-from gateway.amqp.outcomes import ACCEPTED, Outcome
 from gateway.amqp.pndata import Granted
 from gateway.amqp.sasl_client import SaslClient
+from gateway.amqp.tls import TlsError, client_context
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, AmqpError
 from policies.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
-_PATIENCE: Final = 30.0
 _WINDOW: Final = 10_000
-_LOT: Final = 8 * 1024 * 1024
-"""Bytes of messages that are handed on however few they are."""
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who connects; without a user, nobody in particular. `ca` is a file of authorities for amqps."""
+    """Who connects: a user, else who the certificate says, else nobody in particular."""
 
     user: str | None = None
     password: str | None = None
     ca: str | None = None
+    """Authorities of an amqps server, a PEM file; else the system's."""
     plain: bool = False
     """PLAIN may be used without TLS."""
+    cert: str | None = None
+    """A certificate to show to an amqps server, a PEM file, and its key."""
+    key: str | None = None
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Of SASL, those that fit."""
+        if self.user:
+            return _MECHANISMS
+        return ("EXTERNAL",) if self.cert else ("ANONYMOUS",)
+
+    def tls(self) -> ssl.SSLContext:
+        """For an amqps server. Raises `AmqpError` where a file is not what it should be."""
+        ca, cert, key = (None if name is None else Path(name) for name in (self.ca, self.cert, self.key))
+        try:
+            return client_context(ca=ca, cert=cert, key=key)
+        except TlsError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from None
+
+    def __str__(self) -> str:
+        return self.user or ("its certificate" if self.cert else "nobody in particular")
 
 
 class Client:
@@ -51,6 +72,16 @@ class Client:
         self._changed: Final = asyncio.Event()
         self._host: Final = _Host(endpoint, credentials, self._changed.set)
         self._links = 0
+        self._worked = self._loop.time()
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has not worked for so long that the peer may take it for dead (2.4.5): then use another one.
+
+        It works within calls only, and Spark may compute for minutes between two.
+        """
+        bears = self._host.engine.remote_idle / 2
+        return bool(bears) and self._loop.time() - self._worked > bears
 
     def __enter__(self) -> Client:
         try:
@@ -63,7 +94,7 @@ class Client:
 
     async def _connect(self) -> None:
         endpoint = self._endpoint
-        tls = ssl.create_default_context(cafile=self._credentials.ca) if endpoint.tls else None
+        tls = self._credentials.tls() if endpoint.tls else None
         try:
             async with asyncio.timeout(_HANDSHAKE):
                 await self._loop.create_connection(
@@ -74,10 +105,10 @@ class Client:
                     server_hostname=endpoint.host if endpoint.tls else None,
                 )
         except (OSError, TimeoutError) as error:
-            raise AmqpError(INTERNAL_ERROR, f"{endpoint} is not reached: {error or 'timed out'}") from None
+            raise AmqpError(INTERNAL_ERROR, f"{endpoint} is not reached: {_why(error)}") from None
 
     def _connection(self) -> Connection:
-        return Connection(Hub(self._loop), self._host, server=False, handshake=_HANDSHAKE, name="pipeline")
+        return _Wire(Hub(self._loop), self._host, server=False, handshake=_HANDSHAKE, name="pipeline")
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str = "") -> bool:
         """Let the connection work until the condition holds: True. Out of time: False, or an error if `what` is said.
@@ -85,6 +116,7 @@ class Client:
         Raises the connection's error when that is over.
         """
         deadline = self._loop.time() + seconds
+        self._changed.clear()  # not within the loop: what was ready there comes before `_news` and is news
         while not condition():
             if self._host.error is not None:
                 raise self._host.error
@@ -94,10 +126,11 @@ class Client:
                     raise AmqpError(INTERNAL_ERROR, f"{self._endpoint} gave no answer: {what}")
                 return False
             self._loop.run_until_complete(self._news(left))
+            self._worked = self._loop.time()
+            self._changed.clear()
         return True
 
     async def _news(self, seconds: float) -> None:
-        self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -124,12 +157,12 @@ class Client:
         sender.link = self._attach(sender, False, Granted(address))
         return sender
 
-    def _attach(self, handler: _Handler, incoming: bool, granted: Granted) -> Link:
+    def _attach(self, handler: Handler, incoming: bool, granted: Granted) -> Link:
         engine = self._host.engine
         self._links += 1
         link: Link = engine.attach(f"pipeline-{uuid.uuid4().hex[:8]}-{self._links}", incoming=incoming)
         link.request(handler, granted)
-        self.wait(lambda: handler.attached or handler.ended, _PATIENCE, f"an attach to {granted.address}")
+        self.wait(lambda: handler.attached or handler.ended, PATIENCE, f"an attach to {granted.address}")
         handler.check()
         return link
 
@@ -142,6 +175,26 @@ class Client:
             connection.abort(gently=True)
             self._loop.run_until_complete(asyncio.sleep(0.01))  # the loop writes what is waiting, and ends the socket
         self._loop.close()
+
+
+class _Wire(Connection):
+    """Remembers why the socket ended: a server that wants another certificate says so in TLS alone."""
+
+    reason: Exception | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.reason = exc
+        super().connection_lost(exc)
+
+
+def _why(error: Exception) -> str:
+    """What ended a socket, or kept it from being one."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not believed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        said = error.reason.replace("_", " ").lower()
+        return f"{said} (options cert and key)" if "certificate required" in said else said
+    return str(error) or "timed out"
 
 
 class _Host:
@@ -168,10 +221,9 @@ class _Host:
 
     def secure(self, connection: Connection) -> SaslClient:
         who = self._credentials
-        mechanisms = _MECHANISMS if who.user else ("ANONYMOUS",)
         tls, plain = connection.ssl_object is not None, who.plain
         return SaslClient(
-            mechanisms, who.user, who.password, self._endpoint.host, tls=tls, allow_plain_without_tls=plain
+            who.mechanisms, who.user, who.password, self._endpoint.host, tls=tls, allow_plain_without_tls=plain
         )
 
     def engine_config(self, connection: Connection) -> EngineConfig:
@@ -183,9 +235,14 @@ class _Host:
     def refused(self, connection: Connection, reason: str) -> None:
         self._over(INTERNAL_ERROR, f"{self._endpoint}: {reason}")
 
-    def unauthenticated(self, connection: Connection, security: Any) -> None:
-        who = self._credentials.user or "nobody in particular"
-        why = "wrong user or password" if security.reason == "credentials" else security.reason
+    def unauthenticated(self, connection: Connection, security: SaslClient) -> None:
+        who, why = self._credentials, security.reason
+        if why == "credentials" and who.user:
+            why = "wrong user or password"
+        elif why == "mechanism":
+            why = f"it offers {', '.join(security.offered)}, not {' or '.join(who.mechanisms)}"
+            if who.user and "PLAIN" in security.offered:
+                why = "it offers PLAIN alone, which needs amqps:// (or allowPlainWithoutTls)"
         self._over(UNAUTHORIZED_ACCESS, f"{self._endpoint} refuses the login of {who}: {why}")
 
     def opened(self, connection: Connection) -> None:
@@ -200,128 +257,14 @@ class _Host:
     def message_refused(self, link: Link, error: AmqpError) -> None: ...
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
-        said = f"{error.condition}: {error.description}" if error else "without a reason"
+        broken = connection.reason if isinstance(connection, _Wire) else None
+        if error is not None:
+            said = f"{error.condition}: {error.description}"
+        elif broken is not None:
+            said = _why(broken)
+        elif self.open or not self._endpoint.tls:
+            said = "without a reason"
+        else:  # some servers leave out the alert
+            wants = "does not believe our" if self._credentials.cert else "wants a"
+            said = f"without a reason; it may be that it {wants} certificate (options cert and key)"
         self._over(INTERNAL_ERROR, f"{self._endpoint} closed the connection: {said}")
-
-
-class _Handler:
-    link: Link
-
-    def __init__(self, client: Client, changed: Callable[[], None]) -> None:
-        self._client: Final = client
-        self._changed: Final = changed
-        self.attached = False
-        self.ended = False
-        self._error: AmqpError | None = None
-
-    def check(self) -> None:
-        """Raise what ended the link."""
-        if self.ended:
-            raise self._error or AmqpError(INTERNAL_ERROR, "the peer ended the link without a reason")
-
-    def on_attached(self, link: Link) -> None:
-        if (link.source if link.incoming else link.target).address is not None:  # else a refusal follows
-            self.attached = True
-            self._changed()
-
-    def on_detach(self, error: AmqpError | None) -> None:
-        self.ended, self._error = True, error
-        self._changed()
-
-    on_refused = on_detach
-
-
-class Receiver(_Handler):
-    """A link that messages come on, settled or else accepted as they come: events stay in their log."""
-
-    def __init__(self, client: Client, changed: Callable[[], None], window: int) -> None:
-        super().__init__(client, changed)
-        self._window: Final = window
-        self._messages: list[bytes] = []
-        self._size = 0
-        self._wanted = 1
-        self._drained = False
-
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
-        messages = self._messages
-        messages.append(data)
-        self._size += len(data)
-        if settled:
-            self.link.forget(delivery)
-        else:
-            self.link.settle(delivery, ACCEPTED)
-        if len(messages) >= self._wanted or self._size >= _LOT:
-            self._changed()
-
-    def on_drained(self) -> None:
-        self._drained = True
-        self._changed()
-
-    def take(self, count: int, idle: float) -> list[bytes]:
-        """About the next `count` messages, or less in bytes enough, or what there is after `idle` seconds without one.
-
-        Raises what ended the link.
-        """
-        link = self.link
-        while len(self._messages) < count and self._size < _LOT and not self.ended:
-            if link.granted < self._window // 2 or not link.granted:
-                link.grant(self._window - link.granted)
-            before = len(self._messages)
-            self._wanted = min(count, before + max(self._window // 2, 1))
-            self._client.wait(self._enough, idle)
-            if len(self._messages) == before:
-                break
-        if not self._messages:
-            self.check()
-        return self._taken()
-
-    def _enough(self) -> bool:
-        return len(self._messages) >= self._wanted or self._size >= _LOT or self.ended
-
-    def _taken(self) -> list[bytes]:
-        messages, self._messages, self._size = self._messages, [], 0
-        return messages
-
-    def rest(self) -> list[bytes]:
-        """What there is up to the end of the log, or a window of it, at once (drain, 2.6.7); none: this is the end."""
-        self._drained = False
-        self.link.grant(max(self._window - self.link.granted, 0))
-        self.link.drain()
-        # credit that is used up is the other end of a drain: no flow answers it then (2.6.7)
-        self._wanted = self._window
-        self._client.wait(lambda: self._drained or self.link.granted <= 0 or self.ended, _PATIENCE, "a drain")
-        found = self._taken()
-        if not found:
-            self.check()
-        return found
-
-    def close(self) -> None:
-        """Detach."""
-        self.link.detach()
-
-
-class Sender(_Handler):
-    """A link to send on."""
-
-    def __init__(self, client: Client, changed: Callable[[], None]) -> None:
-        super().__init__(client, changed)
-        self._outcomes: Final[dict[int, Outcome]] = {}
-
-    def on_credit(self) -> None:
-        self._changed()
-
-    def on_outcome(self, context: int, outcome: Outcome) -> None:
-        self._outcomes[context] = outcome
-        self._changed()
-
-    def send(self, messages: list[bytes]) -> list[Outcome]:
-        """Send all and wait for their outcomes, in their order. Raises what ended the link."""
-        self._outcomes.clear()
-        for number, data in enumerate(messages):
-            self._client.wait(lambda: self.link.credit > 0 or self.ended, _PATIENCE, "credit")
-            self.check()
-            self.link.send(data, number)
-        self._client.wait(lambda: len(self._outcomes) == len(messages) or self.ended, _PATIENCE, "outcomes")
-        if len(self._outcomes) < len(messages):
-            self.check()
-        return [self._outcomes[number] for number in range(len(messages))]

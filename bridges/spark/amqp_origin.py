@@ -9,7 +9,7 @@ from bridges.spark.decode import RECORD
 from bridges.spark.ranges import Log, Range
 from bridges.spark.source import ScopeGateDataSource
 from bridges.spark.source_options import read_options
-from bridges.spark.source_plan import first_offsets, node, offsets_json
+from bridges.spark.source_plan import first_offsets, node, offsets_json, present
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ class AmqpOrigin:
 
     def logs(self) -> Iterator[Log]:
         """What the node holds; a partition that holds nothing and does not say where it is, is left out."""
-        found = node(self._options)
+        found = present(self._options)
         held = {each: (at.low, at.high) for each, at in found.held.items() if at.known}
         yield Log(self._name, found.log, held, first_offsets(self._options, found.held))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bridges.spark.amqp_client import Client
 from bridges.spark.archive import write_whole
-from bridges.spark.errors import PipelineError
+from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.source_options import Options
 from gateway.amqp.outcomes import ACCEPTED, Outcome
 from gateway.errors import AmqpError
@@ -28,7 +28,8 @@ class AmqpTarget:
         self._options: Final = options
         self._state: Final = state
         self._progress: Final = _read(state)
-        self._send([])  # what is wrong there is said now
+        self._send([])  # what is wrong there is said now,
+        self._keep()  # and here: what is sent while nothing can be noted is sent again
 
     @property
     def progress(self) -> Mapping[int, int]:
@@ -60,8 +61,14 @@ class AmqpTarget:
                     raise PipelineError(self._refused(row, outcome))
                 self._progress[row.partition] = row.offset + 1
         finally:
+            self._keep()
+
+    def _keep(self) -> None:
+        try:
             self._state.parent.mkdir(exist_ok=True)
             write_whole(self._state, json.dumps(self._progress))
+        except OSError as error:
+            raise PipelineError(f"the progress in {self._state} cannot be kept: {sentence(error)}") from None
 
     def _refused(self, row: Any, outcome: Outcome) -> str:
         error = getattr(outcome, "error", None)

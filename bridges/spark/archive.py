@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from bridges.spark.errors import PipelineError
+from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.ranges import Range
 
 FORMAT: Final = 1
@@ -92,13 +92,16 @@ class Archive:
             (self.path / MANIFEST).mkdir(parents=True, exist_ok=True)
             lock = (self.path / MANIFEST / ".lock").open("a")
         except OSError as error:
-            raise PipelineError(f"{self.path} cannot be written: {error.strerror}") from None
+            raise PipelineError(f"{self.path} cannot be written: {sentence(error)}") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise PipelineError(f"another job is writing to {self.path}") from None
-            self._tidy()
+            try:
+                self._tidy()
+            except OSError as error:
+                raise PipelineError(f"{self.path}: the last commit is not in place yet: {sentence(error)}") from None
             try:
                 yield
             finally:

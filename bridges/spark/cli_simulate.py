@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -140,8 +142,20 @@ def _simulated(spark: Any, policies: tuple[CompiledPolicy, CompiledPolicy], opti
     outcome = simulation.simulate(cases, *policies, known, _progress)._replace(lost=lost)
     if options["out"] is not None:
         _progress(f"writing every row to {options['out']}")
-        simulation.annotated_rows(cases, outcome).write.parquet(str(options["out"]))
+        _write(simulation.annotated_rows(cases, outcome), options["out"])
     return outcome
+
+
+def _write(rows: DataFrame, out: Path) -> None:
+    """The folder appears when it is whole."""
+    fresh = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        rows.write.mode("overwrite").parquet(str(fresh))
+        fresh.rename(out)
+    except Exception as error:  # of Spark, of Java, of the disk
+        raise PipelineError(f"{out} cannot be written: {sentence(error)}") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _progress(text: str) -> None:

@@ -34,7 +34,7 @@ _KNOWN: Final = (
 )
 
 
-_CAUSE: Final = re.compile(r"^: (?:[\w$]+\.)*([\w$]+: .+)$", re.MULTILINE)
+_CAUSE: Final = re.compile(r"^: (?:[\w$]+\.)*([\w$].*)$", re.MULTILINE)
 """The error of Java's in one that py4j has raised."""
 
 
@@ -50,5 +50,7 @@ def sentence(error: BaseException) -> str:
             return said.format(*(found.groups() or (found[0],))).strip()
     if (found := _CAUSE.search(text)) is not None and text.startswith("An error occurred while calling"):
         return found[1].strip()
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

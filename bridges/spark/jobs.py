@@ -20,7 +20,7 @@ from bridges.spark import archiving, replaying
 from bridges.spark.archive import Archive, Commit
 from bridges.spark.archiving import Bounds, Origin, Verdict
 from bridges.spark.delta import CONF, DeltaLog, is_table
-from bridges.spark.errors import PipelineError, Stopped
+from bridges.spark.errors import PipelineError, Stopped, sentence
 from bridges.spark.jars import DELTA, KAFKA, Kit, fetch, find_jars
 from bridges.spark.kafka_origin import KafkaOrigin, Start
 from bridges.spark.reading import Selection
@@ -42,6 +42,7 @@ __all__ = [
     "fetch_jars",
     "replay_to_address",
     "replay_to_topic",
+    "sentence",
     "verify",
 ]
 

@@ -92,7 +92,7 @@ def _written(spark: SparkSession, archive: Archive, out: Path, wish: Wish, tell:
             shutil.rmtree(out)
         fresh.rename(out)
     except OSError as error:
-        raise PipelineError(f"{out} cannot be written: {error.strerror}") from None
+        raise PipelineError(f"{out} cannot be written: {sentence(error)}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return out / PAGE

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -70,8 +71,14 @@ def check_java() -> None:
     if program is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise PipelineError(f"Spark needs Java {JAVA} or later, and there is none {where}: {way}")
+    version = _version(program)
+    if version is None or version < JAVA:
+        what = f"is Java {version}" if version else "does not say its version"
+        raise PipelineError(f"Spark needs Java {JAVA} or later, and {program} {what}: {way}")
+
+
+@cache
+def _version(program: str) -> int | None:
     said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    if found is None or int(found[1]) < JAVA:
-        what = f"is Java {found[1]}" if found else "does not say its version"
-        raise PipelineError(f"Spark needs Java {JAVA} or later, and {program} {what}: {way}")
+    return None if found is None else int(found[1])

@@ -71,7 +71,7 @@ class Reader(_Reading, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        node = source_plan.node(options)
+        node = source_plan.present(options)
         ranges = checked(options, first_offsets(options, node.held), last_offsets(options, node.held), node.held)
         return spans(options, ranges, node.log) or [Span(())]
 
@@ -94,7 +94,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:  # asked more than once: latest must stay what it was
-            node = source_plan.node(self._options)
+            node = source_plan.present(self._options)
             self._initial = {**_written(first_offsets(self._options, node.held), node.log), _NEW: True}
         return self._initial
 
@@ -103,7 +103,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = source_plan.node(self._options)
+        self._target = source_plan.present(self._options)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         node = self._now()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bridges.spark.amqp_client import Credentials
 from bridges.spark.errors import PipelineError
@@ -17,7 +17,7 @@ from gateway.errors import AmqpError
 from gateway.filters.sql import parse_sql
 from policies.units import Endpoint, parse_endpoint
 
-_PEER: Final = ("url", "address", "user", "passwordFile", "passwordEnv", "ca", "allowPlainWithoutTls")
+_PEER: Final = ("url", "address", "user", "passwordFile", "passwordEnv", "ca", "cert", "key", "allowPlainWithoutTls")
 NAMES: Final = (
     *_PEER, "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "filter",
     "maxEventsPerTrigger", "failOnDataLoss", "maxTasks",
@@ -38,6 +38,8 @@ class Peer:
     password_file: str | None
     password_env: str | None
     ca: str | None
+    cert: str | None
+    key: str | None
     plain: bool
 
     def credentials(self) -> Credentials:
@@ -52,9 +54,10 @@ class Peer:
             password = os.environ.get(self.password_env)
             if password is None:
                 raise PipelineError(f"passwordEnv: {self.password_env} is not set where the task runs")
-        if self.ca is not None and not Path(self.ca).is_file():
-            raise PipelineError(f"ca {self.ca} is no file where the task runs")
-        return Credentials(self.user, password, self.ca, self.plain)
+        for name, file in (("ca", self.ca), ("cert", self.cert), ("key", self.key)):
+            if file is not None and not Path(file).is_file():
+                raise PipelineError(f"{name} {file} is no file where the task runs")
+        return Credentials(self.user, password, self.ca, self.plain, self.cert, self.key)
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,16 @@ def read_options(given: Mapping[str, str]) -> Options:
         if offsets in found and time in found:
             raise PipelineError(f"format scopegate: {offsets} and {time} are both given, one is enough")
     return Options(
-        *_peer(found), _places(found, "startingOffsets", ("earliest", "latest")), _time(found, "startingTimestamp"),
-        _places(found, "endingOffsets", ("latest",)), _time(found, "endingTimestamp"),
-        _filter(found.get("filter")), _number(found, "maxEventsPerTrigger"), _flag(found, "failOnDataLoss", True),
-        _number(found, "maxTasks"),
-    )  # fmt: skip
+        **_peer(found),
+        starting=_places(found, "startingOffsets", ("earliest", "latest")),
+        starting_time=_time(found, "startingTimestamp"),
+        ending=_places(found, "endingOffsets", ("latest",)),
+        ending_time=_time(found, "endingTimestamp"),
+        filter=_filter(found.get("filter")),
+        max_events=_number(found, "maxEventsPerTrigger"),
+        fail_on_loss=_flag(found, "failOnDataLoss", True),
+        max_tasks=_number(found, "maxTasks"),
+    )
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -104,7 +112,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     if progress is not None and _folder(progress) is None:
         text = f"progressLocation is a folder that all tasks reach, not {progress}"
         raise PipelineError(f"format scopegate: option {text}")
-    return WriteOptions(*_peer(found), _folder(progress) or (checkpoint and checkpoint / "scopegate"))
+    return WriteOptions(**_peer(found), progress=_folder(progress) or (checkpoint and checkpoint / "scopegate"))
 
 
 def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, ...] = ()) -> dict[str, str]:
@@ -133,15 +141,20 @@ def _there_are(names: tuple[str, ...]) -> str:
     return f"there is: {', '.join(names)}"
 
 
-def _peer(found: Mapping[str, str]) -> tuple[Endpoint, str, str | None, str | None, str | None, str | None, bool]:
+def _peer(found: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of `Peer`."""
     try:
         endpoint = parse_endpoint(found["url"])
     except ValueError as error:
         raise PipelineError(f"format scopegate: option url {error}") from None
-    return (
-        endpoint, found["address"], found.get("user"), found.get("passwordFile"), found.get("passwordEnv"),
-        found.get("ca"), _flag(found, "allowPlainWithoutTls", False),
-    )  # fmt: skip
+    if ("cert" in found) != ("key" in found):
+        raise PipelineError("format scopegate: options cert and key belong together")
+    if "cert" in found and not endpoint.tls:
+        raise PipelineError(f"format scopegate: option cert is for amqps://, not {endpoint}")
+    files = {"password_file": "passwordFile", "password_env": "passwordEnv", "ca": "ca", "cert": "cert", "key": "key"}
+    given = {field: found.get(name) for field, name in files.items()}
+    plain = _flag(found, "allowPlainWithoutTls", False)
+    return {"endpoint": endpoint, "address": found["address"], "user": found.get("user"), "plain": plain, **given}
 
 
 def _flag(found: Mapping[str, str], name: str, default: bool) -> bool:

@@ -25,8 +25,11 @@ from gateway.filters.filter_set import SQL
 INFO: Final = "/$info"
 LOG_ID: Final = "log-id"
 NEXT: Final = "next-offset"
+CURRENT: Final = "current"
 PARTITION: Final = "event-streams-partition"
 _PATIENCE: Final = 10.0
+_TRIES, _PAUSE = 3, 1.0
+"""How often a node is asked that does not reach its log, and the seconds between."""
 _log: Final = logging.getLogger("scopegate.pipeline")
 
 
@@ -43,6 +46,8 @@ class Node(NamedTuple):
 
     held: dict[int, Held]
     log: str | None = None
+    current: bool = True
+    """Off: the node cannot reach its log just now and tells what it knew last."""
 
 
 class Range(NamedTuple):
@@ -73,6 +78,24 @@ def node(options: Options) -> Node:
         raise PipelineError(said(options, error)) from None
 
 
+def present(options: Options) -> Node:
+    """The same, and an error where the node only knows what was. Raises `PipelineError`."""
+    try:
+        with Client(options.endpoint, options.credentials()) as client:
+            return reached(client, options)
+    except AmqpError as error:
+        raise PipelineError(said(options, error)) from None
+
+
+def reached(client: Client, options: Options) -> Node:
+    """What a node holds that reaches its log, now or in a moment. Raises `PipelineError` and `AmqpError`."""
+    for _ in range(_TRIES):
+        if (found := asked(client, options)).current:
+            return found
+        client.wait(lambda: False, _PAUSE)
+    raise PipelineError(f"{named(options)} does not reach its log just now: try again later")
+
+
 def asked(client: Client, options: Options) -> Node:
     """The same on a connection that is there. Raises `PipelineError` and `AmqpError`."""
     receiver = client.receiver(options.address + INFO, window=1)
@@ -89,7 +112,7 @@ def described(options: Options, data: bytes) -> Node:
         (body,) = sections.body_values(data, sections.walk(data))
         log = body.get(LOG_ID)
         held = {int(each["partition"]): _held(each) for each in body["partitions"]}
-        return Node(held, None if log is None else str(log))
+        return Node(held, None if log is None else str(log), body.get(CURRENT) is not False)
     except (AmqpError, ValueError, TypeError, KeyError, AttributeError):
         text = f"{named(options)} is no event stream with offsets that are numbers"
         raise PipelineError(text) from None
@@ -117,6 +140,9 @@ def _since(client: Client, options: Options, partition: int, held: Held, time_ms
     place = {Symbol(OFFSET): Symbol(EARLIEST), Symbol(TIMESTAMP): Timestamp(time_ms - 1)}
     receiver = _attached(client, options, partition, place, window=1)
     found = receiver.take(1, 0.0) or receiver.rest()
+    if not found:  # a node that does not reach its log gives the credit back, too
+        reached(client, options)
+        found = receiver.rest()
     receiver.close()
     return min(offset_of(options, found[0]), held.high) if found else held.high
 

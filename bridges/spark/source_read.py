@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridges.spark.amqp_client import Client
+from bridges.spark.amqp_line import Line
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import Options
-from bridges.spark.source_plan import Range, Span, asked, checked, no_event, reading, said, same_log
+from bridges.spark.source_plan import Range, Span, checked, no_event, reached, reading, said, same_log
 from gateway.amqp import sections
 from gateway.amqp.codec import decode_all
 from gateway.errors import AmqpError
@@ -33,35 +34,45 @@ def read(options: Options, span: Span) -> Iterator[Any]:
     """The events of a span as record batches. Raises `PipelineError`."""
     count = 0
     try:
-        with Client(options.endpoint, options.credentials()) as client:
+        with Line(options) as line:
             for each in span.ranges:
-                for batch in _events(client, options, each):
+                for batch in events(line, options, each):
                     count += len(batch)
                     yield batch
             if count < sum(each.end - each.start for each in span.ranges):
-                _still_there(client, options, span)
+                _still_there(line.client(), options, span)
     except AmqpError as error:
         raise PipelineError(said(options, error)) from None
 
 
-def _events(client: Client, options: Options, wanted: Range) -> Iterator[Any]:
-    receiver = reading(client, options, wanted.partition, wanted.start)
-    place, draining = wanted.start, False
+def events(line: Line, options: Options, wanted: Range) -> Iterator[Any]:
+    """The events of a range as record batches. Raises `PipelineError` and `AmqpError`."""
+    known: Client | None = None
+    receiver: Any = None
+    place, draining, sure = wanted.start, False, False
     while place < wanted.end:
+        if (client := line.client()) is not known:
+            known, receiver = client, reading(client, options, wanted.partition, place)
+            draining = sure = False
         messages = receiver.rest() if draining else receiver.take(min(_BATCH, wanted.end - place), _IDLE)
         if messages:
             batch, place = _batch(options, wanted, messages)
+            sure = False
             if len(batch):
                 yield batch
-        elif draining:
+        elif sure:
             break
+        elif draining:  # a node that does not reach its log gives the credit back, too: that is not the end
+            reached(client, options)
+            sure = True
         draining = draining or not messages
-    receiver.close()
+    if receiver is not None:
+        receiver.close()
 
 
 def _still_there(client: Client, options: Options, span: Span) -> None:
     """Some offsets are no events; what the log lost while it was read would be missing without a word."""
-    now = asked(client, options)
+    now = reached(client, options)
     if same_log(options, span.log, now.log):
         starts = {each.partition: each.start for each in span.ranges}
         checked(options, starts, {each.partition: each.end for each in span.ranges}, now.held)

@@ -158,6 +158,11 @@ class Engine:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     @property
+    def remote_idle(self) -> float:
+        """Seconds of silence that the peer bears, as its open says (2.4.5); 0: any."""
+        return float(lib.pn_transport_get_remote_idle_timeout(self._transport)) / 1000
+
+    @property
     def finished(self) -> bool:
         """True when nothing will be written any more; the peer may still have something to say."""
         return bool(lib.pn_transport_pending(self._transport) < 0)

@@ -76,10 +76,16 @@ async def test_kafka_going_down_releases_what_comes_then(outage: tuple[Streams, 
 
 @pytest.mark.row("ES-6-1")
 async def test_info_answers_with_nulls_and_last_known_offsets(outage: tuple[Streams, EmbeddedKafka]) -> None:
-    streams, _ = outage
+    streams, kafka = outage
     receiver = await streams.receiver(f"{TOPIC}/$info", credit=1)
     (event,) = await receiver.receive()
     assert event.body["partitions"] == [{"partition": "0", "earliest-offset": None, "latest-offset": None}]
+    assert event.body["current"] is False
+    kafka.set_reachable(True)
+    await until(lambda: streams.bridge.ready()[0])
+    receiver = await streams.receiver(f"{TOPIC}/$info", credit=1)
+    (event,) = await receiver.receive()
+    assert "current" not in event.body
 
 
 async def test_pre_settled_messages_that_are_lost_do_not_flood_the_log(outage: tuple[Streams, EmbeddedKafka]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -22,13 +23,14 @@ from gateway.amqp.types import Ubyte
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
-from tests.support.pipeline import archived, consumed, files, produce
+from tests.support.pipeline import Record, archived, consumed, files, produce
 from tests.support.process import free_port
 from tests.support.proton_clients import Login, Raw, receive, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
 POLICY = """
 gateway: {{http: off}}
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
@@ -70,39 +72,92 @@ def rows(spark: SparkSession, archive: Archive, **selection: Any) -> list[Any]:
     return read_archive(spark, archive, Selection(**selection)).collect()
 
 
-def test_what_is_archived_is_what_consumers_see_and_replayed_is_the_same_again(
-    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
-) -> None:
+class Kept(NamedTuple):
+    """A topic and its archive, for tests that change neither."""
+
+    topic: str
+    archive: Archive
+    seen: list[Record]
+
+
+@pytest.fixture(scope="module")
+def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     topic = kafka_broker.create_topic(partitions=3)
     produce(kafka_broker, topic, 300, 3)
-    archive = Archive(tmp_path / "archive")
+    archive = Archive(tmp_path_factory.mktemp("kept") / "archive")
     assert steps(spark, archive, origin(kafka_broker, topic), Bounds(offsets=200)) == 2
     produce(kafka_broker, topic, 50, 3, first=300)
     assert steps(spark, archive, origin(kafka_broker, topic), Bounds(file_bytes=3000)) == 1
-    seen = consumed(kafka_broker, topic)
-    assert archived(rows(spark, archive)) == seen
+    return Kept(topic, archive, consumed(kafka_broker, topic))
+
+
+def test_what_is_archived_is_what_consumers_see(spark: SparkSession, kept: Kept) -> None:
+    archive = kept.archive
+    found = rows(spark, archive)
+    assert archived(found) == kept.seen
     verdict = verify(archive)
     assert (verdict.rows, verdict.commits, verdict.problems) == (350, 3, ())
-    assert {row.address for row in rows(spark, archive)} == {"orders/eu"}
+    assert {row.address for row in found} == {"orders/eu"}
     assert len(files(archive.path)) == verdict.files
     # in folders named by address and date, for any reader of Parquet
     assert spark.read.parquet(str(archive.path)).where("address = 'orders/eu' and date = '1970-01-01'").count() == 350
 
-    red = [record for record in seen if ("color", b"red") in record.headers]
-    found = rows(spark, archive, filter="a.color = 'red'")
-    assert archived(found) == red
-    assert len(rows(spark, archive, offsets={1: (10, 20)})) == 10
 
-    again = kafka_broker.create_topic(partitions=3)
-    assert replayed(spark, kafka_broker, archive, again) == 350
-    assert [record._replace(offset=0) for record in consumed(kafka_broker, again)] == [
-        record._replace(offset=0) for record in seen
+def test_what_is_selected_is_what_a_replay_sends(spark: SparkSession, kept: Kept) -> None:
+    """By address, time, offsets and filter, in the order of each partition, and with no Python."""
+    since, until = (datetime.fromtimestamp(each / 1000, UTC) for each in (10_050, 10_250))  # events 50 to 249
+    chosen = Selection(("orders/eu",), since, until, {0: (20, 60), 2: (0, 90)}, "a.color = 'red'")
+    wanted = [
+        record
+        for record in kept.seen
+        if 10_050 <= record.timestamp[1] < 10_250
+        and ((record.partition == 0 and 20 <= record.offset < 60) or record.partition == 2)
+        and ("color", b"red") in record.headers
     ]
-    assert replayed(spark, kafka_broker, archive, again) == 0  # the same job has nothing more to do
+    target = Collected()
+    assert replay(spark, kept.archive, chosen, target, NOW, lambda _: None) == len(wanted) > 5
+    places = [(row.partition, row.offset) for row in target.rows]
+    for partition in (0, 2):
+        own = [offset for each, offset in places if each == partition]
+        assert own == [record.offset for record in wanted if record.partition == partition]
+    assert replay(spark, kept.archive, chosen, None, NOW, lambda _: None) == len(wanted)  # a dry run counts
+    assert "Python" not in read_archive(spark, kept.archive, chosen)._jdf.queryExecution().toString()
+
+
+def test_a_replay_keeps_to_its_rate(spark: SparkSession, kept: Kept) -> None:
+    """A clock that stands still: each pause is what is left until these events may have been sent."""
+    pauses: list[float] = []
+    pace = Pace(100.0, lambda: 0.0, pauses.append, lambda: False)
+    assert replay(spark, kept.archive, Selection(("orders/eu",)), Collected(), pace, lambda _: None) == 350
+    assert pauses == [pytest.approx(sent / 100) for sent in (100, 200, 300)]
+
+
+def test_what_is_replayed_is_the_same_again(
+    spark: SparkSession, kafka_broker: KafkaBroker, kept: Kept, tmp_path: Path
+) -> None:
+    again = kafka_broker.create_topic(partitions=3)
+    assert replayed(spark, kafka_broker, kept.archive, again) == 350
+    assert [record._replace(offset=0) for record in consumed(kafka_broker, again)] == [
+        record._replace(offset=0) for record in kept.seen
+    ]
+    assert replayed(spark, kafka_broker, kept.archive, again) == 0  # the same job has nothing more to do
     second = Archive(tmp_path / "second")
     steps(spark, second, origin(kafka_broker, again))
     assert verify(second).problems == ()
-    assert [contents(row) for row in ordered(spark, second)] == [contents(row) for row in ordered(spark, archive)]
+    assert [contents(row) for row in ordered(spark, second)] == [contents(row) for row in ordered(spark, kept.archive)]
+
+
+class Collected:
+    """A target that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.progress: dict[int, int] = {}
+        self.rows: list[Any] = []
+
+    def write(self, rows: list[Any]) -> None:
+        self.rows += rows
+
+    def close(self) -> None: ...
 
 
 def ordered(spark: SparkSession, archive: Archive) -> list[Any]:
@@ -139,17 +194,14 @@ def replayed(
 
 
 def test_a_replay_that_was_stopped_goes_on_behind_its_last_transaction(
-    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+    spark: SparkSession, kafka_broker: KafkaBroker, kept: Kept
 ) -> None:
-    topic, again = kafka_broker.create_topic(partitions=3), kafka_broker.create_topic(partitions=3)
-    produce(kafka_broker, topic, 90, 3)
-    archive = Archive(tmp_path / "archive")
-    steps(spark, archive, origin(kafka_broker, topic))
-    assert replayed(spark, kafka_broker, archive, again, stop_after=40) == 40
+    again = kafka_broker.create_topic(partitions=3)
+    assert replayed(spark, kafka_broker, kept.archive, again, stop_after=40) == 40
     assert len(consumed(kafka_broker, again)) == 40
-    assert replayed(spark, kafka_broker, archive, again) == 50
+    assert replayed(spark, kafka_broker, kept.archive, again) == 310
     seen = [(record.partition, record.key, record.value) for record in consumed(kafka_broker, again)]
-    assert seen == [(record.partition, record.key, record.value) for record in consumed(kafka_broker, topic)]
+    assert seen == [(record.partition, record.key, record.value) for record in kept.seen]
 
 
 def test_messages_through_the_gateway_are_archived_byte_for_byte(
@@ -204,23 +256,21 @@ def test_topics_that_grow_lose_or_begin_anew_are_noticed(
 
 
 def test_damage_is_found_and_what_a_dead_job_left_is_put_right(
-    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+    spark: SparkSession, kafka_broker: KafkaBroker, kept: Kept, tmp_path: Path
 ) -> None:
-    topic = kafka_broker.create_topic(partitions=2)
-    produce(kafka_broker, topic, 40, 2)
+    shutil.copytree(kept.archive.path, tmp_path / "archive")
     archive = Archive(tmp_path / "archive")
-    steps(spark, archive, origin(kafka_broker, topic), Bounds(offsets=20))
     (last,) = archive.commits()[-1:]
     # as if the job had died behind the manifest and before its files were in place
     staging = archive.path / STAGING / last.staging
     staging.mkdir(parents=True)
     for index, file in enumerate(last.files):
         (archive.path / file.path).rename(staging / f"{index:04}.parquet")
-    (archive.path / STAGING / "00000003-dead").mkdir()
-    assert len(rows(spark, archive)) == 20
+    (archive.path / STAGING / "00000004-dead").mkdir()
+    assert read_archive(spark, archive).count() == 300
     assert verify(archive).problems == ()
-    assert steps(spark, archive, origin(kafka_broker, topic)) == 0
-    assert (len(rows(spark, archive)), verify(archive).rows) == (40, 40)
+    assert steps(spark, archive, origin(kafka_broker, kept.topic)) == 0
+    assert (read_archive(spark, archive).count(), verify(archive).rows) == (350, 350)
     assert not (archive.path / STAGING).exists()
 
     first = files(archive.path)[0]
@@ -230,14 +280,7 @@ def test_damage_is_found_and_what_a_dead_job_left_is_put_right(
     first.write_bytes(first.read_bytes()[:-9])
     assert verify(archive).problems == (f"commit 1: {first} is not the file that was committed: its bytes changed",)
     with pytest.raises(PipelineError, match="cannot be read"):
-        replay(
-            spark,
-            archive,
-            Selection(("orders/eu",)),
-            None,
-            Pace(None, lambda: 0.0, lambda _: None, lambda: False),
-            lambda _: None,
-        )
+        replay(spark, archive, Selection(("orders/eu",)), None, NOW, lambda _: None)
     first.unlink()
     assert verify(archive).problems == (f"commit 1: {first} is missing",)
     (archive.path / MANIFEST / "00000001.json").write_text("{")

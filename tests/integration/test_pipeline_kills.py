@@ -1,6 +1,6 @@
 """kill -9 of the driver in each phase of an archive and of a replay: nothing lost, nothing twice (issue 7, 2 and 3).
 
-Once in each phase here; `make kills` does it ten times and more (SCOPEGATE_PIPELINE_KILLS), and says what it caught.
+Once in each phase here; `make kills` does it ten times (SCOPEGATE_KILLS), and says what it caught.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from bridges.spark.archive import MANIFEST, STAGING, Archive
 from bridges.spark.archiving import verify
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import (
+    KILLS,
     Record,
+    Watermarks,
     command,
     consumed,
     files,
@@ -31,18 +32,17 @@ from tests.support.pipeline import (
 )
 from tests.support.process import Process, Timeout, wait_until
 
-KILLS = int(os.environ.get("SCOPEGATE_PIPELINE_KILLS", "0"))
-"""How often each of both is killed; 0: once in each phase."""
 SLOW = 600.0
 TRIES = 5
 HOUR = 3_600_000
-EVENTS = 3000
+EVENTS = 400 + 800 * KILLS
+"""Each kill leaves a commit or two of a hundred, or as many transactions."""
 Phase = Callable[[], object]
 
 
 def kills(phases: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Phase and who is killed: the command itself or the Java of its Spark, the next time round the other."""
-    for number in range(KILLS or len(phases)):
+    for number in range(KILLS * len(phases)):
         around, place = divmod(number, len(phases))
         yield phases[place], "java" if (place + around) % 2 else "python"
 
@@ -129,34 +129,13 @@ def test_archive(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
 
 REPLAY = "Spark starts", "in a transaction", "behind a transaction"
 
-class Watermarks:
-    """Where a topic ends for those who read everything, and for readers of committed records."""
-
-    def __init__(self, broker: KafkaBroker, topic: str) -> None:
-        own = {"bootstrap.servers": broker.bootstrap, "group.id": "watermarks", "log_level": 0}
-        self._all = Consumer({**own, "isolation.level": "read_uncommitted"})
-        self._committed = Consumer({**own, "isolation.level": "read_committed"})
-        self._places = [TopicPartition(topic, number) for number in range(3)]
-
-    def open(self) -> bool:
-        """Whether records of a transaction that has not ended are there."""
-        return any(self._end(self._all, place) > self._end(self._committed, place) for place in self._places)
-
-    def _end(self, consumer: Consumer, place: TopicPartition) -> int:
-        _, high = consumer.get_watermark_offsets(place, timeout=10)
-        return int(high)
-
-    def close(self) -> None:
-        self._all.close()
-        self._committed.close()
-
 
 @pytest.fixture
 def archived(kafka_broker: KafkaBroker, tmp_path: Path) -> tuple[str, Path]:
     """A topic and its archive."""
     topic, archive = kafka_broker.create_topic(partitions=3), tmp_path / "archive"
     produce(kafka_broker, topic, EVENTS, 3)
-    call = "archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once", "--offsets", "2000"
+    call = "archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once", "--offsets", "800"
     assert (done := pipeline(*call, *spark_options())).returncode == 0, done.stderr
     return topic, archive
 
@@ -166,7 +145,7 @@ def test_replay(kafka_broker: KafkaBroker, archived: tuple[str, Path]) -> None:
     target = kafka_broker.create_topic(partitions=3)
     call = command("replay", archive, "--from", topic, "--kafka", kafka_broker.bootstrap, "--topic", target)
     call += map(str, spark_options())
-    ends = Watermarks(kafka_broker, target)
+    ends = Watermarks(kafka_broker, target, 3)
 
     def phases(process: Process) -> dict[str, Phase]:
         return {
@@ -176,7 +155,7 @@ def test_replay(kafka_broker: KafkaBroker, archived: tuple[str, Path]) -> None:
         }
 
     for phase, who in kills(REPLAY):
-        process = Process("replay", [*call, "--rate", "150"])
+        process = Process("replay", [*call, "--rate", "100"])
         if phase == "in a transaction":  # one that a run before left open is ended by this one
             wait_until(lambda: "starting Spark" in process.text() and not ends.open(), "a new transaction", SLOW)  # noqa: B023
         kill(process, phases(process)[phase], who)

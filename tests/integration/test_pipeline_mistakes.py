@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +130,7 @@ def test_a_topic_that_may_not_be_read_is_said(spark: SparkSession, secured: Secu
     assert untouched(tmp_path / "archive")
 
 
-# -- offsets, files, records, the disk
+# -- offsets, files, records
 
 
 class Earlier:
@@ -249,49 +247,3 @@ def test_records_of_a_mapping_to_come_are_kept_and_not_guessed_at(
     assert archived(rows) == consumed(kafka_broker, topic)
     assert [(bytes(row.body), row.body_kind) for row in rows] == [(b"value", "data")] * 4
     assert [row.properties.content_type if row.properties else None for row in rows] == [None] * 4
-
-
-@contextmanager
-def full_disk(spark: SparkSession, size: int) -> Iterator[None]:
-    """No file of Spark's Java may grow beyond `size` bytes, as on a disk that is full."""
-    context: Any = spark.sparkContext
-    java = context._gateway.proc.pid
-    before = resource.prlimit(java, resource.RLIMIT_FSIZE)
-    resource.prlimit(java, resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(java, resource.RLIMIT_FSIZE, before)
-
-
-def test_a_full_disk_ends_the_job_and_readers_see_whole_commits(
-    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
-) -> None:
-    topic = kafka_broker.create_topic()
-    produce(kafka_broker, topic, 100, 1)
-    archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
-    before = files(archive.path)
-    produce(kafka_broker, topic, 5000, 1, first=100)
-    with full_disk(spark, 4096), pytest.raises(PipelineError, match=r"^commit 2: the disk is full"):
-        archive_of(spark, archive.path, origin(kafka_broker, topic))
-    assert files(archive.path) == before
-    assert not (archive.path / STAGING).exists()  # what was begun gives its room back
-    assert (verify(archive).rows, verify(archive).problems) == (100, ())
-    archive_of(spark, archive.path, origin(kafka_broker, topic))
-    assert (verify(archive).rows, verify(archive).problems) == (5100, ())
-
-
-def test_a_disk_that_is_full_when_the_commit_is_written_leaves_no_commit(tmp_path: Path) -> None:
-    archive = Archive(tmp_path / "archive")
-    with archive.writing():
-        staging = archive.stage(1)
-        staging.mkdir()
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-        try:
-            with pytest.raises(OSError, match="File too large"):
-                archive.commit(1, staging, [Range("orders", number, 0, 10, 10) for number in range(20)], [])
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert untouched(archive.path)
-    assert [path.name for path in (archive.path / "_manifest").iterdir()] == [".lock"]

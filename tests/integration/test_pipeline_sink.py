@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,10 @@ from bridges.spark.source import ScopeGateDataSource
 from bridges.spark.source_options import write_options
 from gateway.amqp.sections import walk
 from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import consumed, event, gateway_urls, produce
+from tests.support.parts import ROOT
+from tests.support.pipeline import KILLS, Watermarks, consumed, event, gateway_urls, kill_all, micro_batches, produce
+from tests.support.process import Process, wait_until
+from tests.support.proton_clients import Login, receive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +42,28 @@ def write(frame: DataFrame, url: str, topic: str, **options: str) -> None:
 def source(spark: SparkSession, url: str, topic: str) -> Any:
     spark.dataSource.register(ScopeGateDataSource)
     return spark.read.format("scopegate").options(url=url, address=f"events/{topic}")
+
+
+TIMED = "body binary, header struct<ttl:bigint>"
+
+
+def timed(data: bytes) -> bool:
+    """Whether a message has a header, and so a time to live."""
+    layout = walk(data)
+    return layout.header < layout.da
+
+
+def stream(spark: SparkSession, url: str, first: str, second: str, folder: Path) -> None:
+    """Write a topic to another to its end, in micro-batches of 20 events."""
+    spark.dataSource.register(ScopeGateDataSource)
+    given = {"url": url, "address": f"events/{first}", "maxEventsPerTrigger": "20"}
+    frame = spark.readStream.format("scopegate").options(**given).load()
+    sink = frame.writeStream.format("scopegate").options(url=url, address=f"events/{second}")
+    query = sink.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
 
 
 def without_place(broker: KafkaBroker, topic: str) -> list[tuple[int, bytes]]:
@@ -84,6 +111,14 @@ def test_messages_are_made_of_their_parts(spark: SparkSession, kafka_broker: Kaf
     assert copy.application_properties == found.application_properties
 
 
+def test_rows_go_to_any_address_that_takes_messages(spark: SparkSession, url: str) -> None:
+    receiver = receive(Login(int(url.rpartition(":")[2])), "direct", 30)
+    receiver.attached()
+    frame = spark.createDataFrame([Row(b"%d" % number) for number in range(30)], "body binary")
+    write(frame, url, "direct", address="direct")
+    assert sorted(int(each.message.body) for each in receiver.finish()) == list(range(30))
+
+
 def test_a_row_that_is_not_accepted_fails_the_batch_and_is_named(
     spark: SparkSession, kafka_broker: KafkaBroker, url: str
 ) -> None:
@@ -103,28 +138,53 @@ def test_a_micro_batch_that_is_repeated_is_not_sent_again(
 ) -> None:
     first, second = kafka_broker.create_topic(partitions=2), kafka_broker.create_topic()
     produce(kafka_broker, first, 30, 2)
-    spark.dataSource.register(ScopeGateDataSource)
-
-    def run() -> None:
-        given = {"url": url, "address": f"events/{first}", "maxEventsPerTrigger": "20"}
-        frame = spark.readStream.format("scopegate").options(**given).load()
-        sink = frame.writeStream.format("scopegate").options(url=url, address=f"events/{second}")
-        query = sink.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-
-    run()
-    assert len(consumed(kafka_broker, second)) == 30
+    # what has a time to live is read with less of it each time
+    lasting = spark.createDataFrame([Row(b"t%d" % number, Row(900_000)) for number in range(2)], TIMED)
+    write(lasting, url, first)
+    stream(spark, url, first, second, tmp_path)
+    assert len(consumed(kafka_broker, second)) == 32
     for each in (tmp_path / "commits").glob("*1*"):  # as if the driver had died before it could commit
         each.unlink()
     produce(kafka_broker, first, 4, 2, first=100)
-    run()
-    assert len(consumed(kafka_broker, second)) == 34
-    assert sorted(data for _, data in without_place(kafka_broker, second)) == sorted(
-        data for _, data in without_place(kafka_broker, first)
-    )
+    stream(spark, url, first, second, tmp_path)
+    assert len(consumed(kafka_broker, second)) == 36
+    sent, found = (without_place(kafka_broker, topic) for topic in (first, second))
+    plain = sorted(data for _, data in sent if not timed(data))
+    assert len(plain) == 34
+    assert sorted(data for _, data in found if not timed(data)) == plain
+
+
+def test_writers_that_are_killed_and_started_again_send_everything_at_least_once(
+    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
+) -> None:
+    first, streamed, batched = (kafka_broker.create_topic(partitions=2) for _ in range(3))
+    produce(kafka_broker, first, 200 + 200 * KILLS, 2, first=100)
+    wanted = Counter(record.value for record in consumed(kafka_broker, first))
+    names = [f"events/{topic}" for topic in (first, streamed, batched)]
+    call = [sys.executable, "-m", "tests.support.write_job", url, *names, str(tmp_path)]
+    ends = Watermarks(kafka_broker, batched, 2)
+    for kill in range(KILLS):
+        driver, before = Process("writer", call, cwd=ROOT), ends.total()
+        try:
+            # the batch begins when the stream has
+            wait_until(lambda: ends.total() > before + 20 or not driver.alive, "rows of the batch", 300)  # noqa: B023
+            assert driver.alive, driver.tail()
+        finally:
+            kill_all(driver)
+        done = micro_batches(tmp_path / "commits")
+        print(f"kill {kill + 1}: {ends.total() - before} rows of the batch, {done} micro-batches")
+    ends.close()
+    sent = Counter(record.value for record in consumed(kafka_broker, batched))
+    assert 20 * KILLS < sent.total() < KILLS * wanted.total()
+
+    stream(spark, url, first, streamed, tmp_path)
+    found = Counter(record.value for record in consumed(kafka_broker, streamed))
+    print(f"streamed {found.total()} of {wanted.total()}, batched {sent.total()} and once more all")
+    assert set(found) == set(wanted)
+    # what comes twice is what was under way: the lots of a micro-batch
+    assert found.total() - wanted.total() <= 20 * KILLS
+    write(source(spark, url, first).load(), url, batched)
+    assert Counter(record.value for record in consumed(kafka_broker, batched)) == sent + wanted
 
 
 @pytest.mark.parametrize(

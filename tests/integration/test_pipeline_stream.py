@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -20,15 +17,20 @@ from bridges.spark.errors import sentence
 from bridges.spark.source import ScopeGateDataSource
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT
-from tests.support.pipeline import consumed, expected, gateway_urls, produce, seen
+from tests.support.pipeline import (
+    KILLS,
+    consumed,
+    expected,
+    gateway_urls,
+    kill_all,
+    micro_batches,
+    produce,
+    seen,
+)
 from tests.support.process import Process, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-KILLS = int(os.environ.get("SCOPEGATE_KILLS", "1"))
-"""How often the driver is killed; issue 7 wants ten, which take minutes."""
-
 
 @pytest.fixture(scope="module")
 def url(kafka_broker: KafkaBroker) -> Iterator[str]:
@@ -59,7 +61,7 @@ class Query:
             query.awaitTermination()
         finally:
             query.stop()
-        return len([each for each in (self._folder / "check" / "commits").iterdir() if each.name.isdigit()])
+        return micro_batches(self._folder / "check" / "commits")
 
     def fails(self, **options: object) -> str:
         """The sentence that a run ends with."""
@@ -185,19 +187,4 @@ def test_a_driver_that_is_killed_leaves_nothing_out_and_nothing_twice(
 
 
 def at_least(commits: Path, count: int, driver: Process) -> bool:
-    return done(commits) >= count or not driver.alive
-
-
-def kill_all(driver: Process) -> None:
-    """SIGKILL for Python and for its Java."""
-    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children")
-    java = [int(each) for each in children.read_text().split()] if driver.alive else []
-    driver.discard()
-    for pid in java:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in java), "the driver to be gone", 30)
-
-
-def done(commits: Path) -> int:
-    return len([each for each in commits.iterdir() if each.name.isdigit()]) if commits.exists() else 0
+    return micro_batches(commits) >= count or not driver.alive

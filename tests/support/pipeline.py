@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +20,13 @@ from gateway.amqp.users import make_entry, put_user
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT, folder
-from tests.support.process import fresh_folder, ports
+from tests.support.process import Process, fresh_folder, ports, wait_until
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
+KILLS = int(os.environ.get("SCOPEGATE_KILLS", "1"))
+"""How often a driver is killed, in each phase where phases can be told; issue 7 wants ten, which take minutes."""
 QUICK = "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Options of a Java that lives for seconds."""
 SMALL = "--conf", "spark.driver.memory=512m", "--conf", f"spark.driver.extraJavaOptions={QUICK}"
@@ -74,13 +78,14 @@ def produce(
 
 def consumed(broker: KafkaBroker, topic: str) -> list[Record]:
     """Everything committed in a topic, by partition and offset."""
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "look", "enable.auto.commit": False}
+    settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "group.id": "look", "enable.auto.commit": False}
+    settings |= {"fetch.wait.max.ms": 10}  # the broker waits half a second before it says that there is no more
     consumer = Consumer({**settings, "enable.partition.eof": True, "isolation.level": "read_committed"})
     partitions = broker.metadata().topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     found, ended = [], set()
     while len(ended) < len(partitions):
-        message = consumer.poll(10)
+        message = consumer.poll(60)  # a machine that is busy keeps Kafka waiting
         assert message is not None, "no answer of Kafka"
         if message.error():
             ended.add(message.partition())
@@ -90,6 +95,32 @@ def consumed(broker: KafkaBroker, topic: str) -> list[Record]:
         found.append(Record(*place, message.key(), message.value(), headers, message.timestamp()))
     consumer.close()
     return sorted(found, key=lambda record: record[:2])
+
+
+class Watermarks:
+    """Where a topic ends for those who read everything, and for readers of committed records."""
+
+    def __init__(self, broker: KafkaBroker, topic: str, partitions: int) -> None:
+        own = {"bootstrap.servers": broker.bootstrap, "group.id": "watermarks", "log_level": 0}
+        self._all = Consumer({**own, "isolation.level": "read_uncommitted"})
+        self._committed = Consumer({**own, "isolation.level": "read_committed"})
+        self._places = [TopicPartition(topic, number) for number in range(partitions)]
+
+    def open(self) -> bool:
+        """Whether records of a transaction that has not ended are there."""
+        return any(self._end(self._all, place) > self._end(self._committed, place) for place in self._places)
+
+    def total(self) -> int:
+        """How many records there are, in a topic that nothing was deleted from."""
+        return sum(self._end(self._all, place) for place in self._places)
+
+    def _end(self, consumer: Consumer, place: TopicPartition) -> int:
+        _, high = consumer.get_watermark_offsets(place, timeout=10)
+        return int(high)
+
+    def close(self) -> None:
+        self._all.close()
+        self._committed.close()
 
 
 def archived(rows: Sequence[Any]) -> list[Record]:
@@ -133,6 +164,22 @@ def java_of(pid: int) -> int:
             if ours and b"SparkSubmit" in (path.parent / "cmdline").read_bytes():
                 return int(path.parent.name)
     return 0
+
+
+def kill_all(driver: Process) -> None:
+    """SIGKILL for a driver's Python and for its Java."""
+    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children")
+    java = [int(each) for each in children.read_text().split()] if driver.alive else []
+    driver.discard()
+    for pid in java:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in java), "the driver to be gone", 30)
+
+
+def micro_batches(commits: Path) -> int:
+    """How many the folder `commits` of a checkpoint knows."""
+    return len([each for each in commits.iterdir() if each.name.isdigit()]) if commits.exists() else 0
 
 
 def offsets_in(file: Path) -> list[tuple[int, int]]:

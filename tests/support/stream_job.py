@@ -12,6 +12,7 @@ from typing import Any
 
 from bridges.spark.session import open_session
 from bridges.spark.source import ScopeGateDataSource
+from tests.support.pipeline import QUICK
 
 
 def slow(batch: Any) -> Any:
@@ -23,7 +24,8 @@ def slow(batch: Any) -> Any:
 
 def main(url: str, address: str, folder: str) -> None:
     """Read everything once."""
-    spark = open_session("stream", master="local[2]", conf={"spark.driver.memory": "512m"})
+    conf = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": QUICK}
+    spark = open_session("stream", master="local[2]", conf=conf)
     spark.dataSource.register(ScopeGateDataSource)
     source = spark.readStream.format("scopegate").options(url=url, address=address, maxEventsPerTrigger="20")
     frame = source.load()

@@ -19,6 +19,7 @@ STACK = "\n\tat org.apache.spark.sql.execution.QueryExecution.run(QueryExecution
         (CALL, f"a process of Spark is gone: {CALL}"),
         ("Answer from Java side is empty", "a process of Spark is gone: Answer from Java side is empty"),
         (f"{CALL}.\n: org.apache.spark.SparkException: no luck{STACK}Caused by: more", "SparkException: no luck"),
+        (f"{CALL}.\n: ExitCodeException exitCode=1: chmod: no{STACK}", "ExitCodeException exitCode=1: chmod: no"),
         (
             "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a/address=b/1.parquet. \n more",
             "/a/address=b/1.parquet cannot be read as Parquet",

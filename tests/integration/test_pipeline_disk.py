@@ -1,0 +1,157 @@
+"""A disk that is full, a real one: one sentence, nothing half written is seen, and on it goes when there is room."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridges.spark.amqp_target import AmqpTarget
+from bridges.spark.archive import STAGING, Archive
+from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.kafka_origin import KafkaOrigin
+from bridges.spark.ranges import Range
+from bridges.spark.source import ScopeGateDataSource
+from bridges.spark.source_options import read_options
+from tests.support.disk import BLOCK, SmallDisk, small_disk
+from tests.support.kafka import KafkaBroker
+from tests.support.pipeline import command, consumed, files, gateway_urls, pipeline, produce, spark_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", 4 << 20) as disk:
+        yield disk
+
+
+@pytest.fixture(scope="module")
+def url(kafka_broker: KafkaBroker) -> Iterator[str]:
+    with gateway_urls(kafka_broker) as (url, _):
+        yield url
+
+
+def archive_more(spark: SparkSession, archive: Archive, origin: KafkaOrigin, bounds: Bounds = Bounds()) -> None:  # noqa: B008
+    with archive.writing():
+        while step(spark, archive, origin, bounds):
+            pass
+
+
+def test_an_archive_stays_as_it_was_and_goes_on_when_there_is_room(
+    spark: SparkSession, kafka_broker: KafkaBroker, disk: SmallDisk
+) -> None:
+    topic, archive = kafka_broker.create_topic(), Archive(disk.path / "archive")
+    origin = KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: "o"})
+    produce(kafka_broker, topic, 100, 1)
+    archive_more(spark, archive, origin)
+    before = files(archive.path)
+    produce(kafka_broker, topic, 5000, 1, first=100)
+    for left in (10 * BLOCK, 0):
+        disk.fill(left)
+        with pytest.raises(PipelineError, match=r"^commit 2: the disk is full$"):
+            archive_more(spark, archive, origin)
+        assert files(archive.path) == before
+        assert not (archive.path / STAGING).exists()  # what was begun gives its room back
+        assert (verify(archive).rows, verify(archive).problems) == (100, ())
+    disk.free()
+    most = 2 * before[0].stat().st_size
+    archive_more(spark, archive, origin, Bounds(file_bytes=most))
+    assert (verify(archive).rows, verify(archive).problems) == (5100, ())
+    assert len(added := archive.commits()[1].files) > 10
+    assert max(file.bytes for file in added) <= most  # a file's size is bounded, too
+
+
+def test_a_disk_that_is_full_when_the_commit_is_written_leaves_no_commit(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "archive")
+    with archive.writing():
+        staging = archive.stage(1)
+        staging.mkdir()
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                archive.commit(1, staging, [Range("orders", number, 0, 10, 10) for number in range(20)], [])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not archive.placed()
+    assert [path.name for path in (archive.path / "_manifest").iterdir()] == [".lock"]
+
+
+def test_the_command_says_so_and_exits_1(kafka_broker: KafkaBroker, disk: SmallDisk) -> None:
+    topic = kafka_broker.create_topic()
+    produce(kafka_broker, topic, 100, 1)
+    call = command("archive", disk.path / "archive", "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once")
+    disk.fill()
+    done = pipeline(*call[4:], *spark_options())
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "commit 1: the disk is full")
+    assert not Archive(disk.path / "archive").placed()
+
+
+def test_a_commit_that_cannot_be_put_in_its_place_waits_for_the_next_job(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    with archive.writing():
+        staging = archive.stage(1)
+        rows = staging / "address=o" / "date=2026-11-22" / "part.parquet"
+        rows.parent.mkdir(parents=True)
+        rows.write_bytes(b"rows")
+        (tmp_path / "address=o").write_text("in the way")
+        with pytest.raises(OSError, match="address=o"):
+            archive.commit(1, staging, [Range("o", 0, 0, 1, 1)], archive.staged(staging, 1))
+    assert (len(archive.commits()), archive.placed()) == (1, [])
+    with pytest.raises(PipelineError, match=r"the last commit is not in place yet: .*address=o"), archive.writing():
+        pass
+    (tmp_path / "address=o").unlink()
+    with archive.writing():
+        assert [path.read_bytes() for path in files(tmp_path)] == [b"rows"]
+    assert len(archive.placed()) == 1
+
+
+def test_a_replay_sends_nothing_while_its_progress_cannot_be_kept(
+    kafka_broker: KafkaBroker, url: str, disk: SmallDisk
+) -> None:
+    topic, state = kafka_broker.create_topic(), disk.path / "archive" / "_replays" / "name.json"
+    state.parent.parent.mkdir()
+    options = read_options({"url": url, "address": f"events/{topic}"})
+    disk.fill()
+    with pytest.raises(PipelineError) as raised:
+        AmqpTarget(options, state)
+    assert str(raised.value) == f"the progress in {state} cannot be kept: the disk is full"
+    assert not list(state.parent.iterdir())
+    disk.free()
+    assert AmqpTarget(options, state).progress == {}
+
+
+def test_a_streaming_writer_sends_nothing_and_goes_on_when_there_is_room(
+    spark: SparkSession, kafka_broker: KafkaBroker, url: str, disk: SmallDisk, tmp_path: Path
+) -> None:
+    first, second = kafka_broker.create_topic(), kafka_broker.create_topic()
+    produce(kafka_broker, first, 20, 1, first=100)
+    spark.dataSource.register(ScopeGateDataSource)
+    (disk.path / "progress").mkdir()
+    frame = spark.readStream.format("scopegate").options(url=url, address=f"events/{first}").load()
+
+    def run() -> None:
+        sink: Any = frame.writeStream.format("scopegate").options(url=url, address=f"events/{second}")
+        sink = sink.options(checkpointLocation=str(tmp_path / "check"), progressLocation=str(disk.path / "progress"))
+        query = sink.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    disk.fill()
+    with pytest.raises(Exception, match="PipelineError") as raised:
+        run()
+    assert sentence(raised.value).endswith(" cannot be kept: the disk is full")
+    assert consumed(kafka_broker, second) == []
+    disk.free()
+    run()
+    assert [each.value for each in consumed(kafka_broker, second)] == [
+        each.value for each in consumed(kafka_broker, first)
+    ]

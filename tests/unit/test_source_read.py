@@ -1,0 +1,71 @@
+"""Where the data source ends a range that has fewer events than offsets: at the end of the log, and nowhere else."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridges.spark.errors import PipelineError
+from bridges.spark.source_options import read_options
+from bridges.spark.source_plan import INFO, Range
+from bridges.spark.source_read import events
+from gateway.amqp import sections
+from tests.support.pipeline import Record, event
+
+OPTIONS = read_options({"url": "amqp://peer", "address": "events/orders"})
+
+
+def come(*offsets: int) -> list[bytes]:
+    """Events of partition 0 as a gateway delivers them."""
+    return [event(Record(0, offset, None, b"%d" % offset, (), (1, 1000))) for offset in offsets]
+
+
+class Peer:
+    """A client whose peer does what a script says: a lot each time it is asked for some, and what `$info` tells."""
+
+    def __init__(self, lots: list[list[bytes]], current: list[bool]) -> None:
+        self.lots, self.current = lots, current
+        self.link = SimpleNamespace(source=SimpleNamespace(filter={"position": None}))
+
+    def receiver(self, address: str, **_: Any) -> Any:
+        if not address.endswith(INFO):
+            return self
+        about = {"partitions": [], **({} if self.current.pop(0) else {"current": False})}
+        told = sections.section(sections.AMQP_VALUE, about)
+        return SimpleNamespace(take=lambda count, idle: [told], close=lambda: None)
+
+    def wait(self, condition: Any, seconds: float) -> bool:
+        return False
+
+    def take(self, count: int, idle: float) -> list[bytes]:
+        return self.lots.pop(0)
+
+    def rest(self) -> list[bytes]:
+        return self.lots.pop(0)
+
+    def close(self) -> None: ...
+
+
+def read(peer: Peer) -> list[int]:
+    line: Any = SimpleNamespace(client=lambda: peer)
+    return [offset for batch in events(line, OPTIONS, Range(0, 0, 9)) for offset in batch.column("offset").to_pylist()]
+
+
+def test_nothing_more_is_the_end_when_the_log_was_reached_before_and_after() -> None:
+    peer = Peer([come(0, 1), [], [], [], come(4)], [False, True])
+    assert read(peer) == [0, 1]
+    assert peer.lots == [come(4)]
+
+
+def test_a_log_that_is_not_reached_is_no_end() -> None:
+    peer = Peer([come(0, 1), [], []], [False, False, False])
+    with pytest.raises(PipelineError, match=r"^events/orders at amqp://peer:5672 does not reach its log just now: try"):
+        read(peer)
+
+
+def test_what_comes_after_all_counts_and_the_end_is_asked_for_again() -> None:
+    peer = Peer([come(0), [], [], come(3), [], []], [True, True])
+    assert read(peer) == [0, 3]
+    assert peer.lots == peer.current == []
