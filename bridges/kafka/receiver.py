@@ -187,6 +187,15 @@ class Receiver:
         else:
             self._done(event)
 
+    def on_accepted(self, events: list[Event]) -> None:
+        """`on_outcome` for several."""
+        self._held -= sum([len(event[0]) for event in events])
+        if self._stalled:
+            self._pump_later()
+        if self._tracks:
+            for event in events:
+                self._done(event)
+
     def _done(self, event: Event) -> None:
         """Nothing more is owed for this event."""
         terminus = self._terminus

@@ -1,8 +1,7 @@
 """One AMQP connection, sans-IO: bytes in, events to handlers, bytes out (AMQP 1.0 part 2).
 
-The only user of proton's C engine, with `link`, `dispositions` and `pndata` beside it. It holds no socket
-and no clock: `receive` takes bytes, `take` gives bytes, `tick` takes the time and says when to come back.
-Whoever owns it frees it with `free()` after `lost()`.
+The only user of proton's C engine, with `link`, `turn` and `pndata` beside it. It holds no socket, no clock: `receive`
+takes bytes, `take` gives bytes, `tick` takes the time. Whoever owns it frees it with `free()` after `lost()`.
 """
 
 from __future__ import annotations
@@ -13,26 +12,19 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp import pndata
+from gateway.amqp import pndata, turn
 from gateway.amqp.decoder import malformed
 from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
-from gateway.amqp.link_base import Left
+from gateway.amqp.link_base import BUFFER_SIZE, Left
 from gateway.amqp.links import Links
 from gateway.amqp.outcomes import ACCEPTED
 from gateway.amqp.sending import Sending
 from gateway.errors import AmqpError
 
-# Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
-_peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
-_delivery_of, _link_of = lib.pn_event_delivery, lib.pn_delivery_link
-_state_of, _settle = lib.pn_delivery_remote_state, lib.pn_delivery_settle
-_ACCEPTED: Final = lib.PN_ACCEPTED
-_FLOW: Final = lib.PN_LINK_FLOW
-_ERROR: Final = lib.PN_TRANSPORT_ERROR
+_FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
 _frames: Final = lib.pn_transport_get_frames_input
-_CHUNK: Final = 64 * 1024
 _PROCESS: Final = secrets.token_hex(4)
 """In the name of every link of ours: two gateways of one id must not steal each other's links (CORE-7)."""
 _OVERFULL: Final = 8 * 1024 * 1024
@@ -45,28 +37,23 @@ class Engine:
     def __init__(self, config: EngineConfig, owner: Owner, *, server: bool) -> None:
         self.config: Final = config
         self._owner: Final = owner
-        self.dirty = False
-        self.blocked = False
-        self.paused = False
-        self.opened = False
-        self.closed = False
-        self.faulted = False
+        self.dirty = self.blocked = self.paused = False
+        self.opened = self.closed = self.faulted = False
         self.granting = True
         self.remote_container = ""
         self.remote_hostname: str | None = None
-        self.offered: frozenset[str] = frozenset()
-        self.desired: frozenset[str] = frozenset()
+        self.offered = self.desired = frozenset[str]()
         self._attached: Final = Links(self, owner)
         self._links: Final = self._attached.live
-        self.unsettled: dict[Any, tuple[Sending, Any]] = {}
+        self.unsettled: dict[int, tuple[Sending, Any]] = {}
+        """What was sent and has no outcome yet: link and context, by the delivery's number."""
         self.peer = Peer()
         self._sessions: list[Any] = []
         self._session: Any = None
         self.serial = 0
-        self.tag_bytes = ffi.new("uint64_t *")
-        self._tag_pointer = ffi.new("pn_bytes_t *", {"size": 8, "start": ffi.cast("char *", self.tag_bytes)})
-        self.tag = self._tag_pointer[0]
-        """The tag of the next delivery: `serial` as the eight bytes at `tag_bytes`; proton copies it."""
+        """The number of the last delivery we sent, which is its tag."""
+        self.receivers: Final[dict[int, Link]] = {}
+        """The open links on which whole messages come, by their address."""
         self._build(server)
         self._room = lib.pn_transport_capacity(self._transport)
         self._intake: Final = Intake(self._room)
@@ -96,6 +83,7 @@ class Engine:
         if config.hostname is not None:
             lib.pn_connection_set_hostname(self._connection, config.hostname.encode())
         lib.pn_transport_bind(self._transport, self._connection)
+        self._output, self._events = turn.address(self._transport), turn.address(self._collector)
 
     # -- bytes and time
 
@@ -147,15 +135,10 @@ class Engine:
         self.dirty = False
         if self.paused:
             return b""
-        transport, chunks = self._transport, []
-        while (pending := lib.pn_transport_pending(transport)) > 0:
-            buffer = ffi.new("char[]", pending) if pending > _CHUNK else _output
-            lib.pn_transport_peek(transport, buffer, pending)
-            chunks.append(ffi.unpack(buffer, pending))
-            lib.pn_transport_pop(transport, pending)
+        data = turn.take(self._output)
         if self.blocked or self._overfull():
             self._unblock()
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return data
 
     @property
     def remote_idle(self) -> float:
@@ -277,9 +260,9 @@ class Engine:
 
     def take_unsettled(self, link: Sending) -> list[Any]:
         """The contexts of one link's deliveries whose outcome will never come."""
-        mine = [(delivery, sent[1]) for delivery, sent in self.unsettled.items() if sent[0] is link]
-        for delivery, _ in mine:
-            del self.unsettled[delivery]
+        mine = [(number, sent[1]) for number, sent in self.unsettled.items() if sent[0] is link]
+        for number, _ in mine:
+            del self.unsettled[number]
         return [context for _, context in mine]
 
     def refused(self, link: Link, error: AmqpError) -> None:
@@ -294,35 +277,70 @@ class Engine:
 
     def dispatch(self) -> None:
         """Hand every waiting event to its link or to the connection."""
-        collector, links, unsettled = self._collector, self._links, self.unsettled
-        peek, pop, kind_of, delivery_of, link_of = _peek, _pop, _kind_of, _delivery_of, _link_of
-        state_of, settle = _state_of, _settle
-        while event := peek(collector):
-            if delivery := delivery_of(event):  # NULL of every other event: cheaper than to ask for its type first
-                if (sent := unsettled.pop(delivery, None)) is not None:
-                    sender, context = sent
-                    if (state := state_of(delivery)) == _ACCEPTED:  # most are, and each call would count
-                        settle(delivery)
-                        if not self.dirty:
-                            self.touch()
-                        if sender.open:
-                            sender.handler.on_outcome(context, ACCEPTED)
-                    elif not sender.updated(delivery, context, state):
-                        unsettled[delivery] = sent
-                elif (link := links.get(link_of(delivery))) is not None and link.incoming and link.open:
-                    link.arrived(delivery)
+        collector, run = self._collector, list[Any]()
+        while True:
+            other = turn.dispatch(self._events, self.unsettled, self.receivers, BUFFER_SIZE - 1, run)
+            if run:
+                self._hand_out(run)
+            if not other:
+                return
+            event = lib.pn_collector_peek(collector)
+            if delivery := lib.pn_event_delivery(event):
+                self._odd_delivery(lib.pn_delivery_link(delivery), delivery)
+            else:
+                self._control(event)
+            lib.pn_collector_pop(collector)
+
+    def _hand_out(self, run: list[Any]) -> None:
+        """Messages that came, and the numbers of what was accepted; a link may have ended since they were taken."""
+        if not self.dirty:
+            self.touch()
+        try:
+            for item in run:
+                if type(item) is list:
+                    self._accepted(item)
                 else:
-                    self._attached.stray(link_of(delivery), delivery)
-            elif (kind := kind_of(event)) == _FLOW:
-                link = links.get(lib.pn_event_link(event))
-                if link is not None:
-                    link.flowed()
-            elif kind == _ERROR:
-                self._transport_error()
-            elif not self.closed and (handle := self._table.get(kind)) is not None:
-                self._intake.look()
-                handle(event)
-            pop(collector)
+                    link, delivery, data, settled = item
+                    if link.open:
+                        link.received(delivery, data, settled)
+        finally:
+            run.clear()
+
+    def _accepted(self, numbers: list[int]) -> None:
+        """The peer has accepted what we sent on one link."""
+        take = self.unsettled.pop
+        first = self.unsettled.get(numbers[0])
+        if first is not None and hasattr(first[0].handler, "on_accepted"):
+            contexts = [take(number)[1] for number in numbers]
+            if first[0].open:
+                first[0].accepted_all(contexts)
+            return
+        for number in numbers:
+            if (sent := take(number, None)) is not None and sent[0].open:
+                sent[0].handler.on_outcome(sent[1], ACCEPTED)
+
+    def _odd_delivery(self, pointer: Any, delivery: Any) -> None:
+        """Of those few that are not a whole message and not accepted."""
+        link = self._links.get(pointer)
+        if link is None or (link.incoming and not link.open):
+            self._attached.stray(pointer, delivery)
+        elif link.incoming:
+            link.arrived(delivery)
+        elif (sent := self.unsettled.pop(number := link.number(delivery), None)) is None:
+            self._attached.stray(pointer, delivery)
+        elif not link.updated(delivery, sent[1], lib.pn_delivery_remote_state(delivery)):
+            self.unsettled[number] = sent
+
+    def _control(self, event: Any) -> None:
+        if (kind := lib.pn_event_type(event)) == _FLOW:
+            link = self._links.get(lib.pn_event_link(event))
+            if link is not None:
+                link.flowed()
+        elif kind == _ERROR:
+            self._transport_error()
+        elif not self.closed and (handle := self._table.get(kind)) is not None:
+            self._intake.look()
+            handle(event)
 
     def _remote_open(self, event: Any) -> None:
         connection = self._connection
@@ -379,6 +397,3 @@ class Engine:
 
 def _capabilities(data: Any) -> frozenset[str]:
     return frozenset(str(name) for name in pndata.symbols(pndata.read(data)))
-
-
-_output = ffi.new("char[]", _CHUNK)

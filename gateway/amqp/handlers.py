@@ -16,7 +16,10 @@ class Incoming(Protocol):
 
 
 class Outgoing(Protocol):
-    """What a node gives a link on which we send."""
+    """What a node gives a link on which we send.
+
+    One that also has `on_accepted(contexts)` hears of several accepted deliveries at once, and ends no link there.
+    """
 
     def on_credit(self) -> None: ...
     def on_outcome(self, context: Any, outcome: Outcome) -> None: ...

@@ -54,7 +54,7 @@ class Link(Receiving, Sending):
         self.durable = durable
         self._answer(granted)
         self.handler = handler if self.flow is None else self.flow.tapped(handler)
-        self.open = True
+        self.began()
         lib.pn_link_open(self.ptr)
         self.engine.touch()
         self.flowed()

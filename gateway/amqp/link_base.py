@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cproton_ffi import lib
 
 from gateway.amqp import pndata
+from gateway.amqp.turn import address
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class LinkBase:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "draining", "durable", "echo",
+        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "at", "draining", "durable", "echo",
         "engine", "failure", "filter_rules", "flow", "gone", "handler", "incoming", "left", "max_message_size", "name",
         "node", "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target",
         "transfers", "unannounced", "way", "window",
@@ -45,6 +46,8 @@ class LinkBase:
     def __init__(self, engine: Engine, pointer: Any) -> None:
         self.engine: Final = engine
         self.ptr: Final = pointer
+        self.at: Final = address(pointer)
+        """`ptr` as a number."""
         self.session: Final = lib.pn_link_session(pointer)
         self.name: Final = pndata.text(lib.pn_link_name(pointer)) or ""
         self.incoming: Final = bool(lib.pn_link_is_receiver(pointer))
@@ -146,9 +149,16 @@ class LinkBase:
         lib.pn_link_close(self.ptr)
         self.engine.touch()
 
+    def began(self) -> None:
+        """Both sides have attached."""
+        self.open = True
+        if self.incoming:
+            self.engine.receivers[self.at] = self  # type: ignore[assignment]  # a `Link`, like every link
+
     def ended(self, error: AmqpError | None) -> None:
         """The link can carry nothing more: tell the node once."""
         if self.open:
             self.open = False
+            self.engine.receivers.pop(self.at, None)
             self.window = 0
             self.handler.on_detach(error)

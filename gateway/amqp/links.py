@@ -131,6 +131,6 @@ def _answered(link: Link) -> None:
     """The peer answered an attach of ours; a null terminus announces a refusal (CORE-2)."""
     link.read_attach()
     if (link.source if link.incoming else link.target).present:
-        link.open = True
+        link.began()
         link.handler.on_attached(link)
         link.flowed()

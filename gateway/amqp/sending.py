@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
 from typing import Any, Final
 
-from cproton_ffi import lib
+from cproton_ffi import ffi, lib
 
-from gateway.amqp import dispositions
+from gateway.amqp import dispositions, turn
 from gateway.amqp.link_base import LinkBase
 from gateway.amqp.outcomes import ACCEPTED
 
 _RECEIVED: Final = lib.PN_RECEIVED
-# Looked up once: an attribute of `lib` costs as much as a short call, and these are called per message.
-_deliver, _send, _advance = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance
-_settle: Final = lib.pn_delivery_settle
 
 
 class Sending(LinkBase):
@@ -33,53 +30,48 @@ class Sending(LinkBase):
         A receiver that asked for settled messages gives no outcome; that it got the message is all it wants to
         say, and a sender that waits for an outcome must hear one: accepted (KM-12 reads a missing state so too).
         """
-        pointer, engine = self.ptr, self.engine
+        engine, silent = self.engine, settled or self.presettled
         self.window -= 1
         self.transfers += 1
         engine.serial = serial = engine.serial + 1
-        engine.tag_bytes[0] = serial
-        delivery = _deliver(pointer, engine.tag)
-        _send(pointer, data, len(data))
-        _advance(pointer)
-        if settled or self.presettled:
-            _settle(delivery)
-            if not settled:
-                self.handler.on_outcome(context, ACCEPTED)
-        else:
-            engine.unsettled[delivery] = (self, context)
+        turn.send(self.at, serial, data, silent)
+        if not silent:
+            engine.unsettled[serial] = (self, context)
+        elif not settled:
+            self.handler.on_outcome(context, ACCEPTED)
         if not engine.dirty:
             engine.touch()
 
-    def send_all(self, messages: Sequence[Any]) -> None:
+    def send_all(self, messages: list[Any]) -> None:
         """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
-        engine, pointer, unsettled = self.engine, self.ptr, None if self.presettled else self.engine.unsettled
-        tag, tag_bytes, serial = engine.tag, engine.tag_bytes, engine.serial
-        for message in messages:
-            data = message[0]
-            serial += 1
-            tag_bytes[0] = serial
-            delivery = _deliver(pointer, tag)
-            _send(pointer, data, len(data))
-            if unsettled is None:
-                _settle(delivery)  # it advances the link, too
-            else:
-                _advance(pointer)
-                unsettled[delivery] = (self, message)
-        engine.serial = serial
+        engine, silent = self.engine, self.presettled
+        engine.serial = turn.send_all(self.at, engine.serial, messages, self, None if silent else engine.unsettled)
         self.window -= len(messages)
         self.transfers += len(messages)
         engine.touch()
-        if unsettled is None:
-            on_outcome = self.handler.on_outcome
-            for message in messages:
-                on_outcome(message, ACCEPTED)
+        if silent:
+            self.accepted_all(messages)
+
+    def accepted_all(self, contexts: list[Any]) -> None:
+        """The peer has accepted several deliveries of this link, or will say nothing about them."""
+        handler = self.handler
+        if (on_accepted := getattr(handler, "on_accepted", None)) is not None:
+            on_accepted(contexts)
+            return
+        for context in contexts:
+            handler.on_outcome(context, ACCEPTED)
+
+    def number(self, delivery: Any) -> int:
+        """By which number `engine.unsettled` has a delivery: its tag."""
+        tag = lib.pn_delivery_tag(delivery)
+        return int.from_bytes(ffi.buffer(tag.start, tag.size), sys.byteorder)
 
     def updated(self, delivery: Any, context: Any, state: int) -> bool:
         """The peer said something else than accepted: settle and pass the outcome on; False: no outcome yet."""
         if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
             return False
         outcome = dispositions.read(delivery, state)
-        _settle(delivery)
+        lib.pn_delivery_settle(delivery)
         engine = self.engine
         if not engine.dirty:
             engine.touch()

@@ -251,7 +251,7 @@ def resumed(port: int, topic: str, count: int) -> list[bytes]:
         frame = link.peer.receive()
         assert frame is not None
         if frame.kind == "detach" and not events:
-            assert frame.error.condition == RESOURCE_DELETED, frame
+            assert frame.error.matches(RESOURCE_DELETED), frame
             return resumed(port, topic, count)
         if frame.kind == "transfer":
             link.peer.disposition(frame.delivery_id, "accepted")

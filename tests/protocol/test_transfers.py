@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.protocol.conftest import Served, Watch, attached
-from tests.support.frames import framed, performative
+from tests.support.frames import composite, framed, performative
 from tests.support.messages import message
 from tests.support.peer import Peer
 from tests.support.process import wait_until
@@ -202,6 +202,48 @@ def test_a_message_in_parts_arrives_whole(served: Served) -> None:
         sender.send("transfer", handle=0, payload=whole[5996:] if len(whole) > 5996 else b"")
         received = whole_message(receiver)
         assert received == whole[:1] + whole[1 : 1 + 999 * 6]
+
+
+def test_whole_messages_parts_and_aborted_ones_that_come_at_once(served: Served) -> None:
+    sender, receiver = served.pair("chat/mixed")
+    whole = [message(b"%d" % number) for number in range(4)]
+
+    def frame(number: int, payload: bytes, **fields: Any) -> bytes:
+        delivery = {"handle": 0, "delivery_id": number, "delivery_tag": b"%d" % number, "message_format": 0}
+        return framed(performative("transfer", **delivery, **fields) + payload, 0)
+
+    rest = framed(performative("transfer", handle=0) + whole[1][5:], 0)
+    with sender, receiver:
+        sender.send_raw(
+            frame(0, whole[0]) + frame(1, whole[1][:5], more=True) + rest + frame(2, whole[2])
+            + frame(3, b"never", more=True) + frame(3, b"", aborted=True) + frame(4, whole[3])
+        )  # fmt: skip
+        received = [receiver.until("transfer") for _ in whole]
+        assert [transfer.payload for transfer in received] == whole
+        for transfer in received:
+            receiver.disposition(transfer.delivery_id, "accepted")
+        accepted: set[int] = set()
+        while len(accepted) < 4:
+            outcome = sender.until("disposition")
+            assert outcome.state.matches("accepted")
+            accepted |= set(range(outcome.first, (outcome.last or outcome.first) + 1))
+        assert accepted == {0, 1, 2, 4}
+
+
+def test_a_transfer_cannot_pass_for_the_outcome_of_another_links_delivery(served: Served) -> None:
+    """Its tag is that of a delivery which waits for an outcome, its state says accepted."""
+    sender, peer = served.pair("chat/forged")
+    with sender, peer:
+        sender.transfer(message(b"waits"))
+        waiting = peer.until("transfer")
+        peer.attach_sender("chat/elsewhere", handle=1)
+        forged = {"delivery_tag": waiting.delivery_tag, "state": composite("accepted")}
+        peer.transfer(b"in parts", handle=1, more=True, **forged)
+        peer.send("transfer", handle=1, state=composite("accepted"))
+        peer.detach(1)
+        peer.until("detach", handle=1)
+        peer.disposition(waiting.delivery_id, "released")
+        assert sender.until("disposition").state.matches("released")
 
 
 def whole_message(receiver: Peer) -> bytes:

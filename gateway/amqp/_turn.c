@@ -1,0 +1,317 @@
+/* What proton does for many deliveries at once: one call for a turn of the loop instead of several for each message.
+ *
+ * proton's Python binding makes a call of C for each step (make a delivery, write it, advance, settle, ask the event for
+ * its delivery ...), and each gives the interpreter lock away and takes it again. Per message that costs more than what
+ * proton does. Here the same functions of the same library are called in a loop. Nothing else happens here: no frame is
+ * written or read, no state is kept. `bind` is given the functions' addresses, so this module is linked with nothing.
+ *
+ * Pointers of proton are Python integers. A delivery that we send has a number as its tag, eight bytes in the order of
+ * this machine; what waits for its outcome is kept by that number, which never comes back (an address does).
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define ACCEPTED 0x24 /* the descriptor of the outcome, part 3, 3.4.2 */
+
+typedef void *pointer;
+typedef struct {
+    size_t size;
+    const char *start;
+} bytes_view; /* pn_bytes_t */
+
+static struct {
+    pointer (*deliver)(pointer link, bytes_view tag);
+    ssize_t (*send)(pointer link, const char *data, size_t size);
+    bool (*advance)(pointer link);
+    void (*settle)(pointer delivery);
+    void (*update)(pointer delivery, uint64_t state);
+    pointer (*peek)(pointer collector);
+    bool (*pop)(pointer collector);
+    pointer (*delivery_of)(pointer event);
+    pointer (*link_of)(pointer delivery);
+    bool (*is_sender)(pointer link);
+    bytes_view (*tag)(pointer delivery);
+    uint64_t (*remote_state)(pointer delivery);
+    bool (*is_settled)(pointer delivery);
+    bool (*readable)(pointer delivery);
+    bool (*partial)(pointer delivery);
+    bool (*aborted)(pointer delivery);
+    size_t (*held)(pointer delivery);
+    ssize_t (*receive)(pointer link, char *data, size_t size);
+    ssize_t (*pending)(pointer transport);
+    ssize_t (*read)(pointer transport, char *data, size_t size);
+    void (*written)(pointer transport, size_t size);
+} pn;
+
+#define FUNCTIONS ((Py_ssize_t)(sizeof pn / sizeof(pointer)))
+
+static PyObject *bind(PyObject *module, PyObject *addresses) {
+    pointer *table = (pointer *)&pn;
+    Py_ssize_t index;
+    if (!PyTuple_Check(addresses) || PyTuple_GET_SIZE(addresses) != FUNCTIONS) {
+        PyErr_Format(PyExc_TypeError, "a tuple of %zd addresses is wanted", FUNCTIONS);
+        return NULL;
+    }
+    for (index = 0; index < FUNCTIONS; index++) {
+        table[index] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, index));
+        if (table[index] == NULL) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no function is at address 0");
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
+    if (given == count)
+        return 1;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, count, given);
+    return 0;
+}
+
+/* -- what we send */
+
+/* Write one message; it is settled at once where no outcome is wanted. */
+static pointer transfer(pointer link, uint64_t number, PyObject *data, bool settled) {
+    bytes_view tag = {sizeof number, (const char *)&number};
+    pointer delivery;
+    if (!PyBytes_Check(data)) {
+        PyErr_SetString(PyExc_TypeError, "a message is bytes");
+        return NULL;
+    }
+    delivery = pn.deliver(link, tag);
+    pn.send(link, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data));
+    if (settled)
+        pn.settle(delivery); /* which advances the link, too */
+    else
+        pn.advance(link);
+    return delivery;
+}
+
+/* send(link, number, data, settled) */
+static PyObject *send(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer link;
+    uint64_t number;
+    if (!wanted("send", count, 4))
+        return NULL;
+    link = PyLong_AsVoidPtr(args[0]);
+    number = PyLong_AsUnsignedLongLong(args[1]);
+    if (PyErr_Occurred() || transfer(link, number, args[2], args[3] == Py_True) == NULL)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Remember who waits for the outcome of a message, and with what: owner and message. */
+static int remember(PyObject *unsettled, uint64_t number, PyObject *owner, PyObject *message) {
+    PyObject *key = PyLong_FromUnsignedLongLong(number), *value = PyTuple_Pack(2, owner, message);
+    int result = key == NULL || value == NULL ? -1 : PyDict_SetItem(unsettled, key, value);
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+    return result;
+}
+
+/* send_all(link, number of the last delivery, messages, owner, unsettled or None) -> number of the last delivery */
+static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer link;
+    uint64_t number;
+    Py_ssize_t index;
+    PyObject *messages, *unsettled;
+    if (!wanted("send_all", count, 5))
+        return NULL;
+    link = PyLong_AsVoidPtr(args[0]);
+    number = PyLong_AsUnsignedLongLong(args[1]);
+    messages = args[2];
+    unsettled = args[4] == Py_None ? NULL : args[4];
+    if (PyErr_Occurred())
+        return NULL;
+    if (!PyList_Check(messages) || (unsettled != NULL && !PyDict_Check(unsettled))) {
+        PyErr_SetString(PyExc_TypeError, "messages are a list, what is unsettled is a dict");
+        return NULL;
+    }
+    for (index = 0; index < PyList_GET_SIZE(messages); index++) {
+        PyObject *message = PyList_GET_ITEM(messages, index);
+        if (!PyTuple_Check(message) || PyTuple_GET_SIZE(message) == 0) {
+            PyErr_SetString(PyExc_TypeError, "a message is a tuple that begins with its bytes");
+            return NULL;
+        }
+        if (transfer(link, ++number, PyTuple_GET_ITEM(message, 0), unsettled == NULL) == NULL)
+            return NULL;
+        if (unsettled != NULL && remember(unsettled, number, args[3], message) < 0)
+            return NULL;
+    }
+    return PyLong_FromUnsignedLongLong(number);
+}
+
+/* -- what comes */
+
+/* accept(delivery) */
+static PyObject *accept(PyObject *module, PyObject *address) {
+    pointer delivery = PyLong_AsVoidPtr(address);
+    if (delivery == NULL)
+        return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_ValueError, "no delivery is at address 0"), NULL);
+    pn.update(delivery, ACCEPTED);
+    pn.settle(delivery);
+    Py_RETURN_NONE;
+}
+
+/* The number of a delivery of ours that the peer has accepted, if somebody waits for that; 0: look yourself. */
+static uint64_t accepted(pointer delivery) {
+    uint64_t number;
+    bytes_view tag;
+    if (pn.remote_state(delivery) != ACCEPTED)
+        return 0;
+    tag = pn.tag(delivery);
+    if (tag.size != sizeof number)
+        return 0;
+    memcpy(&number, tag.start, sizeof number);
+    return number;
+}
+
+/* Append a message that has come as a whole, with its link; 1 if so, 0 if somebody has to look, -1 on an exception. */
+static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most, PyObject *run) {
+    PyObject *data, *item;
+    size_t size = pn.held(delivery);
+    int result;
+    if (size == 0 || size > most || !pn.readable(delivery) || pn.partial(delivery) || pn.aborted(delivery))
+        return 0;
+    data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (data == NULL)
+        return -1;
+    if (pn.receive(link, PyBytes_AS_STRING(data), size) != (ssize_t)size) {
+        Py_DECREF(data);
+        PyErr_SetString(PyExc_RuntimeError, "proton holds another message than it said");
+        return -1;
+    }
+    pn.advance(link);
+    item = Py_BuildValue("(ONNO)", owner, PyLong_FromVoidPtr(delivery), data,
+                         pn.is_settled(delivery) ? Py_True : Py_False);
+    if (item == NULL)
+        return -1;
+    result = PyList_Append(run, item);
+    Py_DECREF(item);
+    return result < 0 ? -1 : 1;
+}
+
+/* A new list at the end of `run`, borrowed. */
+static PyObject *begun(PyObject *run) {
+    PyObject *numbers = PyList_New(0);
+    int result = numbers == NULL ? -1 : PyList_Append(run, numbers);
+    Py_XDECREF(numbers);
+    return result < 0 ? NULL : numbers;
+}
+
+/* Append the number of a delivery of ours that the peer has accepted to `numbers`, which begin with it; as `arrived`. */
+static int settled(pointer delivery, PyObject *unsettled, PyObject *run, PyObject **numbers) {
+    uint64_t number = accepted(delivery);
+    PyObject *key;
+    int result;
+    if (number == 0)
+        return 0;
+    key = PyLong_FromUnsignedLongLong(number);
+    if (key == NULL)
+        return -1;
+    result = PyDict_Contains(unsettled, key);
+    if (result == 1) {
+        pn.settle(delivery);
+        if (*numbers == NULL)
+            *numbers = begun(run);
+        result = *numbers == NULL || PyList_Append(*numbers, key) < 0 ? -1 : 1;
+    }
+    Py_DECREF(key);
+    return result;
+}
+
+/* Take the events from a collector that need no decision: whole messages on one of the `receivers` (links by address),
+ * and `accepted` for what is `unsettled` (by number). They are appended to `run` in their order: (link, delivery, data,
+ * settled), and a list of the numbers that were accepted on one link with nothing between.
+ *
+ * dispatch(collector, unsettled, receivers, most, run) -> whether an event of another kind comes next, which stays
+ */
+static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer collector, event, delivery, link, last = NULL;
+    PyObject *unsettled, *receivers, *run, *owner = NULL, *numbers = NULL;
+    bool ours = false;
+    size_t most;
+    if (!wanted("dispatch", count, 5))
+        return NULL;
+    collector = PyLong_AsVoidPtr(args[0]);
+    most = PyLong_AsSize_t(args[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    unsettled = args[1], receivers = args[2], run = args[4];
+    if (!PyDict_Check(unsettled) || !PyDict_Check(receivers) || !PyList_Check(run)) {
+        PyErr_SetString(PyExc_TypeError, "two dicts and a list are wanted");
+        return NULL;
+    }
+    while ((event = pn.peek(collector)) != NULL && (delivery = pn.delivery_of(event)) != NULL) {
+        int taken;
+        link = pn.link_of(delivery);
+        if (link != last) { /* mostly it is the one before */
+            PyObject *key = PyLong_FromVoidPtr(link);
+            owner = key == NULL ? NULL : PyDict_GetItemWithError(receivers, key);
+            Py_XDECREF(key);
+            if (PyErr_Occurred())
+                return NULL;
+            ours = pn.is_sender(link);
+            last = link;
+            numbers = NULL;
+        }
+        taken = ours            ? settled(delivery, unsettled, run, &numbers)
+                : owner != NULL ? arrived(link, owner, delivery, most, run)
+                                : 0;
+        if (taken < 0)
+            return NULL;
+        if (taken == 0)
+            break;
+        pn.pop(collector);
+    }
+    return PyBool_FromLong(event != NULL);
+}
+
+/* -- bytes */
+
+/* take(transport) -> what is to be written now */
+static PyObject *take(PyObject *module, PyObject *address) {
+    pointer transport = PyLong_AsVoidPtr(address);
+    PyObject *result = NULL, *piece;
+    ssize_t size;
+    if (transport == NULL && PyErr_Occurred())
+        return NULL;
+    while ((size = pn.pending(transport)) > 0) {
+        piece = PyBytes_FromStringAndSize(NULL, size);
+        if (piece == NULL) {
+            Py_XDECREF(result);
+            return NULL;
+        }
+        pn.read(transport, PyBytes_AS_STRING(piece), (size_t)size);
+        pn.written(transport, (size_t)size);
+        if (result == NULL)
+            result = piece;
+        else
+            PyBytes_ConcatAndDel(&result, piece);
+        if (result == NULL)
+            return NULL;
+    }
+    return result != NULL ? result : PyBytes_FromStringAndSize(NULL, 0);
+}
+
+static PyMethodDef methods[] = {
+    {"bind", bind, METH_O, "Give the addresses of proton's functions, once."},
+    {"send", (PyCFunction)(void (*)(void))send, METH_FASTCALL, "Send one message."},
+    {"send_all", (PyCFunction)(void (*)(void))send_all, METH_FASTCALL, "Send several messages of one link."},
+    {"accept", accept, METH_O, "Accept and settle a delivery."},
+    {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
+    {"take", take, METH_O, "The bytes to write now."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_turn", "proton, many deliveries at a time", -1, methods,
+                                        NULL,                  NULL,    NULL,                                NULL};
+
+PyMODINIT_FUNC PyInit__turn(void) {
+    return PyModule_Create(&definition);
+}

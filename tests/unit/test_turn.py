@@ -1,0 +1,45 @@
+"""The loops over proton's functions: what they refuse, and that they are for this version of proton."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.amqp import _turn, turn
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: _turn.send(1, 2, b""),  # type: ignore[call-arg]
+        lambda: _turn.send_all(1, 0, (), None, None),  # type: ignore[arg-type]
+        lambda: _turn.send_all(1, 0, [()], None, None),
+        lambda: _turn.send_all(1, 0, [b"no tuple"], None, {}),
+        lambda: _turn.send_all(1, 0, [("text",)], None, {}),
+        lambda: _turn.send_all(1, 0, [], None, []),  # type: ignore[arg-type]
+        lambda: _turn.send(1, 2, "text", True),  # type: ignore[arg-type]
+        lambda: _turn.send("one", 2, b"", True),  # type: ignore[arg-type]
+        lambda: _turn.dispatch(1, {}, {}, 1),  # type: ignore[call-arg]
+        lambda: _turn.dispatch(1, [], {}, 1, []),  # type: ignore[arg-type]
+        lambda: _turn.accept("one"),  # type: ignore[arg-type]
+        lambda: _turn.bind((1, 2, 3)),
+    ],
+)
+def test_what_is_no_argument_is_refused_before_proton_sees_it(call: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError):
+        call()
+
+
+def test_nothing_is_at_address_zero() -> None:
+    with pytest.raises(ValueError, match="address 0"):
+        _turn.accept(0)
+    with pytest.raises(ValueError, match="address 0"):
+        _turn.bind((0,) * len(turn._FUNCTIONS))
+    assert _turn.send_all(1, 7, [], None, {}) == 7, "the functions are still bound"
+
+
+def test_another_proton_is_found_at_the_start() -> None:
+    with pytest.raises(ImportError, match=r"pn_link_send is ssize_t.*, this gateway was made for void"):
+        turn._function("pn_link_send", "void", "struct pn_link_t *")
