@@ -46,8 +46,7 @@ class LinkBase:
     def __init__(self, engine: Engine, pointer: Any) -> None:
         self.engine: Final = engine
         self.ptr: Final = pointer
-        self.at: Final = address(pointer)
-        """`ptr` as a number."""
+        self.at: Final = address(pointer)  # the same as a number
         self.session: Final = lib.pn_link_session(pointer)
         self.name: Final = pndata.text(lib.pn_link_name(pointer)) or ""
         self.incoming: Final = bool(lib.pn_link_is_receiver(pointer))
