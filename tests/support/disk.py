@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,16 @@ class SmallDisk:
     def free(self) -> None:
         """Give it back."""
         self._ballast.unlink()
+
+
+def may_mount() -> bool:
+    """Whether this process may mount anything at all: a matter of rights, not of a part that could be installed."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={BLOCK}", "none", folder]
+        if os.geteuid() or subprocess.run(command, check=False, capture_output=True).returncode:
+            return False
+        subprocess.run(["umount", "--lazy", folder], check=True)
+    return True
 
 
 @contextmanager
