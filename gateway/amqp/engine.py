@@ -310,7 +310,7 @@ class Engine:
         """The peer has accepted what we sent on one link."""
         take = self.unsettled.pop
         first = self.unsettled.get(numbers[0])
-        if first is not None and hasattr(first[0].handler, "on_accepted"):
+        if first is not None and first[0].hears_several:
             contexts = [take(number)[1] for number in numbers]
             if first[0].open:
                 first[0].accepted_all(contexts)

@@ -55,11 +55,16 @@ class Sending(LinkBase):
     def accepted_all(self, contexts: list[Any]) -> None:
         """The peer has accepted several deliveries of this link, or will say nothing about them."""
         handler = self.handler
-        if (on_accepted := getattr(handler, "on_accepted", None)) is not None:
-            on_accepted(contexts)
+        if self.hears_several:
+            handler.on_accepted(contexts)
             return
         for context in contexts:
             handler.on_outcome(context, ACCEPTED)
+
+    @property
+    def hears_several(self) -> bool:
+        """Whether the handler itself has `on_accepted`; one that it is wrapped in may want each outcome."""
+        return hasattr(type(self.handler), "on_accepted")
 
     def number(self, delivery: Any) -> int:
         """By which number `engine.unsettled` has a delivery: its tag."""
