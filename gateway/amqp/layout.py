@@ -8,12 +8,10 @@ body is let through: some clients send it, and a relay has no business to mend i
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from itertools import combinations
-from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from gateway.amqp.decoder import decode, malformed, skip
+from gateway.amqp import _sections
+from gateway.amqp.decoder import STEPS, decode, malformed, skip
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -70,64 +68,14 @@ _SYMBOLS: Final = {
 }
 _ULONG8, _LIST0, _SMALL_ULONG = 0x80, 0x45, 0x53
 _DESCRIPTOR_FORMS: Final = (_ULONG8, _SMALL_ULONG, 0xA3, 0xB3)
-_SIZED: Final = (0xA0, 0xA1, 0xA3, 0xC0, 0xC1)
-"""Values of up to 255 bytes; plus 0x10 the same kinds with four bytes of size."""
 _u32: Final = struct.Struct(">I").unpack_from
-_head: Final = struct.Struct(">IB").unpack_from
-"""How a section usually begins: `00 53`, its code and the value's constructor as one number; then a byte of size."""
 _new: Final = tuple.__new__
 
 
-def _heads(wide: int) -> dict[int, int]:
-    """Usual beginning to place in the order, from 1."""
-    return {
-        0x530000 | code << 8 | each + wide: place + 1
-        for code, (place, form) in _SECTIONS.items()
-        for each in ((form,) if form else _SIZED)
-    }
-
-
-def _offsets() -> dict[int, Callable[[list[int]], tuple[Any, ...]]]:
-    """Which sections are there, their places as octal digits: picks a `Layout` from their starts and the end."""
-    pickers: dict[int, Callable[[list[int]], tuple[Any, ...]]] = {}
-    for number in range(_PLACES + 1):
-        for places in combinations(range(_PLACES), number):
-            shape = sum(place + 1 << 3 * (number - at - 1) for at, place in enumerate(places))
-            header, da, *rest = [sum(found < place for found in places) for place in range(_PLACES)]
-            ma, bare = rest[:2]
-            pickers[shape] = itemgetter(header, da, *(ma, bare, *rest[1:], number))
-    return pickers
-
-
-_SHORT: Final = _heads(0)
-_LONG: Final = _heads(0x10)
-_OFFSETS: Final = _offsets()
-_MOST: Final = 8 ** (_PLACES - 1)
-"""More than this is no shape of a message that has each section once."""
-
-
 def walk(data: bytes) -> Layout:
-    """The layout of the message `data`; sections that begin as they usually do are found in larger steps."""
-    length = len(data)
-    position = shape = 0
-    starts: list[int] = []
-    try:
-        while position < length and shape < _MOST:
-            word, size = _head(data, position)
-            starts.append(position)
-            place = _SHORT.get(word)
-            if place:
-                position += 5 + size
-            else:
-                place = _LONG[word]
-                position += 8 + _u32(data, position + 4)[0]
-            shape = shape << 3 | place
-        if position == length:
-            starts.append(length)
-            return _new(Layout, _OFFSETS[shape](starts))
-    except (KeyError, struct.error):
-        pass
-    return _walk(data)
+    """The layout of the message `data`; C finds it where every section begins as they usually do."""
+    found = _sections.layout(data)
+    return _walk(data) if found is ... else found
 
 
 def _walk(data: bytes) -> Layout:
@@ -208,3 +156,6 @@ def opened(data: bytes, start: int) -> tuple[int, int, int]:
     if first > end or end > len(data) or count > end - first:
         raise malformed("section cut off")
     return first, end, count
+
+
+_sections.bind(Layout, STEPS)

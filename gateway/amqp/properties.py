@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 import uuid
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
-from gateway.amqp.decoder import ASK_SKIP, STEPS, decode, malformed, skip
+from gateway.amqp import _sections
+from gateway.amqp.decoder import decode, malformed, skip
 from gateway.amqp.encoder import encode_list
 from gateway.amqp.layout import Layout, opened
 from gateway.amqp.types import Symbol, Timestamp, Uint, Ulong
@@ -30,9 +30,6 @@ REPLY_TO_GROUP_ID: Final = 12
 
 _FIELDS: Final = 13
 _NULL: Final = b"\x40"
-opening: Final = struct.Struct(">IBB").unpack_from
-SMALL: Final = 0x005373C0
-"""How the section of up to 255 bytes usually begins, as `opening` reads it; size and number of fields follow."""
 T = TypeVar("T")
 MessageId = Ulong | uuid.UUID | bytes | str
 
@@ -85,30 +82,23 @@ class Properties:
 
 def property_field(data: bytes, layout: Layout, index: int) -> bytes | None:
     """One field's encoded bytes; `None` where it is absent or null."""
-    start = layout.properties
-    if start == layout.app:
+    if layout.properties == layout.app:
         return None
-    try:
-        word, size, count = opening(data, start)
-        if word == SMALL:
-            position, end = start + 6, start + 5 + size
-        else:
-            position, end, count = opened(data, start)
-        if index >= count:
-            return None
-        while index:
-            step = STEPS[data[position]]
-            if not step:
-                position += 2 + data[position + 1]
-            else:
-                position = position + step if step != ASK_SKIP else skip(data, position)
-            index -= 1
-        after = skip(data, position)
-    except (IndexError, struct.error):
-        raise malformed("properties cut off") from None
+    found = _sections.field(data, layout.properties, index)
+    return _property_field(data, layout, index) if found is ... else found
+
+
+def _property_field(data: bytes, layout: Layout, index: int) -> bytes | None:
+    """Any form of the section, and the errors."""
+    position, end, count = opened(data, layout.properties)
+    if index >= count:
+        return None
+    for _ in range(index):
+        position = skip(data, position)
+    after = skip(data, position)
     if after > end:
         raise malformed("fields do not fill the properties section")
-    return None if data[position] == 0x40 else data[position:after]
+    return None if data[position] == _NULL[0] else data[position:after]
 
 
 def replace_properties(data: bytes, layout: Layout, fields: Mapping[int, bytes]) -> bytes:

@@ -7,13 +7,11 @@ time, and the boundary runs it for every message.
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
+from gateway.amqp import _sections
 from gateway.amqp.codec import Symbol, malformed, skip
-from gateway.amqp.decoder import ASK_SKIP, STEPS
 from gateway.amqp.layout import opened
-from gateway.amqp.properties import SMALL, opening
 from gateway.amqp.sections import Layout
 from gateway.errors import INVALID_FIELD, AmqpError
 
@@ -22,7 +20,6 @@ TO: Final = 2
 REPLY_TO: Final = 4
 CORRELATION_ID: Final = 5
 NULL: Final = b"\x40"
-_NULL: Final = NULL[0]
 LEADING: Final = 6
 # null, ulong (three forms), uuid, binary and string (two each): part 3, 3.2.11 to 3.2.14
 _ID_CONSTRUCTORS: Final = frozenset(b"\x40\x80\x53\x44\x98\xa0\xb0\xa1\xb1")
@@ -37,31 +34,19 @@ def leading_fields(data: bytes, layout: Layout) -> Fields:
     """Raises DECODE_ERROR where the fields do not fit the section."""
     if layout.properties == layout.app:
         return [NULL] * LEADING, b"", 0
-    leading: list[bytes] = []
-    try:
-        start = layout.properties
-        word, size, count = opening(data, start)
-        if word == SMALL:
-            position, end = start + 6, start + 5 + size
-        else:
-            position, end, count = opened(data, start)
-        for _ in range(min(count, LEADING)):
-            start = position
-            if (code := data[start]) == _NULL:
-                leading.append(NULL)
-                position += 1
-                continue
-            if not (step := STEPS[code]):
-                position += 2 + data[start + 1]
-            else:
-                position = start + step if step != ASK_SKIP else skip(data, start)
-            leading.append(data[start:position])
-    except (IndexError, struct.error):
-        raise malformed("properties cut off") from None
+    found = _sections.fields(data, layout.properties)
+    return _leading_fields(data, layout) if found is ... else found
+
+
+def _leading_fields(data: bytes, layout: Layout) -> Fields:
+    """Any form of the section, and the errors."""
+    position, end, count = opened(data, layout.properties)
+    leading = [NULL] * LEADING
+    for index in range(min(count, LEADING)):
+        start, position = position, skip(data, position)
+        leading[index] = data[start:position]
     if position > end or (position < end and count <= LEADING):
         raise malformed("fields do not fill the properties section")
-    if count < LEADING:
-        leading += [NULL] * (LEADING - count)
     return leading, data[position:end], count
 
 

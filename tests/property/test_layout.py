@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp import layout
+from gateway.amqp import layout, properties
+from gateway.errors import AmqpError
+from gateway.scope import fields
 from tests.support.strategies import (
     AP_SECTIONS,
     BODIES,
@@ -32,3 +34,28 @@ def test_both_walks_agree(data: bytes) -> None:
 def test_many_sections_are_walked_in_proportion(count: int) -> None:
     data = b"\x00\x53\x75\xa0\x00" * count
     assert layout.walk(data) == layout.Layout(0, 0, 0, 0, 0, 0, 0, len(data), len(data))
+
+
+@given(MESSAGES | mutated(MESSAGES) | mutated(PROPERTIES_SECTIONS), st.integers(0, 13))
+def test_a_field_is_the_same_however_it_is_found(data: bytes, index: int) -> None:
+    found = _placed(data)
+    if found is not None:
+        general = result_or_condition(properties._property_field, data, found, index)
+        if found.properties == found.app:
+            general = None
+        assert result_or_condition(properties.property_field, data, found, index) == general
+
+
+@given(MESSAGES | mutated(MESSAGES) | mutated(PROPERTIES_SECTIONS))
+def test_the_leading_fields_are_the_same_however_they_are_found(data: bytes) -> None:
+    found = _placed(data)
+    if found is not None and found.properties < found.app:
+        general = result_or_condition(fields._leading_fields, data, found)
+        assert result_or_condition(fields.leading_fields, data, found) == general
+
+
+def _placed(data: bytes) -> layout.Layout | None:
+    try:
+        return layout.walk(data)
+    except AmqpError:
+        return None
