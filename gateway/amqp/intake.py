@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from typing import Any, Final
 
+from gateway.amqp.asked import Asked, asked
 from gateway.amqp.performatives import (
     ATTACH,
     BEGIN,
@@ -53,7 +54,7 @@ class Intake:
         self._opened = False
         self._channels: dict[int, dict[int, Any]] = {}
         """The names of the links by channel and handle."""
-        self._asked: deque[str | None] = deque()
+        self._asked: deque[Asked] = deque()
         self.watching = False
         """Somebody wants to know of message formats: then `look` is called for every push."""
         self._odd: dict[tuple[Any, Any], None] = {}
@@ -130,13 +131,11 @@ class Intake:
             self._channels.get(channel, {}).pop(fields[0], None)
 
     def _attach(self, handles: dict[int, Any], fields: list[Any]) -> None:
-        handle, sends = fields[1], not fields[2]
+        handle = fields[1]
         if handle in handles:
             raise AmqpError(HANDLE_IN_USE, f"handle {handle} has a link already")
         handles[handle] = fields[0]
-        index = 6 if sends else 5
-        terminus = fields[index] if index < len(fields) else None
-        self._asked.append(terminus.value[0] if terminus is not None and terminus.value else None)
+        self._asked.append(asked(fields))
 
     def _transfer(self, handles: dict[int, Any], data: bytes) -> None:
         """Note a delivery whose message format is not zero; proton does not show it."""
@@ -155,7 +154,6 @@ class Intake:
         """Whether the last delivery of a link with this tag has a message format other than zero."""
         return (name, tag) in self._odd
 
-    def asked(self) -> str | None:
-        """The address of the next attach, in the order they came: proton knows it only up to a NUL."""
-        asked = self._asked.popleft()
-        return asked if isinstance(asked, str) else None
+    def asked(self) -> Asked:
+        """What the next attach said that proton does not show, in the order they came."""
+        return self._asked.popleft()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cproton_ffi import lib
 
 from gateway.amqp import pndata
+from gateway.amqp.outcomes import SETTLED, Outcome
 from gateway.amqp.turn import address
 from gateway.errors import AmqpError
 
@@ -40,7 +41,7 @@ class LinkBase:
         "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "at", "draining", "durable", "echo",
         "engine", "failure", "filter_rules", "flow", "gone", "handler", "incoming", "left", "max_message_size", "name",
         "node", "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target",
-        "transfers", "unannounced", "way", "window",
+        "transfers", "unannounced", "unsaid", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -60,13 +61,13 @@ class LinkBase:
         self.failure: AmqpError | None = None
         """Why we detached it."""
         self.handler: Any = None
+        self.unsaid: Outcome = SETTLED  # the outcome of what the peer settles without one
         self.echo: Mapping[Any, Any] = {}
         """Link properties that our answer has whatever the node says."""
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.node: Any = None
-        self.flow: Any = None
-        """Where the journal counts what is on the link, if there is one (`journal.Flow`)."""
+        self.flow: Any = None  # where the journal counts what is on the link (`journal.Flow`)
         self.filter_rules: Any = None
         """How the resolver wants its filters read (`filters.filter_set.Rules`)."""
         self.way: Any = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cproton_ffi import lib
 
 from gateway.amqp import pndata
+from gateway.amqp.asked import Asked
 from gateway.amqp.link import Link
 from gateway.amqp.link_base import Left
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
@@ -43,13 +44,14 @@ class Links:
 
     # -- attach
 
-    def opened(self, pointer: Any, asked: str | None) -> None:
-        """The peer's attach: its request, for the address `asked`, or its answer to ours."""
+    def opened(self, pointer: Any, asked: Asked) -> None:
+        """The peer's attach: its request, for what it `asked`, or its answer to ours."""
         if (link := self.live.get(pointer)) is not None:
             _answered(link)
             return
         link = Link(self._engine, pointer)
-        if (unwelcome := self._unwelcome(asked)) is not None:
+        link.unsaid = asked.default
+        if (unwelcome := self._unwelcome(asked.address)) is not None:
             self._refused[pointer] = link
             link.refuse(unwelcome)
             return

@@ -9,7 +9,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp import dispositions, turn
 from gateway.amqp.link_base import LinkBase
-from gateway.amqp.outcomes import ACCEPTED
+from gateway.amqp.outcomes import ACCEPTED, SETTLED
 
 _RECEIVED: Final = lib.PN_RECEIVED
 
@@ -76,6 +76,8 @@ class Sending(LinkBase):
         if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
             return False
         outcome = dispositions.read(delivery, state)
+        if outcome is SETTLED:
+            outcome = self.unsaid
         lib.pn_delivery_settle(delivery)
         engine = self.engine
         if not engine.dirty:

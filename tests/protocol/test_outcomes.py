@@ -87,6 +87,23 @@ def test_outcomes_pass_unchanged(served: Served, outcome: Described, address: st
     assert [plain(a) for a in given] == [plain(b) for b in expected]
 
 
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
+def test_what_is_settled_without_an_outcome_has_the_default_of_its_source(served: Served, outcome: Described) -> None:
+    """3.5.3: default-outcome (KM-12), which proton does not decode."""
+    with served.peer() as receiver, served.peer() as sender:
+        receiver.attach_receiver("chat/default", source=source("chat/default", default_outcome=outcome))
+        receiver.flow(0, link_credit=1)
+        sender.attach_sender("chat/default")
+        sender.until("flow")
+        sender.transfer(message())
+        receiver.disposition(receiver.expect("transfer").delivery_id, None)
+        state = sender.expect("disposition", first=0, settled=True).state
+    assert state.name == OUTCOME_NAMES[int(outcome.descriptor)]
+    given = list(state.values())
+    expected = [*outcome.value, *[None] * (len(given) - len(outcome.value))]
+    assert [plain(a) for a in given] == [plain(b) for b in expected]
+
+
 OUTCOME_NAMES = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 
 
