@@ -22,7 +22,7 @@ def test_every_decision_on_kafka_has_its_row() -> None:
 
 
 def test_every_test_named_exists() -> None:
-    named = re.findall(r"`((?:unit/|property/)?test_\w+\.py)(?:::(test_\w+))?`", PAGE)
+    named = re.findall(r"`((?:unit/|property/|protocol/)?test_\w+\.py)(?:::(test_\w+))?`", PAGE)
     assert len(named) > 40
     for file, test in named:
         text = (TESTS / (file if "/" in file else f"integration/{file}")).read_text()
