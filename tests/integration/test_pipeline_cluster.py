@@ -19,9 +19,10 @@ import pytest
 from bridges.spark.archive import Archive
 from bridges.spark.archiving import verify
 from tests.support.kafka import KafkaBroker
-from tests.support.parts import ROOT, folder
+from tests.support.parts import PARTS, ROOT, folder
 from tests.support.pipeline import QUICK, SMALL, consumed, produce
 from tests.support.process import Process, fresh_folder, ports
+from tests.support.spark_classes import sharing
 
 
 class Cluster(NamedTuple):
@@ -35,11 +36,12 @@ class Cluster(NamedTuple):
         return {path.parents[2].name for path in self.work.glob("*/app-*/*/stderr")}
 
 
+SHARED = sharing(PARTS / "spark-classes")
 EXECUTORS = [
     *("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2"),
-    *("--conf", f"spark.executor.extraJavaOptions={QUICK}"),
+    *("--conf", f"spark.executor.extraJavaOptions={QUICK} {SHARED}"),
 ]
-HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SHARED}
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from proton import SSL
+
+from tests.support import spark_classes
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "build" / "parts"
 CLIENTS = ROOT / "tests" / "clients"
 SPARK_KAFKA = "../../bridges/spark/pom.xml"
 SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
+SPARK_CLASSES = "../support/spark_classes.py"
 ARTEMIS = "2.56.0"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
@@ -78,6 +81,8 @@ class Part:
     name: str
     inputs: tuple[str, ...]
     fetch: Callable[[Path], None]
+    also: Callable[[], Iterable[str]] = tuple
+    """What else is like an input, and known only when somebody asks."""
 
     @property
     def folder(self) -> Path:
@@ -90,6 +95,8 @@ class Part:
         for text in self.inputs:
             file = CLIENTS / text
             digest.update(file.read_bytes() if file.is_file() else text.encode())
+        for text in self.also():
+            digest.update(text.encode())
         return digest.hexdigest()
 
     def complete(self) -> bool:
@@ -108,9 +115,10 @@ class Part:
         fresh.rename(self.folder)
 
 
-def run(*command: str, cwd: Path | None = None) -> None:
+def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
     """Run a step quietly; on failure raise with the end of what it printed."""
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    own = None if env is None else {**os.environ, **env}
+    result = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, check=False)
     if result.returncode:
         tail = (result.stdout + result.stderr).strip()[-800:]
         raise PartMissing(f"`{' '.join(command[:3])} ...` failed: {tail}")
@@ -148,6 +156,13 @@ def fetch_rhea(folder: Path) -> None:
     run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
 
 
+def archive_spark_classes(folder: Path) -> None:
+    """Run the Spark whose classes the suite's Sparks need not load again."""
+    run(sys.executable, "-m", spark_classes.__name__, cwd=ROOT, env=spark_classes.making(folder))
+    if not (folder / spark_classes.NAME).exists():
+        raise PartMissing("this Java writes no archive of classes: take the one of openjdk-17-jdk-headless")
+
+
 ALL = (
     Part("kafka", ("kafka/pom.xml",), maven_jars("kafka/pom.xml")),
     Part("spark-kafka", (SPARK_KAFKA,), maven_jars(SPARK_KAFKA)),
@@ -155,6 +170,7 @@ ALL = (
     Part("artemis", (ARTEMIS,), fetch_artemis),
     Part("jms", ("jms/pom.xml",), maven_jars("jms/pom.xml")),
     Part("jms-client", ("jms/pom.xml", "jms/JmsClient.java"), compile_jms_client),
+    Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), fetch_rhea),
 )
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.parts import COMMANDS, folder
+from tests.support import spark_classes
+from tests.support.parts import COMMANDS, PARTS, folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,11 @@ CONFIGURATION = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC",
 }
+
+
+def pytest_configure() -> None:
+    """Let every Spark of the suite, and of the commands it starts, take its classes from the archive."""
+    os.environ.setdefault(spark_classes.VARIABLE, spark_classes.sharing(PARTS / "spark-classes"))
 
 
 @pytest.fixture(scope="session")
