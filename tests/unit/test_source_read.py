@@ -1,4 +1,7 @@
-"""Where the data source ends a range that has fewer events than offsets: at the end of the log, and nowhere else."""
+"""Where the data source ends a range that has fewer events than offsets, and finds a time: in the log, nowhere else.
+
+A node that does not reach its log gives credit back as if nothing more were there; it says so in `$info`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from bridges.spark import source_plan
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import read_options
-from bridges.spark.source_plan import INFO, Range
+from bridges.spark.source_plan import INFO, Held, Range
 from bridges.spark.source_read import events
 from gateway.amqp import sections
 from tests.support.pipeline import Record, event
@@ -47,6 +51,11 @@ class Peer:
 
     def close(self) -> None: ...
 
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
 
 def read(peer: Peer) -> list[int]:
     line: Any = SimpleNamespace(client=lambda: peer)
@@ -69,3 +78,49 @@ def test_what_comes_after_all_counts_and_the_end_is_asked_for_again() -> None:
     peer = Peer([come(0), [], [], come(3), [], []], [True, True])
     assert read(peer) == [0, 3]
     assert peer.lots == peer.current == []
+
+
+# -- times
+
+AWAY = r"^events/orders at amqp://peer:5672 does not reach its log just now: try again later$"
+
+
+def first_since(monkeypatch: pytest.MonkeyPatch, peer: Peer) -> int:
+    """What is found of a time in partition 0, which holds [0, 7)."""
+    monkeypatch.setattr(source_plan, "Client", lambda *_: peer)
+    return source_plan.since(OPTIONS, {0: Held(0, 7)}, 1000)[0]
+
+
+@pytest.mark.parametrize(
+    ("lots", "current", "offset"),
+    [
+        ([come(4)], [], 4),
+        ([[], come(4)], [], 4),
+        ([[], [], []], [True], 7),
+        ([[], [], come(4)], [False, True], 4),
+        ([come(9)], [], 7),
+    ],
+    ids=["there is one", "the drain brings it", "there is none", "the log was away", "it came since"],
+)
+def test_a_time_is_the_first_event_since(
+    monkeypatch: pytest.MonkeyPatch, lots: list[list[bytes]], current: list[bool], offset: int
+) -> None:
+    peer = Peer(lots, current)
+    assert first_since(monkeypatch, peer) == offset
+    assert peer.lots == peer.current == []
+
+
+def test_a_log_that_is_not_reached_has_no_first_event_since_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer([[], []], [False, False, False])
+    with pytest.raises(PipelineError, match=AWAY):
+        first_since(monkeypatch, peer)
+
+
+def test_bounds_are_those_of_a_log_that_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_plan, "Client", lambda *_: peer)
+    peer = Peer([], [False, True])
+    assert source_plan.present(OPTIONS).current
+    peer = Peer([], [False, False, False])
+    with pytest.raises(PipelineError, match=AWAY):
+        source_plan.present(OPTIONS)
+    assert peer.current == []
