@@ -6,7 +6,7 @@ This is the face of `types`, `encoder` and `decoder`; everything else imports fr
 from __future__ import annotations
 
 from gateway.amqp.decoder import LIMITS, Limits, decode, decode_all, malformed, skip
-from gateway.amqp.encoder import ZERO_WIDTH_ITEMS, encode, encode_binary, encode_list, encode_map
+from gateway.amqp.encoder import ZERO_WIDTH_ITEMS, encode, encode_binary, encode_items, encode_list, encode_map
 from gateway.amqp.types import (
     Array,
     Byte,
@@ -54,6 +54,7 @@ __all__ = [
     "decode_all",
     "encode",
     "encode_binary",
+    "encode_items",
     "encode_list",
     "encode_map",
     "malformed",

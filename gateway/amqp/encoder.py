@@ -57,7 +57,12 @@ def encode(value: Any) -> bytes:
 def encode_map(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
     """A map of already encoded keys and values."""
     parts = [part for entry in entries for part in entry]
-    return _compound(0xC1, len(parts), b"".join(parts))
+    return encode_items(len(parts), b"".join(parts))
+
+
+def encode_items(count: int, items: bytes) -> bytes:
+    """A map of already encoded keys and values, all in one piece: so many of both."""
+    return _compound(0xC1, count, items)
 
 
 def encode_list(fields: list[bytes]) -> bytes:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridges.kafka.encoding import EventEncoder, plain_value
-from bridges.kafka.records import RecordReader, RecordWriter
+from bridges.kafka.familiar import texts
+from bridges.kafka.records import AnnotationTemplate, RecordReader, RecordWriter, from_record
 from gateway.amqp import sections
 from tests.support.messages import message
 
@@ -38,6 +40,35 @@ def test_templates_and_mapping_agree(
     for _ in range(2):
         encoded = encoder.encode(key, value, headers, partition, offset, kind, time)
         assert encoded == RecordReader().encode(key, value, headers, partition, offset, kind, time)
+
+
+NAMES = st.sampled_from(
+    ["a", "b", "%", "%c", "ß", "", "n" * 300, "content-type", "ce_specversion", "amqp.x", "amqp.bare"]
+)
+TEXTS = st.sampled_from([b"red", b"", b"%", b"1.0", b"text/plain", b"x" * 127, b"y" * 255])
+CONTENTS = TEXTS | st.sampled_from([None, b"z" * 256, "ä".encode(), b"\xff"])
+
+
+@given(
+    st.lists(st.tuples(NAMES, TEXTS), min_size=1, max_size=6)
+    | st.lists(st.tuples(NAMES, CONTENTS), min_size=1, max_size=6)
+    | st.lists(st.tuples(st.text(st.characters(codec="ascii")), TEXTS), min_size=1, max_size=200),
+    st.none() | st.sampled_from([b"", b"key", b"\xff"]),
+    st.none() | st.sampled_from([b"", b"%b", bytes(255), bytes(256)]),
+    st.integers(0, 2),
+)
+def test_records_with_texts_as_headers_are_what_the_mapping_says(
+    headers: list[tuple[str, bytes | None]], key: bytes | None, value: bytes | None, kind: int
+) -> None:
+    header, rest = from_record(key, value, headers, kind)
+    expected = header + AnnotationTemplate(3).encode(7, 8) + rest
+    assert RecordReader().encode(key, value, headers, 3, 7, kind, 8) == expected
+
+
+@pytest.mark.parametrize("names", [["amqp.x"], ["a", "a"], ["content-type"], ["ce_specversion"], ["n" * 1025]])
+def test_names_that_mean_more_are_no_texts(names: list[str]) -> None:
+    assert texts([(name, b"1.0") for name in names]) is None
+    assert texts([(f"my-{name}-{place}"[:99], b"1.0") for place, name in enumerate(names)]) is not None
 
 
 class Record(NamedTuple):
