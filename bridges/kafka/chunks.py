@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Protocol
 
+from bridges.kafka._fetch import Run
 from bridges.kafka.encoding import EventEncoder
 from bridges.kafka.expiry import ttl
 from bridges.kafka.redelivery import Event
@@ -56,14 +57,14 @@ class Chunk:
         log: PartitionLog,
         start: int,
         end: int,
-        messages: list[Any],
+        messages: Sequence[Any],
         source: Source | None = None,
     ) -> None:
         self.log: Final = log
         self.start: Final = start
         self.end: Final = end
         self.messages: Final = messages
-        self.size: Final = 2 * sum(map(len, messages)) + _OVERHEAD * (len(messages) + 1)
+        self.size: Final = 2 * _bytes(messages) + _OVERHEAD * (len(messages) + 1)
         self.source = source
         self.timed = False
         """Some event encoded so far has a ttl."""
@@ -103,6 +104,11 @@ class Chunk:
         )
         self.timed = self.timed or _timed(data)
         return _new(Event, (data, partition, offset, 0, 0, stamp))
+
+
+def _bytes(messages: Sequence[Any]) -> int:
+    """What records hold beside what any of them costs."""
+    return messages.size if isinstance(messages, Run) else sum(map(len, messages))
 
 
 def _offset(message: Any) -> int:

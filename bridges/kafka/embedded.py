@@ -1,28 +1,20 @@
 """An in-memory Kafka inside this process, for quick starts and fast tests: librdkafka's mock cluster.
 
 The client library carries it (rdkafka_mock.h) but its Python binding only reaches it through a test
-setting that cannot create topics. So the public C functions are called through `ctypes`, from the very
-library that the binding has loaded. Limits: memory only, about 5 MB kept per partition, no lookup by
-timestamp, no topic ids.
+setting that cannot create topics. So the public C functions are called through `ctypes`. Limits: memory
+only, about 5 MB kept per partition, no lookup by timestamp, no topic ids.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import cimpl
+from bridges.kafka.clib import function as _function
 
 _PRODUCER: Final = 0
 _TOPIC_EXISTS: Final = 36
 _pointer: Final = ctypes.c_void_p
-
-
-def _function(name: str, result: Any, *arguments: Any) -> Any:
-    # Symbols of a library are looked up in what it depends on, too: no path to librdkafka is needed.
-    function = getattr(ctypes.CDLL(cimpl.__file__), name)
-    function.restype, function.argtypes = result, arguments
-    return function
 
 
 class EmbeddedKafka:

@@ -14,13 +14,14 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridges.kafka import faults
+from bridges.kafka import faults, fetch
+from bridges.kafka.fetch import Failure, Key
 from gateway.errors import RESOURCE_DELETED, AmqpError
 
 _BATCH: Final = 500
@@ -41,11 +42,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "allow.auto.create.topics": False,
 }
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
-_error: Final = Message.error
 log = structlog.get_logger(logger_name="kafka")
-
-Key = tuple[str, int]
-"""Topic and partition."""
 
 
 class Fetched(NamedTuple):
@@ -55,7 +52,7 @@ class Fetched(NamedTuple):
     """
 
     serial: int
-    records: dict[Key, list[Any]]
+    records: dict[Key, Sequence[Any]]
     ends: dict[Key, int]
     lost: dict[Key, int]
 
@@ -80,6 +77,7 @@ class Reader:
         isolation: str = "read_committed",
     ) -> None:
         self._settings: Final = {**settings, **_SETTINGS, "isolation.level": isolation}
+        self._take: Final = fetch.way(settings)
         self._loop: Final = loop
         self._owner: Final = owner
         self._wake: Final = threading.Condition()
@@ -180,11 +178,10 @@ class Reader:
         return bool(self._assigned) and not self._closed and self._on_the_way < _ON_THE_WAY
 
     def _read(self, consumer: Consumer) -> None:
-        messages = consumer.consume(1, _PATIENCE)
-        if not messages:
-            return
-        messages += consumer.consume(_BATCH - 1, 0)  # asking for a full batch would wait until it is full
-        fetched = self._sorted(consumer, messages)
+        taken = self._take(consumer, _BATCH, _PATIENCE)
+        fetched = Fetched(self._known, taken.records, {}, {})
+        for failure in taken.failures:  # that may take questions to Kafka
+            self._failure(consumer, failure, fetched)
         if fetched.records or fetched.ends or fetched.lost:
             with self._wake:
                 self._on_the_way += 1
@@ -197,28 +194,6 @@ class Reader:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:  # the loop is closed: nobody is left to tell
             self._stopped = True
-
-    def _sorted(self, consumer: Consumer, messages: list[Any]) -> Fetched:
-        """Records by partition, apart from errors, which are seen to here: that may take questions to Kafka."""
-        failed: list[Any] = []
-        if any(map(_error, messages)):
-            failed = [message for message in messages if message.error() is not None]
-            messages = [message for message in messages if message.error() is None]
-        fetched = Fetched(self._known, self._by_partition(messages), {}, {})
-        for message in failed:
-            self._failure(consumer, message, message.error(), fetched)
-        return fetched
-
-    def _by_partition(self, messages: list[Any]) -> dict[Key, list[Any]]:
-        if not messages:
-            return {}
-        first, last = messages[0], messages[-1]
-        if len(self._assigned) == 1 and first.partition() == last.partition():
-            return {(first.topic(), first.partition()): messages}
-        sorted_: dict[Key, list[Any]] = {}
-        for message in messages:
-            sorted_.setdefault((message.topic(), message.partition()), []).append(message)
-        return sorted_
 
     # -- commands
 
@@ -239,9 +214,9 @@ class Reader:
 
     # -- errors
 
-    def _failure(self, consumer: Consumer, message: Message, error: KafkaError, fetched: Fetched) -> None:
-        code, offset = error.code(), message.offset()
-        topic, partition = message.topic(), message.partition()
+    def _failure(self, consumer: Consumer, failure: Failure, fetched: Fetched) -> None:
+        error, topic, partition, offset = failure
+        code = error.code()
         if topic is None or partition is None or (topic, partition) not in self._assigned:
             self._elsewhere(error, topic)
             return

@@ -172,11 +172,11 @@ class RecordFilter:
         self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= _SHOWN else None
         self._event: Final = compile_filter(predicate, EventAccess()) if named <= _SHOWN else None
 
-    def candidates(self, messages: list[Any]) -> list[Any]:
+    def candidates(self, messages: Sequence[Any]) -> list[Any]:
         """Those whose encoded message has to be asked; the others do not match."""
-        screen, may_match = self._screen, self.may_match
-        if screen is not None:
-            messages = [message for message in messages if screen(message.headers())]
+        may_match = self.may_match
+        if self._screen is not None:
+            messages = self._screen.passed(messages)
         return [message for message in messages if may_match(message) is not False]
 
     def may_match(self, message: Any) -> bool | None:

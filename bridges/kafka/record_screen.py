@@ -7,9 +7,10 @@ does not match, as it was written or as a tool changed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Final
 
+from bridges.kafka._fetch import Run
 from bridges.kafka.bare import BARE
 from bridges.kafka.cloudevents import HEADER_PREFIX, PREFIXES
 from bridges.kafka.outgoing import MESSAGE
@@ -18,61 +19,61 @@ from gateway.filters.closure import conjuncts
 from gateway.filters.group import texts_of
 from gateway.filters.predicate import Field, Predicate, Section
 
-Screen = Callable[[list[Any] | None], bool]
 _MOST: Final = 4
 """More texts to look for than this cost more than reading the fields."""
 _WHOLE_MESSAGE: Final = (BODY, MESSAGE)
+_NO_TEXT: Final = "\ufffd"
+"""What stands in a header's name for bytes that are no UTF-8."""
+
+
+class Screen:
+    """A test of a record's headers that none fails whose message matches."""
+
+    def __init__(self, names: list[str], contents: list[bytes]) -> None:
+        self._contents: Final = contents
+        self._pairs: Final = [(name, content) for name in names for content in contents]
+        pairs = tuple((name.encode("utf-8", "surrogatepass"), content) for name, content in self._pairs)
+        self._in_c: Final = (pairs, BARE.encode(), RESERVED.encode(), (BODY.encode(), MESSAGE))
+
+    def passed(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Those of a run that may match."""
+        if isinstance(messages, Run):
+            return messages.screened(*self._in_c)
+        may_match = self.may_match
+        return [message for message in messages if may_match(message.headers())]
+
+    def may_match(self, headers: list[Any] | None) -> bool:
+        """Whether a record with these headers may; `Run.screened` says the same."""
+        if not headers:
+            return False
+        for pair in self._pairs:
+            if pair in headers:
+                return True
+        name, stored = headers[-1]
+        if name == BARE:
+            return stored is not None and any(content in stored for content in self._contents)
+        return name.startswith(RESERVED) or _WHOLE_MESSAGE in headers
 
 
 def screen(predicate: Predicate) -> Screen | None:
-    """A test of a record's headers that none fails whose message matches; None: there is no such test."""
+    """What a predicate's records must pass; None: there is no such test."""
     for term in conjuncts(predicate):
         found = texts_of(term)
         if found is not None and len(found[1]) <= _MOST and _shown(found[0]):
-            return _test(*found)
+            return _screen(*found)
     return None
 
 
 def _shown(field: Field) -> bool:
     """Whether the property is always a header of the same content, under its own name or as a CloudEvent's."""
     name = field.name
-    return field.section is Section.APPLICATION_PROPERTIES and "\0" not in name and not name.startswith(RESERVED)
+    if field.section is not Section.APPLICATION_PROPERTIES or name.startswith(RESERVED):
+        return False
+    return "\0" not in name and _NO_TEXT not in name
 
 
-def _test(field: Field, texts: frozenset[str]) -> Screen:
+def _screen(field: Field, texts: frozenset[str]) -> Screen:
     names = [field.name]
     if field.name.startswith(PREFIXES):
         names.append(HEADER_PREFIX + field.name[len(PREFIXES[0]) :])
-    contents = [text.encode("utf-8", "surrogatepass") for text in texts]
-    pairs = [(name, content) for name in names for content in contents]
-    if len(pairs) == 1:
-        return _one(pairs[0])
-
-    def may_match(headers: list[Any] | None) -> bool:
-        if not headers:
-            return False
-        for pair in pairs:
-            if pair in headers:
-                return True
-        name, stored = headers[-1]
-        if name == BARE:
-            return stored is not None and any(content in stored for content in contents)
-        return name.startswith(RESERVED) or _WHOLE_MESSAGE in headers
-
-    return may_match
-
-
-def _one(pair: tuple[str, bytes]) -> Screen:
-    content = pair[1]
-
-    def may_match(headers: list[Any] | None) -> bool:
-        if not headers:
-            return False
-        if pair in headers:
-            return True
-        name, stored = headers[-1]
-        if name == BARE:
-            return stored is not None and content in stored
-        return name.startswith(RESERVED) or _WHOLE_MESSAGE in headers
-
-    return may_match
+    return Screen(names, [text.encode("utf-8", "surrogatepass") for text in texts])

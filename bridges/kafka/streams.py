@@ -12,11 +12,12 @@ cache of `ClusterConfig.cache` bytes. Everything here runs on the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from bridges.kafka.chunks import Cache, Chunk, PartitionLog, Waiter
-from bridges.kafka.reader import Fetched, Key, Reader, ReaderOwner
+from bridges.kafka.fetch import Key
+from bridges.kafka.reader import Fetched, Reader, ReaderOwner
 from gateway.errors import RESOURCE_DELETED, AmqpError
 
 _AHEAD: Final = 2
@@ -263,7 +264,7 @@ class Streams:
                 stream.log.moved(position, low)
         self._gate(reader)
 
-    def _take(self, stream: Stream, end: int, messages: list[Any]) -> None:
+    def _take(self, stream: Stream, end: int, messages: Sequence[Any]) -> None:
         log, position = stream.log, stream.position
         chunk = Chunk(log, position, end, messages, stream)
         stream.fresh[chunk] = None

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridges.kafka.chunks import Cache, Chunk, PartitionLog
-from bridges.kafka.reader import Fetched, Key, ReaderOwner
+from bridges.kafka.fetch import Key
+from bridges.kafka.reader import Fetched, ReaderOwner
 from bridges.kafka.streams import Streams
 from gateway.errors import INTERNAL_ERROR, AmqpError
 

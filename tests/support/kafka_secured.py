@@ -81,7 +81,7 @@ def _part(content: Any) -> str:
 class TokenEndpoint:
     """Gives unsigned tokens, which the broker takes by default, to whoever shows the client's id and secret."""
 
-    def __init__(self, client: str = USER, secret: str = PASSWORD) -> None:
+    def __init__(self, client: str = USER, secret: str = PASSWORD, lifetime: int = 600) -> None:
         endpoint = self
         self.asked: list[dict[str, list[str]]] = []
         right = "Basic " + base64.b64encode(f"{client}:{secret}".encode()).decode()
@@ -91,7 +91,8 @@ class TokenEndpoint:
                 form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
                 endpoint.asked.append(form)
                 known = self.headers["Authorization"] == right
-                answer = {"access_token": _token(client), "expires_in": 600} if known else {"error": "invalid_client"}
+                token = {"access_token": _token(client, lifetime), "expires_in": lifetime}
+                answer = token if known else {"error": "invalid_client"}
                 body = json.dumps(answer).encode()
                 self.send_response(200 if known else 401)
                 self.send_header("Content-Type", "application/json")
@@ -113,7 +114,7 @@ class TokenEndpoint:
         self._thread.join(5)
 
 
-def _token(subject: str) -> str:
+def _token(subject: str, lifetime: int) -> str:
     now = int(time.time())
-    claims = {"sub": subject, "iat": now - 10, "exp": now + 600, "scope": "kafka"}
+    claims = {"sub": subject, "iat": now - 10, "exp": now + lifetime, "scope": "kafka"}
     return f"{_part({'alg': 'none', 'typ': 'JWT'})}.{_part(claims)}."

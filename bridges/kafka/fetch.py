@@ -1,0 +1,123 @@
+"""What a Kafka client has read, taken many records at a time and apart from errors (decision 17).
+
+Where the client is one that the C code was made for, `_fetch` copies the records of each partition into one `Run`
+without an object for each. Everywhere else the client's own `consume` does it, and a run is a list of its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, version
+
+from bridges.kafka import _fetch
+from bridges.kafka.clib import address
+
+_LAID_OUT: Final[frozenset[Any]] = frozenset({"2.16.1"})
+"""Versions of confluent-kafka whose consumer has been seen to begin with librdkafka's handle (`_fetch.c`)."""
+_BYTES: Final = 1 << 20
+"""Bytes of a batch, about: whatever the size of records, they are handed over before they are too many."""
+_FUNCTIONS: Final = (
+    "rd_kafka_queue_get_consumer",
+    "rd_kafka_queue_destroy",
+    "rd_kafka_opaque",
+    "rd_kafka_queue_poll",
+    "rd_kafka_event_type",
+    "rd_kafka_event_message_next",
+    "rd_kafka_event_destroy",
+    "rd_kafka_event_error",
+    "rd_kafka_event_error_string",
+    "rd_kafka_event_error_is_fatal",
+    "rd_kafka_event_topic_partition",
+    "rd_kafka_topic_partition_destroy",
+    "rd_kafka_topic_name",
+    "rd_kafka_message_timestamp",
+    "rd_kafka_message_headers",
+    "rd_kafka_header_get_all",
+)
+"""In the order of the table in `_fetch.c`."""
+_LATER: Final = KafkaError._UNKNOWN_PARTITION
+"""The client goes on asking and begins to read when the partition is there; `consume` does not say it either."""
+_error: Final = Message.error
+log = structlog.get_logger(logger_name="kafka")
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+class Failure(NamedTuple):
+    """What went wrong, and where, if it is of a partition."""
+
+    error: KafkaError
+    topic: str | None
+    partition: int | None
+    offset: int | None
+
+
+class Taken(NamedTuple):
+    """Records by partition, in the order of the log, and errors."""
+
+    records: dict[Key, Sequence[Any]]
+    failures: list[Failure]
+
+
+Take = Callable[[Consumer, int, float], Taken]
+"""Wait up to some seconds for a first record, and take up to so many that are at hand; raises KafkaException."""
+
+
+def _bound() -> bool:
+    """Whether the C code was made for this client."""
+    if version() not in _LAID_OUT:
+        log.info("kafka client of an unknown version: records are read one by one", version=version())
+        return False
+    _fetch.bind(tuple(map(address, _FUNCTIONS)), Consumer)
+    return True
+
+
+_BOUND: Final = _bound()
+
+
+def way(settings: Mapping[str, Any]) -> Take:
+    """How to take records from a client with these settings."""
+    calls_back = any(callable(value) or name == "logger" for name, value in settings.items())
+    return take_runs if _BOUND and not calls_back else take_messages
+
+
+def take_messages(consumer: Consumer, most: int, seconds: float) -> Taken:
+    """The client's own way, an object for each record; it calls back."""
+    messages = consumer.consume(1, seconds)
+    if messages:
+        messages += consumer.consume(most - 1, 0)  # asking for a full batch would wait until it is full
+    failures: list[Failure] = []
+    if any(map(_error, messages)):
+        failures = [
+            Failure(error, message.topic(), message.partition(), message.offset())
+            for message in messages
+            if (error := message.error()) is not None
+        ]
+        messages = [message for message in messages if message.error() is None]
+    records: dict[Any, Any] = {}
+    for message in messages:
+        records.setdefault((message.topic(), message.partition()), []).append(message)
+    return Taken(records, failures)
+
+
+def take_runs(consumer: Consumer, most: int, seconds: float) -> Taken:
+    """In one call of C, which calls nobody back."""
+    runs, failed = _fetch.take(consumer, most, _BYTES, int(seconds * 1000))
+    failures = [Failure(*found) for each in failed if (found := _failure(*each)) is not None]
+    return Taken({(run.topic, run.partition): run for run in runs}, failures)
+
+
+def _failure(
+    code: int, reason: str, fatal: bool, topic: str | None, partition: int, offset: int
+) -> tuple[KafkaError, str | None, int | None, int | None] | None:
+    """None: what librdkafka says of its own connections goes to a callback for errors, and there is none."""
+    if fatal:
+        raise KafkaException(KafkaError(code, reason, fatal=True))
+    if code == _LATER or (topic is None and code < 0):
+        return None
+    error = KafkaError(code, reason)
+    return (error, topic, partition, offset if offset >= 0 else None) if topic else (error, None, None, None)
