@@ -317,6 +317,142 @@ static PyObject *run_screened(Run *self, PyObject *args) {
     return found;
 }
 
+/* -- events: records as the messages that links send (encoding.py) */
+
+typedef struct {
+    PyObject *head, *middle, *tail; /* before the offset, between it and the time, between that and the value's size */
+} form;
+
+#define KINDS 3 /* of times: none, the producer's, the log's */
+#define DIGITS 20
+
+static bool is_plain(const entry *each) {
+    return each->key_size < 0 && each->headers <= 0 && each->value_size >= 0 && each->time >= 0 && each->time_kind < KINDS;
+}
+
+static char *put_bytes(char *at, PyObject *bytes) {
+    memcpy(at, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
+    return at + PyBytes_GET_SIZE(bytes);
+}
+
+static char *put_digits(char *at, uint64_t number) {
+    int left;
+    for (left = DIGITS - 1; left >= 0; left--, number /= 10)
+        at[left] = (char)('0' + number % 10);
+    return at + DIGITS;
+}
+
+static char *put_number(char *at, uint64_t number, int size) {
+    for (; size > 0; size--)
+        *at++ = (char)(number >> 8 * (size - 1));
+    return at;
+}
+
+/* A binary of part 1, 1.6.19: vbin8 or vbin32. */
+static char *put_binary(char *at, const char *data, size_t size) {
+    *at++ = (char)(size < 256 ? 0xa0 : 0xb0);
+    at = put_number(at, size, size < 256 ? 1 : 4);
+    memcpy(at, data, size);
+    return at + size;
+}
+
+/* The message of a record without key and headers, of which only offset, time and value differ from others. */
+static PyObject *plain_message(const Run *run, const entry *each, const form *form) {
+    size_t size = (size_t)each->value_size;
+    size_t whole = (size_t)(PyBytes_GET_SIZE(form->head) + PyBytes_GET_SIZE(form->middle) + PyBytes_GET_SIZE(form->tail)) +
+                   DIGITS + 8 + (size < 256 ? 2 : 5) + size;
+    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
+    char *at;
+    if (data == NULL)
+        return NULL;
+    at = put_digits(put_bytes(PyBytes_AS_STRING(data), form->head), (uint64_t)each->offset);
+    at = put_number(put_bytes(at, form->middle), (uint64_t)each->time, 8);
+    put_binary(put_bytes(at, form->tail), value_of(run, each), size);
+    return data;
+}
+
+static PyObject *message_of(Run *run, Py_ssize_t index, const form *forms, PyObject *other) {
+    const entry *each = run->entries + index;
+    PyObject *record, *data;
+    if (is_plain(each))
+        return plain_message(run, each, forms + each->time_kind);
+    record = record_at(run, index);
+    data = record == NULL ? NULL : PyObject_CallOneArg(other, record);
+    Py_XDECREF(record);
+    if (data != NULL && !PyBytes_Check(data)) {
+        PyErr_SetString(PyExc_TypeError, "a message is bytes");
+        Py_CLEAR(data);
+    }
+    return data;
+}
+
+/* `Event` (redelivery.py): message, partition, offset, attempts, failures, time. */
+static PyObject *made_event(PyTypeObject *type, PyObject *data, PyObject *partition, const entry *each) {
+    PyObject *event = type->tp_alloc(type, 6), *nothing = PyLong_FromLong(0);
+    if (event == NULL || nothing == NULL) {
+        Py_XDECREF(event);
+        Py_XDECREF(nothing);
+        Py_DECREF(data);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(event, 0, data);
+    PyTuple_SET_ITEM(event, 1, Py_NewRef(partition));
+    PyTuple_SET_ITEM(event, 2, PyLong_FromLongLong(each->offset));
+    PyTuple_SET_ITEM(event, 3, Py_NewRef(nothing));
+    PyTuple_SET_ITEM(event, 4, nothing);
+    PyTuple_SET_ITEM(event, 5, PyLong_FromLongLong(each->time));
+    if (PyTuple_GET_ITEM(event, 2) == NULL || PyTuple_GET_ITEM(event, 5) == NULL)
+        Py_CLEAR(event);
+    else
+        PyObject_GC_UnTrack(event); /* nothing in it can lead back to it */
+    return event;
+}
+
+static int read_forms(PyObject *given, form *forms) {
+    Py_ssize_t kind;
+    if (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != KINDS) {
+        PyErr_Format(PyExc_TypeError, "%d forms are wanted, one for each kind of time", KINDS);
+        return -1;
+    }
+    for (kind = 0; kind < KINDS; kind++) {
+        form *each = forms + kind;
+        PyObject *item = PyTuple_GET_ITEM(given, kind);
+        if (!PyTuple_Check(item)) {
+            PyErr_SetString(PyExc_TypeError, "a form is a tuple");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(item, "SSS", &each->head, &each->middle, &each->tail))
+            return -1;
+    }
+    return 0;
+}
+
+/* events(type, forms by kind of time, what makes the message of any other record) -> list of events */
+static PyObject *run_events(Run *self, PyObject *args) {
+    PyTypeObject *type;
+    PyObject *given, *other, *found, *partition, *data, *event;
+    form forms[KINDS];
+    Py_ssize_t index;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || read_forms(given, forms) < 0)
+        return NULL;
+    if (!PyType_IsSubtype(type, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "an event is a tuple");
+        return NULL;
+    }
+    partition = PyLong_FromLong(self->partition);
+    found = partition == NULL ? NULL : PyList_New(self->count);
+    for (index = 0; found != NULL && index < self->count; index++) {
+        data = message_of(self, index, forms, other);
+        event = data == NULL ? NULL : made_event(type, data, partition, self->entries + index);
+        if (event == NULL)
+            Py_CLEAR(found);
+        else
+            PyList_SET_ITEM(found, index, event);
+    }
+    Py_XDECREF(partition);
+    return found;
+}
+
 static PyObject *run_topic(Run *self, void *unused) {
     Py_INCREF(self->topic);
     return self->topic;
@@ -327,6 +463,7 @@ static PyObject *run_partition(Run *self, void *unused) { return PyLong_FromLong
 static PyObject *run_size(Run *self, void *unused) { return PyLong_FromSize_t(self->size); }
 
 static PyMethodDef run_methods[] = {
+    {"events", (PyCFunction)run_events, METH_VARARGS, "All records as events."},
     {"screened", (PyCFunction)run_screened, METH_VARARGS, "The records whose headers say that they may match."},
     {NULL, NULL, 0, NULL},
 };

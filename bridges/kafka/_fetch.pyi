@@ -1,7 +1,10 @@
 """Records of a Kafka client, many at a time (`_fetch.c`); `bridges.kafka.fetch` is what takes them."""
 
-from collections.abc import Sequence
-from typing import Any, final, overload
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, final, overload
+
+_Event = TypeVar("_Event")
+_Form = tuple[bytes, bytes, bytes]
 
 @final
 class Record:
@@ -28,6 +31,9 @@ class Run(Sequence[Record]):
     def __getitem__(self, index: int) -> Record: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def events(
+        self, event: type[_Event], forms: tuple[_Form, _Form, _Form], other: Callable[[Record], bytes], /
+    ) -> list[_Event]: ...
     def screened(
         self, pairs: tuple[tuple[bytes, bytes], ...], bare: bytes, reserved: bytes, whole: tuple[bytes, bytes], /
     ) -> list[Record]: ...

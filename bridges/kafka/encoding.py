@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
-from bridges.kafka.records import RecordReader
+from bridges.kafka._fetch import Run
+from bridges.kafka.records import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordReader
 from bridges.kafka.redelivery import Event
 
 _SMALL: Final = 256
@@ -19,12 +21,10 @@ _SMALL_DATA: Final = _DATA + b"\xa0"
 _LARGE_DATA: Final = _DATA + b"\xb0"
 _ZERO_OFFSET: Final = b"0" * 20
 _ZERO_TIME: Final = b"\x83" + bytes(8)
-_BLOCK: Final = 1000
-_DIGITS: Final = [b"%03d" % number for number in range(_BLOCK)]
-"""The last digits of an offset: those before them are the same for many records in a row."""
-_new: Final = tuple.__new__
 _time: Final = struct.Struct(">q").pack
 _size: Final = struct.Struct(">I").pack
+
+Form = tuple[bytes, bytes, bytes]
 
 
 def plain_value(data: bytes) -> bytes | None:
@@ -45,8 +45,7 @@ class EventEncoder:
 
     def __init__(self) -> None:
         self._reader: Final = RecordReader()
-        self._small: Final[dict[tuple[int, int], bytes]] = {}
-        self._offset_at: Final[dict[tuple[int, int], int]] = {}
+        self._forms: Final[dict[int, tuple[Form, Form, Form]]] = {}
 
     def encode(
         self,
@@ -61,46 +60,34 @@ class EventEncoder:
         """The whole message, delivery annotations included."""
         if key is not None or headers or value is None or time < 0:
             return self._reader.encode(key, value, headers, partition, offset, timestamp_type, time)
-        template = self._small.get((partition, timestamp_type)) or self._learn(partition, timestamp_type)
+        head, middle, tail = self._forms_of(partition)[timestamp_type]
         size = len(value)
         length = b"\xa0%c" % size if size < _SMALL else b"\xb0" + _size(size)
-        return template % (offset, _time(time), length, value)
+        return b"".join((head, b"%020d" % offset, middle, _time(time), tail, length, value))
 
     def events(self, messages: Iterable[Any], partition: int) -> list[Event]:
-        """`encode` for a run of a client's records: one that differs from the last in offset and value is a join."""
-        events: list[Event] = []
-        add, new, event, join, digits, head, tail = events.append, _new, Event, b"".join, _DIGITS, b"", b""
-        last: object = None
-        size = block = -1
-        for message in messages:
-            value, stamp, offset = message.value(), message.timestamp(), message.offset()
-            if value is None or stamp[1] < 0 or message.key() is not None or message.headers():
-                last = None
-                data = self.encode(message.key(), value, message.headers(), partition, offset, *stamp)
-            elif stamp == last and len(value) == size and offset // _BLOCK == block:
-                if not head:
-                    head, tail = self._around(data, partition, stamp[0], size)
-                data = join((head, digits[offset % _BLOCK], tail, value))
-            else:
-                last, size, block, head = stamp, len(value), offset // _BLOCK, b""
-                data = self.encode(None, value, None, partition, offset, *stamp)
-            add(new(event, (data, partition, offset, 0, 0, stamp[1])))
-        return events
+        """`encode` for a run of a client's records."""
+        whole = partial(self._whole, partition)
+        if isinstance(messages, Run):
+            return messages.events(Event, self._forms_of(partition), whole)
+        return [Event(whole(each), partition, each.offset(), time=each.timestamp()[1]) for each in messages]
 
-    def _around(self, data: bytes, partition: int, timestamp_type: int, size: int) -> tuple[bytes, bytes]:
-        """What stands before the last digits of the offset, and between them and the value."""
-        end = self._offset_at[partition, timestamp_type] + len(_ZERO_OFFSET)
-        return data[: end - len(_DIGITS[0])], data[end : len(data) - size]
+    def _whole(self, partition: int, message: Any) -> bytes:
+        key, value, headers = message.key(), message.value(), message.headers()
+        return self.encode(key, value, headers, partition, message.offset(), *message.timestamp())
 
-    def _learn(self, partition: int, timestamp_type: int) -> bytes:
-        """A format of offset, time, data constructor with size, and value."""
+    def _forms_of(self, partition: int) -> tuple[Form, Form, Form]:
+        """What stands before the offset, between it and the time, and behind that, for each kind of time."""
+        forms = self._forms.get(partition)
+        if forms is None:
+            kinds = NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME
+            none, created, appended = (self._learn(partition, kind) for kind in kinds)
+            forms = self._forms[partition] = none, created, appended
+        return forms
+
+    def _learn(self, partition: int, timestamp_type: int) -> Form:
         whole = self._reader.encode(None, b"", None, partition, 0, timestamp_type, 0)
         start = whole.rindex(_DATA) + len(_DATA)
         offset_at, time_at = whole.index(_ZERO_OFFSET), whole.index(_ZERO_TIME) + 1
         assert offset_at < time_at < start
-        parts = whole[:offset_at], whole[offset_at + 20 : time_at], whole[time_at + 8 : start]
-        head, middle, tail = (part.replace(b"%", b"%%") for part in parts)
-        template = head + b"%020d" + middle + b"%b" + tail + b"%b%b"
-        self._small[partition, timestamp_type] = template
-        self._offset_at[partition, timestamp_type] = offset_at
-        return template
+        return whole[:offset_at], whole[offset_at + 20 : time_at], whole[time_at + 8 : start]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridges.kafka import fetch, reader
 from bridges.kafka.bare import BARE
 from bridges.kafka.embedded import EmbeddedKafka
+from bridges.kafka.encoding import EventEncoder
 from bridges.kafka.fetch import take_messages, take_runs
 from bridges.kafka.outgoing import MESSAGE
 from bridges.kafka.readable import BODY
@@ -29,6 +30,7 @@ HEADERS = st.lists(st.tuples(NAMES, CONTENTS), max_size=5)
 VALUES = st.none() | st.binary(max_size=300)
 RECORDS = st.lists(st.tuples(st.none() | SMALL, VALUES, st.none() | HEADERS), min_size=1, max_size=40)
 SCREENS = st.builds(Screen, st.lists(NAMES, min_size=1, max_size=2), st.lists(SMALL, min_size=1, max_size=4))
+ENCODER = EventEncoder()
 
 
 class Client(NamedTuple):
@@ -83,6 +85,8 @@ def test_both_ways_say_the_same(client: Client, records: list[Any], screen: Scre
     lists = taken(take_messages, client.messages, len(records))
     ours, theirs = ([shown(record) for run in each for record in run] for each in (runs, lists))
     assert ours == theirs
+    encoded, known = ([event for run in each for event in ENCODER.events(run, 0)] for each in (runs, lists))
+    assert encoded == known
     passed, expected = ([shown(record) for run in each for record in screen.passed(run)] for each in (runs, lists))
     assert passed == expected
     assert sum(run.size for run in runs) >= sum(len(key or b"") + len(value or b"") for key, value, _ in records)
