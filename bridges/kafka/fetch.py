@@ -7,6 +7,7 @@ without an object for each. Everywhere else the client's own `consume` does it, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -68,19 +69,29 @@ Take = Callable[[Consumer, int, float], Taken]
 
 
 def _bound() -> bool:
-    """Whether the C code was made for this client."""
+    """Whether the C code was made for this client, and finds librdkafka in it."""
     if version() not in _LAID_OUT:
-        log.info("kafka client of an unknown version: records are read one by one", version=version())
         return False
-    _fetch.bind(tuple(map(address, _FUNCTIONS)), Consumer)
+    try:
+        _fetch.bind(tuple(map(address, _FUNCTIONS)), Consumer)
+    except AttributeError:  # built into the client, and not to be seen from outside
+        return False
     return True
 
 
 _BOUND: Final = _bound()
 
 
+@cache
+def _said() -> None:
+    """Once: it is slower."""
+    log.info("records of this version of the Kafka client are read one by one", version=version())
+
+
 def way(settings: Mapping[str, Any]) -> Take:
     """How to take records from a client with these settings."""
+    if not _BOUND:
+        _said()
     calls_back = any(callable(value) or name == "logger" for name, value in settings.items())
     return take_runs if _BOUND and not calls_back else take_messages
 

@@ -38,6 +38,11 @@ def test_a_client_of_another_version_is_read_its_own_way(monkeypatch: pytest.Mon
     assert fetch.way(NOWHERE) is fetch.take_messages
 
 
+def test_a_client_that_hides_its_library_is_read_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "address", lambda name: address(f"{name}_hidden"))
+    assert not fetch._bound()
+
+
 @pytest.mark.parametrize(
     "call",
     [
