@@ -50,6 +50,8 @@ def sentence(error: BaseException) -> str:
             return said.format(*(found.groups() or (found[0],))).strip()
     if (found := _CAUSE.search(text)) is not None and text.startswith("An error occurred while calling"):
         return found[1].strip()
+    if isinstance(error, EOFError):  # of pyspark, which reads rows from a socket of its Java and says no word about it
+        return "a process of Spark is gone: it ended while rows were read from it"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -37,3 +37,4 @@ def test_errors_become_sentences(text: str, said: str) -> None:
 def test_what_is_said_already_stays() -> None:
     assert sentence(PipelineError("as it is\nin two lines")) == "as it is\nin two lines"
     assert sentence(ValueError()) == "ValueError"
+    assert sentence(EOFError()) == "a process of Spark is gone: it ended while rows were read from it"
