@@ -75,13 +75,15 @@ def _fill(broker: KafkaBroker, topic: str, count: int, size: int) -> Sample:
 
 
 def sharing(effort: Effort) -> Iterator[Figure]:
-    """Deliveries to all consumers of one partition together, against one consumer alone."""
+    """Deliveries to all consumers of one partition together, against as many to one consumer alone."""
     with _running() as (broker, gateway):
-        topic, records = broker.create_topic(), max(5000, effort.records // 10)
-        _fill(broker, topic, records, 100)
-        alone = _reading(gateway, topic, records, credit=1000)
-        many = _reading(gateway, topic, records * CONSUMERS, consumers=CONSUMERS, credit=1000)
-        value, one = interleaved(lambda: load(many, gateway.pid), lambda: load(alone, gateway.pid), effort.rounds)
+        topic, deliveries = broker.create_topic(), 2 * effort.records
+        _fill(broker, topic, deliveries, 100)
+
+        def read(consumers: int) -> Sample:
+            return load(_reading(gateway, topic, deliveries, credit=1000, consumers=consumers), gateway.pid)
+
+        value, one = interleaved(lambda: read(CONSUMERS), lambda: read(1), effort.rounds)
         details = {**value, "cpu_ratio": one["cpu_us"] / value["cpu_us"], "one": one}
         yield Figure(
             f"kafka_{CONSUMERS}_consumers", value["rate"], "msg/s", one["rate"], "one consumer", 1.5, details=details

@@ -19,8 +19,7 @@ from typing import Any
 
 import uvloop
 
-from tests.bench import messages
-from tests.bench.lean import Lean
+from tests.bench import lean, messages
 from tests.bench.peer import Peer
 from tests.bench.roles import Base, BenchError, PacedSender, Receiver, Requester, Responder, Sender
 from tests.bench.selftest import Mirror
@@ -100,8 +99,6 @@ class Run:
         plan = self.plan
         if plan.kind == "request":
             return await self._request()
-        if plan.consumers > 1:
-            return await self._crowd()
         sender = self._sender()
         filters = messages.from_earliest(plan.sql) if plan.sql else messages.EARLIEST if plan.earliest else b""
         receiver = Receiver(self.on_trouble, plan.receive_address, plan.credit, filters, settled=plan.settled)
@@ -125,19 +122,6 @@ class Run:
             in_flight=plan.in_flight,
             limit=plan.count or 1 << 60,
         )
-
-    async def _crowd(self) -> tuple[Any, Any]:
-        """Many consumers of the same address, each on a connection of its own; they begin together."""
-        plan, crowd = self.plan, Crowd([])
-        for _ in range(plan.consumers):
-            each = Receiver(
-                self.on_trouble, plan.receive_address, plan.credit, messages.EARLIEST, settled=plan.settled, hold=True
-            )
-            crowd.members.append(each)
-            await self.connect(each, plan.receive_from)
-        for each in crowd.members:
-            each.go()
-        return crowd, None
 
     async def _request(self) -> tuple[Any, Any]:
         plan = self.plan
@@ -189,26 +173,20 @@ class Run:
 
 
 def consume(plan: Plan) -> Result:
-    """One consumer of an event log, with next to no cost of its own (`lean`)."""
-    lean = Lean(plan.receive_from, plan.receive_address, plan.credit, sql=plan.sql, settled=plan.settled)
-    lean.until(1)
-    start, cpu, before = time.perf_counter(), time.process_time(), lean.received
-    lean.until(plan.count)
-    seconds, cpu, count = time.perf_counter() - start, time.process_time() - cpu, lean.received - before
-    lean.close()
-    return Result(count / seconds, count, lean.received, seconds, cpu, 0.0, 0.0, 0)
-
-
-class Crowd:
-    """Counts what several receivers got."""
-
-    def __init__(self, members: list[Receiver]) -> None:
-        self.members = members
-        self.latencies: list[int] = []
-
-    @property
-    def received(self) -> int:
-        return sum([each.received for each in self.members])
+    """Consumers of an event log, with next to no cost of their own; they begin together."""
+    links = [
+        lean.Lean(plan.receive_from, plan.receive_address, plan.credit, sql=plan.sql, settled=plan.settled)
+        for _ in range(plan.consumers)
+    ]
+    for each in links:
+        each.go()
+    before = lean.until(links, 1)
+    start, cpu = time.perf_counter(), time.process_time()
+    total = lean.until(links, plan.count)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    for each in links:
+        each.close()
+    return Result((total - before) / seconds, total - before, total, seconds, cpu, 0.0, 0.0, 0)
 
 
 class Outcomes:
@@ -251,8 +229,8 @@ def main() -> int:
     gc.freeze()
     gc.set_threshold(50_000)
     try:
-        lean = plan.kind == "receive" and plan.consumers == 1 and plan.count
-        print(json.dumps(asdict(consume(plan) if lean else uvloop.run(run()))))
+        counts = plan.kind == "receive" and plan.count
+        print(json.dumps(asdict(consume(plan) if counts else uvloop.run(run()))))
     except (BenchError, OSError) as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
