@@ -171,8 +171,11 @@ def test_writers_that_are_killed_and_started_again_send_everything_at_least_once
             assert driver.alive, driver.tail()
         finally:
             kill_all(driver)
-        done = micro_batches(tmp_path / "commits")
-        print(f"kill {kill + 1}: {ends.total() - before} rows of the batch, {done} micro-batches")
+        planned, done = (micro_batches(tmp_path / name) for name in ("offsets", "commits"))
+        print(
+            f"writers: kill {kill + 1}, {ends.total() - before} rows of the batch were sent; {done} micro-batches are "
+            f"done, {planned - done} was under way"
+        )
     ends.close()
     sent = Counter(record.value for record in consumed(kafka_broker, batched))
     assert 20 * KILLS < sent.total() < KILLS * wanted.total()

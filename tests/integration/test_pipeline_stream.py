@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -22,12 +24,13 @@ from tests.support.pipeline import (
     consumed,
     expected,
     gateway_urls,
+    java_of,
     kill_all,
     micro_batches,
     produce,
     seen,
 )
-from tests.support.process import Process, wait_until
+from tests.support.process import Process, hold, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,24 +170,64 @@ def test_where_a_query_starts_is_resolved_once(
         assert query.seen() == expected(kafka_broker, topic)[10:]
 
 
+PHASES = "rows are read", "rows are placed", "a micro-batch is done"
+
+
+class Running:
+    """A query in a process of its own, and what its folders say of where it is."""
+
+    def __init__(self, url: str, topic: str, folder: Path) -> None:
+        command = [sys.executable, "-m", "tests.support.stream_job", url, f"events/{topic}", str(folder)]
+        self.places = folder / "check" / "offsets", folder / "out" / "_spark_metadata", folder / "check" / "commits"
+        self.before = self.done
+        self.driver = Process("stream", command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+
+    @property
+    def done(self) -> int:
+        """The number of the last micro-batch that is over."""
+        return last(self.places[2])
+
+    def phase(self) -> str:
+        """A micro-batch is planned before its rows are read, and done when they have been placed."""
+        planned, placed, done = map(last, self.places)
+        if planned > done:
+            return PHASES[1] if placed == planned else PHASES[0]
+        return PHASES[2]
+
+    def held(self, phase: str) -> bool:
+        """Whether its Java, where the query runs, stands still in a phase, behind a micro-batch of this run."""
+        assert self.driver.alive, f"not caught until the end of the topic: {phase}\n{self.driver.tail()}"
+        if self.done == self.before or self.phase() != phase:
+            return False
+        hold(java := java_of(self.driver.pid))
+        if self.phase() == phase:
+            return True
+        os.kill(java, signal.SIGCONT)
+        return False
+
+
+def last(folder: Path) -> int:
+    """The highest number of a file of a checkpoint, or of the list of what a query has written."""
+    return max((int(each.stem) for each in folder.glob("[0-9]*")), default=-1)
+
+
 def test_a_driver_that_is_killed_leaves_nothing_out_and_nothing_twice(
     spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
 ) -> None:
-    topic, commits = kafka_broker.create_topic(partitions=2), tmp_path / "check" / "commits"
-    produce(kafka_broker, topic, 160 + 160 * KILLS, 2)
-    for kill in range(KILLS):
-        command = [sys.executable, "-m", "tests.support.stream_job", url, f"events/{topic}", str(tmp_path)]
-        driver = Process("stream", command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    topic = kafka_broker.create_topic(partitions=2)
+    count = 160 + 160 * KILLS * len(PHASES)
+    produce(kafka_broker, topic, count, 2)
+    for phase in PHASES * KILLS:
+        run = Running(url, topic, tmp_path)
         try:
-            wait_until(partial(at_least, commits, 2 + 3 * kill, driver), "micro-batches", 300)
-            assert driver.alive, driver.tail()
+            wait_until(partial(run.held, phase), f"a driver that stands still: {phase}", 300)
         finally:
-            kill_all(driver)
+            kill_all(run.driver)
+        assert run.phase() == phase
+        print(f"stream: killed, {phase}: {run.done + 1} micro-batches are done")
     query = Query(spark, url, topic, tmp_path)
     query.run()
-    assert query.seen() == expected(kafka_broker, topic)
-    assert len(query.seen()) == len(consumed(kafka_broker, topic))
-
-
-def at_least(commits: Path, count: int, driver: Process) -> bool:
-    return micro_batches(commits) >= count or not driver.alive
+    rows = query.seen()
+    assert rows == expected(kafka_broker, topic)
+    assert len(rows) == len(consumed(kafka_broker, topic)) == count
+    print(f"stream: {len(rows)} rows in the end, {len(set(rows))} different, {count} written")

@@ -76,11 +76,12 @@ def produce(
     assert producer.flush(30) == 0
 
 
-def consumed(broker: KafkaBroker, topic: str) -> list[Record]:
-    """Everything committed in a topic, by partition and offset."""
+def consumed(broker: KafkaBroker, topic: str, *, committed: bool = True) -> list[Record]:
+    """Everything committed in a topic, or everything that was ever written, by partition and offset."""
     settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "group.id": "look", "enable.auto.commit": False}
     settings |= {"fetch.wait.max.ms": 10}  # the broker waits half a second before it says that there is no more
-    consumer = Consumer({**settings, "enable.partition.eof": True, "isolation.level": "read_committed"})
+    level = "read_committed" if committed else "read_uncommitted"
+    consumer = Consumer({**settings, "enable.partition.eof": True, "isolation.level": level})
     partitions = broker.metadata().topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     found, ended = [], set()

@@ -99,6 +99,19 @@ def _thread_state(task: Path) -> str:
     return "T"
 
 
+def _stands(pid: int) -> bool:
+    """Tell whether every thread of a process stands still, or none is left: the kernel stops one after the other."""
+    with contextlib.suppress(OSError):
+        return all(_thread_state(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir())
+    return True
+
+
+def hold(pid: int) -> None:
+    """SIGSTOP for a process that is nobody's child here, until it stands still with all its threads."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: _stands(pid), f"process {pid} to stop")
+
+
 class Process:
     """One child with its log; `running` holds all of them, for the report of a failed test and the end."""
 
@@ -163,11 +176,7 @@ class Process:
         """Send a signal to the child; after SIGSTOP it has stopped, with all its threads."""
         self._child.send_signal(number)
         if number == signal.SIGSTOP:
-            wait_until(self._stopped, f"{self.name} to stop")
-
-    def _stopped(self) -> bool:
-        """Tell whether every thread stands still: the kernel stops one after the other."""
-        return all(_thread_state(task) == "T" for task in Path(f"/proc/{self.pid}/task").iterdir())
+            wait_until(lambda: not self.alive or _stands(self.pid), f"{self.name} to stop")
 
     def wait(self, seconds: float = 30.0) -> int:
         """Wait for the end and return the exit code (negative: the signal)."""
