@@ -35,7 +35,7 @@ groups: $(VENV)/.tests parts ## kill, stop and rebalance consumer groups at rand
 	SCOPEGATE_GROUPS_SECONDS=$(or $(SECONDS),120) SCOPEGATE_GROUPS_SEED=$(SEED) \
 		$(BIN)/python -m pytest -q -s tests/integration/test_groups_random.py
 
-kills: $(VENV)/.tests parts ## kill -9 archives and replays in each phase, streams and writers (KILLS=10 times)
+kills: $(VENV)/.tests parts ## kill -9 archives, replays and streams in each phase, and writers (KILLS=10 times)
 	SCOPEGATE_KILLS=$(or $(KILLS),10) $(BIN)/python -m pytest -q -s -k kill \
 		tests/integration/test_pipeline_kills.py tests/integration/test_pipeline_stream.py \
 		tests/integration/test_pipeline_sink.py

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from bridges.spark import report_tables, simulation
 from bridges.spark import report_words as words
@@ -143,7 +144,7 @@ def _events(spark: SparkSession, archive: Archive, selection: Selection, address
 
 def _journal(spark: SparkSession, archive: Archive, wish: Wish, own: Sequence[str]) -> DataFrame | None:
     """Rows of the archive's own journal and of others; None: there is none."""
-    paths = [str(archive.path / f"address={each}") for each in own]
+    paths = [str(archive.path / f"address={quote(each, safe='')}") for each in own]
     paths += [each for each in wish.journals if each not in own]
     if not paths:
         return None

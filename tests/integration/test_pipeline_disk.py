@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,12 @@ from bridges.spark.kafka_origin import KafkaOrigin
 from bridges.spark.ranges import Range
 from bridges.spark.source import ScopeGateDataSource
 from bridges.spark.source_options import read_options
+from tests.support import archives
 from tests.support.disk import BLOCK, SmallDisk, small_disk
 from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import command, consumed, files, gateway_urls, pipeline, produce, spark_options
+from tests.support.pipeline import SMALL, command, consumed, files, gateway_urls, pipeline, produce, spark_options
+from tests.support.report import events
+from tests.support.simulation import JOURNAL, NOW, candidate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,6 +95,28 @@ def test_the_command_says_so_and_exits_1(kafka_broker: KafkaBroker, disk: SmallD
     done = pipeline(*call[4:], *spark_options())
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "commit 1: the disk is full")
     assert not Archive(disk.path / "archive").placed()
+
+
+def test_a_report_and_a_simulation_leave_what_there_was(disk: SmallDisk, tmp_path: Path) -> None:
+    archives.written(tmp_path / "archive", {"orders": events()})
+    out, journal = disk.path / "report", tmp_path / "journal.jsonl"
+    small = "--master", "local[2]"
+    assert (done := pipeline("report", tmp_path / "archive", "--out", out, *small, *SMALL)).returncode == 0, done.stderr
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    (tmp_path / "now.yaml").write_text(NOW)
+    (tmp_path / "new.yaml").write_text(candidate())
+    journal.write_text("".join(f"{json.dumps(row)}\n" for row in JOURNAL))
+    policies = "--policy", tmp_path / "now.yaml", "--candidate", tmp_path / "new.yaml"
+    disk.fill()
+    for call, place in (
+        (("report", tmp_path / "archive", "--out", out, *SMALL), out),
+        (("simulate", *policies, "--journal", journal, "--out", disk.path / "rows"), disk.path / "rows"),
+    ):
+        done = pipeline(*call, *small)
+        said = f"pipeline {call[0]}: {place} cannot be written: the disk is full"
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, said)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert {path.name for path in disk.path.iterdir()} == {"ballast", "report"}
 
 
 def test_a_commit_that_cannot_be_put_in_its_place_waits_for_the_next_job(tmp_path: Path) -> None:

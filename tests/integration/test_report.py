@@ -123,6 +123,15 @@ def test_filter_and_time(spark: SparkSession, report: Made, tmp_path: Path) -> N
         make(spark, report.archive, Wish(Selection(("nowhere",))), tmp_path)
 
 
+def test_the_journal_may_have_any_address(spark: SparkSession, tmp_path: Path) -> None:
+    """One that was archived over AMQP is called like the node it came from."""
+    logs = {"orders": events(), "ops/journal": archives.journal(journal())}
+    archive = archives.written(tmp_path / "archive", logs)
+    report = made(spark, archive, tmp_path / "out", Wish(journals=("ops/journal",)))
+    assert report.total("scopes", "messages", action="send") == 604
+    assert {row["address"] for row in report.rows("archive_addresses")} == {"orders"}
+
+
 def test_without_a_journal_the_page_says_how_to_have_one(spark: SparkSession, tmp_path: Path) -> None:
     found = made(spark, archives.written(tmp_path / "archive", {"orders": events()}), tmp_path / "out")
     text = found.page.read_text()
