@@ -367,8 +367,8 @@ class Service:
 
     def unsettled(self) -> int:
         """Deliveries whose outcome is still to come."""
-        waiting = sum(len(each.engine.unsettled) for each in self.connections() if each.engine is not None)
-        far = sum(len(each.engine.unsettled) for each in self.connectors.values() if each.engine is not None)
+        waiting = sum(each.engine.unsettled for each in self.connections() if each.engine is not None)
+        far = sum(each.engine.unsettled for each in self.connectors.values() if each.engine is not None)
         return waiting + far + self.bridges.held + sum(bridge.in_flight for bridge in self.clusters.values())
 
     # -- the end

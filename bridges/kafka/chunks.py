@@ -82,9 +82,8 @@ class Chunk:
     def events(self) -> list[Event]:
         """All records, encoded."""
         if self._events is None:
-            self._events = self.log.encoder.events(self.messages, self.log.partition)
-            headed = [event[0] for event in self._events if event[0][2] != DELIVERY_ANNOTATIONS]
-            self.timed = self.timed or any(map(_timed, headed))
+            self._events, mapped = self.log.encoder.events(self.messages, self.log.partition)
+            self.timed = self.timed or any(map(_timed, mapped))
         return self._events
 
     def count(self, start: int, end: int) -> int:

@@ -65,16 +65,20 @@ class EventEncoder:
         length = b"\xa0%c" % size if size < _SMALL else b"\xb0" + _size(size)
         return b"".join((head, b"%020d" % offset, middle, _time(time), tail, length, value))
 
-    def events(self, messages: Iterable[Any], partition: int) -> list[Event]:
-        """`encode` for a run of a client's records."""
-        whole = partial(self._whole, partition)
+    def events(self, messages: Iterable[Any], partition: int) -> tuple[list[Event], list[bytes]]:
+        """`encode` for a run of a client's records, and by themselves the messages that may begin with a header."""
+        mapped: list[bytes] = []
+        whole = partial(self._whole, partition, mapped)
         if isinstance(messages, Run):
-            return messages.events(Event, self._forms_of(partition), whole)
-        return [Event(whole(each), partition, each.offset(), time=each.timestamp()[1]) for each in messages]
+            return messages.events(Event, self._forms_of(partition), whole), mapped
+        events = [Event(whole(each), partition, each.offset(), time=each.timestamp()[1]) for each in messages]
+        return events, mapped
 
-    def _whole(self, partition: int, message: Any) -> bytes:
+    def _whole(self, partition: int, mapped: list[bytes], message: Any) -> bytes:
         key, value, headers = message.key(), message.value(), message.headers()
-        return self.encode(key, value, headers, partition, message.offset(), *message.timestamp())
+        data = self.encode(key, value, headers, partition, message.offset(), *message.timestamp())
+        mapped.append(data)
+        return data
 
     def _forms_of(self, partition: int) -> tuple[Form, Form, Form]:
         """What stands before the offset, between it and the time, and behind that, for each kind of time."""

@@ -177,7 +177,7 @@ class GroupHandler:
     def _end_in_order(self) -> None:
         """ES-4-13: nothing more is sent; outcomes of what was sent are awaited for a while."""
         link = self._gate
-        self._awaited = sum(1 for sent, _ in link.engine.unsettled.values() if sent is link.link)
+        self._awaited = len(link.unsettled)
         if not self._awaited:
             self._dealt()
             return

@@ -243,8 +243,7 @@ class SharedMember:
         """Send nothing more of it, and await the outcomes of what was sent for a while (as ES-4-13)."""
         self._stop_reading(part)
         number, link = part.lease.partition, self._gate
-        sent = (event for of, event in link.engine.unsettled.values() if of is link.link)
-        part.awaited = sum(1 for event in sent if event.partition == number)
+        part.awaited = sum(1 for event in link.unsettled.contexts if event.partition == number)
         if not part.awaited:
             self._given(part)
             return

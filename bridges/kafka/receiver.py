@@ -92,7 +92,8 @@ class Receiver:
         self._again: list[tuple[int, int, Event]] = []
         self._unresolved: Final[dict[int, set[int]]] = {}
         """Offsets by partition that newer events wait for, where order counts (KM-12)."""
-        self._held = 0
+        self._letters = 0
+        """Bytes of dead letters that are not where they belong yet."""
         self._announce = self._announces = not bound and terms.annotated
         self._gaps: Final[set[int]] = set()
         self._drain_to: dict[int, Bounds] | None = None
@@ -172,7 +173,6 @@ class Receiver:
 
     def on_outcome(self, event: Event, outcome: Outcome) -> None:
         """The peer is done with an event, or wants it again."""
-        self._held -= len(event[0])
         if self._stalled:
             self._pump_later()
         if outcome is ACCEPTED:
@@ -189,7 +189,6 @@ class Receiver:
 
     def on_accepted(self, events: list[Event]) -> None:
         """`on_outcome` for several."""
-        self._held -= sum([len(event[0]) for event in events])
         if self._stalled:
             self._pump_later()
         if self._tracks:
@@ -215,11 +214,11 @@ class Receiver:
         if self._terms.dead_letters is None:
             self._done(event)
             return
-        self._held += len(event.data) + _LETTER  # held until it is there: a topic that is away must not cost memory
+        self._letters += len(event.data) + _LETTER  # held until it is there: a topic that is away must not cost memory
         self._terms.dead_letters.bury(event, error, lambda: self._buried(event), lambda: self._link.open)
 
     def _buried(self, event: Event) -> None:
-        self._held -= len(event.data) + _LETTER
+        self._letters -= len(event.data) + _LETTER
         if self._stalled:
             self._pump_later()
         self._done(event)
@@ -241,11 +240,16 @@ class Receiver:
 
     # -- sending
 
+    @property
+    def _full(self) -> bool:
+        held: int = self._link.unsettled_bytes + self._letters
+        return held >= _MAX_HELD
+
     def _pump(self) -> None:
         if self._again:
             self._send_again()
         ready, link, turns = self._ready, self._link, _CHUNKS_AT_ONCE
-        while ready and link.credit > 0 and self._held < _MAX_HELD:
+        while ready and link.credit > 0 and not self._full:
             if not turns:
                 self._pump_later()
                 break
@@ -258,7 +262,7 @@ class Receiver:
             if chunk is not None:  # else this link hears when it is there
                 ready[partition] = None
                 self._send_from(chunk, partition)
-        self._stalled = self._held >= _MAX_HELD
+        self._stalled = self._full
         if self._drain_to is not None:
             self._finish_drain(self._drain_to)
 
@@ -283,8 +287,6 @@ class Receiver:
             return
         if self._announce or self._gaps:
             chosen[0] = self._edited(chosen[0])
-        # Counted first: on a pre-settled link the outcome comes from within `send`.
-        self._held += sum([len(event[0]) for event in chosen])
         self._counters.delivered += len(chosen)
         self._link.send_all(chosen)
 
@@ -333,7 +335,6 @@ class Receiver:
         link = self._link
         while self._again and link.credit > 0:
             _, _, event = heapq.heappop(self._again)
-            self._held += len(event.data)
             self._counters.redelivered += 1
             link.send(event.data, event)
 

@@ -6,13 +6,16 @@
  * written or read, no state is kept. `bind` is given the functions' addresses, so this module is linked with nothing.
  *
  * Pointers of proton are Python integers. A delivery that we send has a number as its tag, eight bytes in the order of
- * this machine; what waits for its outcome is kept by that number, which never comes back (an address does).
+ * this machine; what waits for its outcome is kept by that number (`_unsettled.h`), which never comes back (an address
+ * does).
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "_unsettled.h"
 
 #define ACCEPTED 0x24 /* the descriptor of the outcome, part 3, 3.4.2 */
 
@@ -75,61 +78,64 @@ static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
 
 /* -- what we send */
 
-/* Write one message; it is settled at once where no outcome is wanted. */
-static pointer transfer(pointer link, uint64_t number, PyObject *data, bool settled) {
+/* Write one message and keep its context until its outcome; where no outcome is wanted, it is settled at once. */
+static int transfer(pointer link, uint64_t number, PyObject *data, Unsettled *unsettled, PyObject *context) {
     bytes_view tag = {sizeof number, (const char *)&number};
     pointer delivery;
     if (!PyBytes_Check(data)) {
         PyErr_SetString(PyExc_TypeError, "a message is bytes");
-        return NULL;
+        return -1;
     }
+    if (unsettled != NULL && add(unsettled, number, PyBytes_GET_SIZE(data), context) < 0)
+        return -1;
     delivery = pn.deliver(link, tag);
     pn.send(link, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data));
-    if (settled)
+    if (unsettled == NULL)
         pn.settle(delivery); /* which advances the link, too */
     else
         pn.advance(link);
-    return delivery;
+    return 0;
 }
 
-/* send(link, number, data, settled) */
+/* Where what is unsettled goes: None for nowhere. */
+static int kept_in(PyObject *given, Unsettled **unsettled) {
+    *unsettled = given == Py_None ? NULL : (Unsettled *)given;
+    if (given == Py_None || Py_TYPE(given) == &unsettled_type)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "what is unsettled goes into `Unsettled`, or None");
+    return 0;
+}
+
+/* send(link, number, data, unsettled or None, context) */
 static PyObject *send(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer link;
     uint64_t number;
-    if (!wanted("send", count, 4))
+    Unsettled *unsettled;
+    if (!wanted("send", count, 5) || !kept_in(args[3], &unsettled))
         return NULL;
     link = PyLong_AsVoidPtr(args[0]);
     number = PyLong_AsUnsignedLongLong(args[1]);
-    if (PyErr_Occurred() || transfer(link, number, args[2], args[3] == Py_True) == NULL)
+    if (PyErr_Occurred() || transfer(link, number, args[2], unsettled, args[4]) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* Remember who waits for the outcome of a message, and with what: owner and message. */
-static int remember(PyObject *unsettled, uint64_t number, PyObject *owner, PyObject *message) {
-    PyObject *key = PyLong_FromUnsignedLongLong(number), *value = PyTuple_Pack(2, owner, message);
-    int result = key == NULL || value == NULL ? -1 : PyDict_SetItem(unsettled, key, value);
-    Py_XDECREF(key);
-    Py_XDECREF(value);
-    return result;
-}
-
-/* send_all(link, number of the last delivery, messages, owner, unsettled or None) -> number of the last delivery */
+/* send_all(link, number of the last delivery, messages, unsettled or None) -> number of the last delivery */
 static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer link;
     uint64_t number;
     Py_ssize_t index;
-    PyObject *messages, *unsettled;
-    if (!wanted("send_all", count, 5))
+    PyObject *messages;
+    Unsettled *unsettled;
+    if (!wanted("send_all", count, 4) || !kept_in(args[3], &unsettled))
         return NULL;
     link = PyLong_AsVoidPtr(args[0]);
     number = PyLong_AsUnsignedLongLong(args[1]);
     messages = args[2];
-    unsettled = args[4] == Py_None ? NULL : args[4];
     if (PyErr_Occurred())
         return NULL;
-    if (!PyList_Check(messages) || (unsettled != NULL && !PyDict_Check(unsettled))) {
-        PyErr_SetString(PyExc_TypeError, "messages are a list, what is unsettled is a dict");
+    if (!PyList_Check(messages)) {
+        PyErr_SetString(PyExc_TypeError, "messages are a list");
         return NULL;
     }
     for (index = 0; index < PyList_GET_SIZE(messages); index++) {
@@ -138,9 +144,7 @@ static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t co
             PyErr_SetString(PyExc_TypeError, "a message is a tuple that begins with its bytes");
             return NULL;
         }
-        if (transfer(link, ++number, PyTuple_GET_ITEM(message, 0), unsettled == NULL) == NULL)
-            return NULL;
-        if (unsettled != NULL && remember(unsettled, number, args[3], message) < 0)
+        if (transfer(link, ++number, PyTuple_GET_ITEM(message, 0), unsettled, message) < 0)
             return NULL;
     }
     return PyLong_FromUnsignedLongLong(number);
@@ -196,44 +200,55 @@ static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most,
     return result < 0 ? -1 : 1;
 }
 
-/* A new list at the end of `run`, borrowed. */
-static PyObject *begun(PyObject *run) {
-    PyObject *numbers = PyList_New(0);
-    int result = numbers == NULL ? -1 : PyList_Append(run, numbers);
-    Py_XDECREF(numbers);
-    return result < 0 ? NULL : numbers;
+/* A new list at the end of `run`, with whom it is for; borrowed. */
+static PyObject *begun(PyObject *run, Unsettled *unsettled) {
+    PyObject *found = PyList_New(0), *item = found == NULL ? NULL : PyTuple_Pack(2, unsettled->owner, found);
+    int result = item == NULL ? -1 : PyList_Append(run, item);
+    Py_XDECREF(found);
+    Py_XDECREF(item);
+    return result < 0 ? NULL : found;
 }
 
-/* Append the number of a delivery of ours that the peer has accepted to `numbers`, which begin with it; as `arrived`. */
-static int settled(pointer delivery, PyObject *unsettled, PyObject *run, PyObject **numbers) {
+/* What is told of an accepted delivery: its context, or its number where each outcome is heard by itself. */
+static PyObject *told(Unsettled *unsettled, Py_ssize_t index) {
+    return unsettled->several ? take_out(unsettled, index) : PyLong_FromUnsignedLongLong(unsettled->all[index].number);
+}
+
+/* Append a delivery of ours that the peer has accepted to the list `found`, which begins with it; as `arrived`. */
+static int settled(pointer delivery, Unsettled *unsettled, PyObject *run, PyObject **found) {
     uint64_t number = accepted(delivery);
-    PyObject *key;
+    Py_ssize_t index = number == 0 ? -1 : find(unsettled, number);
+    PyObject *item;
     int result;
-    if (number == 0)
+    if (index < 0)
         return 0;
-    key = PyLong_FromUnsignedLongLong(number);
-    if (key == NULL)
+    if (*found == NULL && (*found = begun(run, unsettled)) == NULL)
         return -1;
-    result = PyDict_Contains(unsettled, key);
-    if (result == 1) {
-        pn.settle(delivery);
-        if (*numbers == NULL)
-            *numbers = begun(run);
-        result = *numbers == NULL || PyList_Append(*numbers, key) < 0 ? -1 : 1;
-    }
-    Py_DECREF(key);
-    return result;
+    item = told(unsettled, index);
+    if (item == NULL)
+        return -1;
+    pn.settle(delivery);
+    result = PyList_Append(*found, item);
+    Py_DECREF(item);
+    return result < 0 ? -1 : 1;
+}
+
+/* The link's entry among `links`, by its address; borrowed. */
+static PyObject *entry(PyObject *links, pointer link) {
+    PyObject *key = PyLong_FromVoidPtr(link), *found = key == NULL ? NULL : PyDict_GetItemWithError(links, key);
+    Py_XDECREF(key);
+    return found;
 }
 
 /* Take the events from a collector that need no decision: whole messages on one of the `receivers` (links by address),
- * and `accepted` for what is `unsettled` (by number). They are appended to `run` in their order: (link, delivery, data,
- * settled), and a list of the numbers that were accepted on one link with nothing between.
+ * and `accepted` for what one of the `senders` has sent (`Unsettled` by the link's address). They are appended to `run` in
+ * their order: (link, delivery, data, settled), and (link, list) of what was accepted on one link with nothing between.
  *
- * dispatch(collector, unsettled, receivers, most, run) -> whether an event of another kind comes next, which stays
+ * dispatch(collector, senders, receivers, most, run) -> whether an event of another kind comes next, which stays
  */
 static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer collector, event, delivery, link, last = NULL;
-    PyObject *unsettled, *receivers, *run, *owner = NULL, *numbers = NULL;
+    PyObject *senders, *receivers, *run, *owner = NULL, *found = NULL;
     bool ours = false;
     size_t most;
     if (!wanted("dispatch", count, 5))
@@ -242,8 +257,8 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
     most = PyLong_AsSize_t(args[3]);
     if (PyErr_Occurred())
         return NULL;
-    unsettled = args[1], receivers = args[2], run = args[4];
-    if (!PyDict_Check(unsettled) || !PyDict_Check(receivers) || !PyList_Check(run)) {
+    senders = args[1], receivers = args[2], run = args[4];
+    if (!PyDict_Check(senders) || !PyDict_Check(receivers) || !PyList_Check(run)) {
         PyErr_SetString(PyExc_TypeError, "two dicts and a list are wanted");
         return NULL;
     }
@@ -251,18 +266,20 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
         int taken;
         link = pn.link_of(delivery);
         if (link != last) { /* mostly it is the one before */
-            PyObject *key = PyLong_FromVoidPtr(link);
-            owner = key == NULL ? NULL : PyDict_GetItemWithError(receivers, key);
-            Py_XDECREF(key);
+            ours = pn.is_sender(link);
+            owner = entry(ours ? senders : receivers, link);
             if (PyErr_Occurred())
                 return NULL;
-            ours = pn.is_sender(link);
+            if (ours && owner != NULL && Py_TYPE(owner) != &unsettled_type) {
+                PyErr_SetString(PyExc_TypeError, "a sender is told of by what it has unsettled");
+                return NULL;
+            }
             last = link;
-            numbers = NULL;
+            found = NULL;
         }
-        taken = ours            ? settled(delivery, unsettled, run, &numbers)
-                : owner != NULL ? arrived(link, owner, delivery, most, run)
-                                : 0;
+        taken = owner == NULL ? 0
+                : ours        ? settled(delivery, (Unsettled *)owner, run, &found)
+                              : arrived(link, owner, delivery, most, run);
         if (taken < 0)
             return NULL;
         if (taken == 0)
@@ -313,5 +330,11 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_turn", "proton,
                                         NULL,                  NULL,    NULL,                                NULL};
 
 PyMODINIT_FUNC PyInit__turn(void) {
-    return PyModule_Create(&definition);
+    PyObject *module;
+    if (PyType_Ready(&unsettled_type) < 0)
+        return NULL;
+    module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddObjectRef(module, "Unsettled", (PyObject *)&unsettled_type) < 0)
+        Py_CLEAR(module);
+    return module;
 }

@@ -19,8 +19,6 @@ from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
 from gateway.amqp.link_base import BUFFER_SIZE, Left
 from gateway.amqp.links import Links
-from gateway.amqp.outcomes import ACCEPTED
-from gateway.amqp.sending import Sending
 from gateway.errors import AmqpError
 
 _FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
@@ -45,8 +43,6 @@ class Engine:
         self.offered = self.desired = frozenset[str]()
         self._attached: Final = Links(self, owner)
         self._links: Final = self._attached.live
-        self.unsettled: dict[int, tuple[Sending, Any]] = {}
-        """What was sent and has no outcome yet: link and context, by the delivery's number."""
         self.peer = Peer()
         self._sessions: list[Any] = []
         self._session: Any = None
@@ -54,6 +50,8 @@ class Engine:
         """The number of the last delivery we sent, which is its tag."""
         self.receivers: Final[dict[int, Link]] = {}
         """The open links on which whole messages come, by their address."""
+        self.senders: Final[dict[int, turn.Unsettled[Any]]] = {}
+        """What has no outcome yet on the open links on which we send, by their address."""
         self._build(server)
         self._room = lib.pn_transport_capacity(self._transport)
         self._intake: Final = Intake(self._room)
@@ -211,9 +209,6 @@ class Engine:
         if self.closed:
             return
         self.closed = True
-        for link, context in self.unsettled.values():
-            link.orphan(context)
-        self.unsettled.clear()
         self._attached.lost(error, left)
         self._owner.engine_closed(self, error)
 
@@ -258,12 +253,10 @@ class Engine:
         link = self._links[pointer] = Link(self, pointer)
         return link
 
-    def take_unsettled(self, link: Sending) -> list[Any]:
-        """The contexts of one link's deliveries whose outcome will never come."""
-        mine = [(number, sent[1]) for number, sent in self.unsettled.items() if sent[0] is link]
-        for number, _ in mine:
-            del self.unsettled[number]
-        return [context for _, context in mine]
+    @property
+    def unsettled(self) -> int:
+        """Deliveries that wait for their outcome."""
+        return sum(map(len, self.senders.values()))
 
     def refused(self, link: Link, error: AmqpError) -> None:
         """A link of the peer was refused: for the owner's log and counters."""
@@ -279,7 +272,7 @@ class Engine:
         """Hand every waiting event to its link or to the connection."""
         collector, run = self._collector, list[Any]()
         while True:
-            other = turn.dispatch(self._events, self.unsettled, self.receivers, BUFFER_SIZE - 1, run)
+            other = turn.dispatch(self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run)
             if run:
                 self._hand_out(run)
             if not other:
@@ -292,32 +285,17 @@ class Engine:
             lib.pn_collector_pop(collector)
 
     def _hand_out(self, run: list[Any]) -> None:
-        """Messages that came, and the numbers of what was accepted; a link may have ended since they were taken."""
+        """Messages that came, and what was accepted of ours; a link may have ended since they were taken."""
         if not self.dirty:
             self.touch()
         try:
             for item in run:
-                if type(item) is list:
-                    self._accepted(item)
-                else:
-                    link, delivery, data, settled = item
-                    if link.open:
-                        link.received(delivery, data, settled)
+                if len(item) == 2:
+                    item[0].accepted_all(item[1])
+                elif (link := item[0]).open:
+                    link.received(*item[1:])
         finally:
             run.clear()
-
-    def _accepted(self, numbers: list[int]) -> None:
-        """The peer has accepted what we sent on one link."""
-        take = self.unsettled.pop
-        first = self.unsettled.get(numbers[0])
-        if first is not None and first[0].hears_several:
-            contexts = [take(number)[1] for number in numbers]
-            if first[0].open:
-                first[0].accepted_all(contexts)
-            return
-        for number in numbers:
-            if (sent := take(number, None)) is not None and sent[0].open:
-                sent[0].handler.on_outcome(sent[1], ACCEPTED)
 
     def _odd_delivery(self, pointer: Any, delivery: Any) -> None:
         """Of those few that are not a whole message and not accepted."""
@@ -326,10 +304,10 @@ class Engine:
             self._attached.stray(pointer, delivery)
         elif link.incoming:
             link.arrived(delivery)
-        elif (sent := self.unsettled.pop(number := link.number(delivery), None)) is None:
+        elif (number := link.number(delivery)) in link.unsettled:
+            link.updated(delivery, number, lib.pn_delivery_remote_state(delivery))
+        else:
             self._attached.stray(pointer, delivery)
-        elif not link.updated(delivery, sent[1], lib.pn_delivery_remote_state(delivery)):
-            self.unsettled[number] = sent
 
     def _control(self, event: Any) -> None:
         if (kind := lib.pn_event_type(event)) == _FLOW:

@@ -1,7 +1,7 @@
 """One link of a connection: what its attach said, and how it begins and ends (AMQP 1.0 part 2, 2.6 and 2.7).
 
 Part of the engine (it calls proton's C functions). Messages are the business of its two halves, `receiving` and
-`sending`: per message a handful of C calls, one dict entry for what is unsettled, and a call of the handler
+`sending`: per message a handful of C calls, one entry in what is unsettled, and a call of the handler
 that the node gave when it accepted the link.
 """
 

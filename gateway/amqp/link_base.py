@@ -10,7 +10,7 @@ from cproton_ffi import lib
 
 from gateway.amqp import pndata
 from gateway.amqp.outcomes import SETTLED, Outcome
-from gateway.amqp.turn import address
+from gateway.amqp.turn import Unsettled, address
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ class LinkBase:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_orphans", "_parts", "accepted", "at", "draining", "durable", "echo",
+        "_at_once", "_granted", "_never_settled", "_parts", "accepted", "at", "draining", "durable", "echo",
         "engine", "failure", "filter_rules", "flow", "gone", "handler", "incoming", "left", "max_message_size", "name",
         "node", "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target",
-        "transfers", "unannounced", "unsaid", "way", "window",
+        "transfers", "unannounced", "unsaid", "unsettled", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -79,10 +79,10 @@ class LinkBase:
         """Deliveries of the peer that were accepted; the other outcomes are in `others` by name."""
         self.others: dict[str, int] = {}
         self.refusals = 0
-        self.window = 0
-        self._granted = 0
+        self.window = self._granted = 0
         self._parts: bytearray | None = None
-        self._orphans: list[Any] | None = None
+        self.unsettled: Final = Unsettled(self)
+        """What we have sent here and has no outcome yet: contexts by the delivery's number."""
         self.read_attach()
 
     @property
@@ -154,11 +154,14 @@ class LinkBase:
         self.open = True
         if self.incoming:
             self.engine.receivers[self.at] = self  # type: ignore[assignment]  # a `Link`, like every link
+        else:
+            self.unsettled.several = hasattr(type(self.handler), "on_accepted")
+            self.engine.senders[self.at] = self.unsettled
 
     def ended(self, error: AmqpError | None) -> None:
         """The link can carry nothing more: tell the node once."""
         if self.open:
             self.open = False
-            self.engine.receivers.pop(self.at, None)
+            (self.engine.receivers if self.incoming else self.engine.senders).pop(self.at, None)
             self.window = 0
             self.handler.on_detach(error)

@@ -103,7 +103,7 @@ class Links:
             on_refused = getattr(link.handler, "on_refused", None)
             if on_refused is not None:
                 on_refused(error or AmqpError(NOT_ALLOWED, "the peer refused the link without a reason"))
-        self._engine.take_unsettled(link)  # proton frees them with the link
+        link.take_unsettled()  # proton frees them with the link
         self._owner.link_ended(link, link.failure or error)
 
     def lost(self, error: AmqpError | None, left: Left) -> None:

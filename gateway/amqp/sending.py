@@ -24,6 +24,11 @@ class Sending(LinkBase):
         """What may be sent now: the peer's credit, 0 while its socket or session is full."""
         return 0 if self.engine.blocked else self.window
 
+    @property
+    def unsettled_bytes(self) -> int:
+        """What messages take that have no outcome yet."""
+        return self.unsettled.bytes
+
     def send(self, data: bytes, context: Any, settled: bool = False) -> None:
         """Send one message; `context` comes back with its outcome (not when `settled`).
 
@@ -34,10 +39,8 @@ class Sending(LinkBase):
         self.window -= 1
         self.transfers += 1
         engine.serial = serial = engine.serial + 1
-        turn.send(self.at, serial, data, silent)
-        if not silent:
-            engine.unsettled[serial] = (self, context)
-        elif not settled:
+        turn.send(self.at, serial, data, None if silent else self.unsettled, context)
+        if silent and not settled:
             self.handler.on_outcome(context, ACCEPTED)
         if not engine.dirty:
             engine.touch()
@@ -45,36 +48,41 @@ class Sending(LinkBase):
     def send_all(self, messages: list[Any]) -> None:
         """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
         engine, silent = self.engine, self.presettled
-        engine.serial = turn.send_all(self.at, engine.serial, messages, self, None if silent else engine.unsettled)
+        engine.serial = turn.send_all(self.at, engine.serial, messages, None if silent else self.unsettled)
         self.window -= len(messages)
         self.transfers += len(messages)
         engine.touch()
-        if silent:
-            self.accepted_all(messages)
-
-    def accepted_all(self, contexts: list[Any]) -> None:
-        """The peer has accepted several deliveries of this link, or will say nothing about them."""
-        handler = self.handler
-        if self.hears_several:
-            handler.on_accepted(contexts)
+        if not silent:
             return
-        for context in contexts:
-            handler.on_outcome(context, ACCEPTED)
+        if self.unsettled.several:
+            self.handler.on_accepted(messages)
+            return
+        for message in messages:
+            self.handler.on_outcome(message, ACCEPTED)
 
-    @property
-    def hears_several(self) -> bool:
-        """Whether the handler itself has `on_accepted`; one that it is wrapped in may want each outcome."""
-        return hasattr(type(self.handler), "on_accepted")
+    def accepted_all(self, found: list[Any]) -> None:
+        """The peer has accepted these: contexts where several are heard of at once, else their numbers."""
+        unsettled = self.unsettled
+        if unsettled.several:
+            if self.open:
+                self.handler.on_accepted(found)
+            return
+        for number in found:
+            if number in unsettled:  # else the link has ended meanwhile, and they were taken
+                context = unsettled.take(number)
+                if self.open:
+                    self.handler.on_outcome(context, ACCEPTED)
 
     def number(self, delivery: Any) -> int:
-        """By which number `engine.unsettled` has a delivery: its tag."""
+        """By which number `unsettled` has a delivery: its tag."""
         tag = lib.pn_delivery_tag(delivery)
         return int.from_bytes(ffi.buffer(tag.start, tag.size), sys.byteorder)
 
-    def updated(self, delivery: Any, context: Any, state: int) -> bool:
-        """The peer said something else than accepted: settle and pass the outcome on; False: no outcome yet."""
+    def updated(self, delivery: Any, number: int, state: int) -> None:
+        """The peer said something else than accepted: settle and pass the outcome on, if it is one."""
         if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
-            return False
+            return
+        context = self.unsettled.take(number)
         outcome = dispositions.read(delivery, state)
         if outcome is SETTLED:
             outcome = self.unsaid
@@ -84,7 +92,6 @@ class Sending(LinkBase):
             engine.touch()
         if self.open:
             self.handler.on_outcome(context, outcome)
-        return True
 
     def drained(self) -> None:
         """Answer a drain: all that could be sent has been sent (2.6.7)."""
@@ -96,13 +103,4 @@ class Sending(LinkBase):
 
     def take_unsettled(self) -> list[Any]:
         """The contexts whose outcome will never come, oldest first; for `on_detach`."""
-        if self._orphans is None:
-            return self.engine.take_unsettled(self)
-        orphans, self._orphans = self._orphans, None
-        return orphans
-
-    def orphan(self, context: Any) -> None:
-        """Keep a context for `take_unsettled` while the whole connection ends."""
-        if self._orphans is None:
-            self._orphans = []
-        self._orphans.append(context)
+        return self.unsettled.take_all()

@@ -114,6 +114,8 @@ class LocalSource(InnerLink):
         self.filter_rules: Final = scope.world.filter_rules
         self.left: Any = None
         self.window = 0
+        self.unsettled_bytes = 0
+        """What the flow has on its way."""
         self._told = False
 
     def start(self) -> None:
@@ -129,6 +131,7 @@ class LocalSource(InnerLink):
         """The node takes the link."""
         if not self.taken(handler):
             return
+        self.unsettled_bytes = 0
         self._owner.source_stands("position kept" if durable else "no position kept")
         self._flow.source_open(self)
 
@@ -140,6 +143,7 @@ class LocalSource(InnerLink):
     def send(self, data: bytes, context: Any, settled: bool = False) -> None:
         """One event."""
         self.window -= 1
+        self.unsettled_bytes += len(data)
         self._flow.came(self, context, read_event(data, aim=self._aim))
         self._flow.pump()
 
@@ -147,6 +151,7 @@ class LocalSource(InnerLink):
         """Several events, each its own context."""
         self.window -= len(messages)
         for message in messages:
+            self.unsettled_bytes += len(message[0])
             self._flow.came(self, message, read_event(message[0], aim=self._aim))
         self._flow.pump()
 
@@ -179,6 +184,7 @@ class LocalSource(InnerLink):
     def settle(self, item: Item, outcome: Outcome) -> None:
         """The final word on an event."""
         if self.open:
+            self.unsettled_bytes -= len(item.origin[0])
             self.handler.on_outcome(item.origin, outcome)
 
     # -- the end

@@ -13,6 +13,7 @@ from bridges.kafka.encoding import EventEncoder, plain_value
 from bridges.kafka.familiar import texts
 from bridges.kafka.records import AnnotationTemplate, RecordReader, RecordWriter, from_record
 from gateway.amqp import sections
+from gateway.amqp.sections import DELIVERY_ANNOTATIONS
 from tests.support.messages import message
 
 
@@ -119,8 +120,9 @@ def test_a_run_of_records_is_each_of_them(
         RecordReader().encode(name, content, others, partition, at, *kind_and_time)
         for at, kind_and_time, content, name, others in records
     ]
-    events = EventEncoder().events(records, partition)
+    events, mapped = EventEncoder().events(records, partition)
     assert [event.data for event in events] == each
+    assert {data for data in each if data[2] != DELIVERY_ANNOTATIONS} <= set(mapped), "those that may have a ttl"
     assert [event[1:] for event in events] == [(partition, at, 0, 0, when[1]) for at, when, *_ in records]
 
 

@@ -19,7 +19,7 @@ class Link(SimpleNamespace):
     """What a gate needs of a link."""
 
     def __init__(self) -> None:
-        super().__init__(credit=7, sent=[], left=Left.LOST, ended=None, engine=SimpleNamespace(unsettled={}))
+        super().__init__(credit=7, sent=[], left=Left.LOST, ended=None, unsettled=())
 
     def send(self, *_: Any) -> None:
         raise AssertionError("nothing is sent")

@@ -14,15 +14,19 @@ from gateway.amqp import _turn, turn
     "call",
     [
         lambda: _turn.send(1, 2, b""),  # type: ignore[call-arg]
-        lambda: _turn.send_all(1, 0, (), None, None),  # type: ignore[arg-type]
-        lambda: _turn.send_all(1, 0, [()], None, None),
-        lambda: _turn.send_all(1, 0, [b"no tuple"], None, {}),
-        lambda: _turn.send_all(1, 0, [("text",)], None, {}),
-        lambda: _turn.send_all(1, 0, [], None, []),  # type: ignore[arg-type]
-        lambda: _turn.send(1, 2, "text", True),  # type: ignore[arg-type]
-        lambda: _turn.send("one", 2, b"", True),  # type: ignore[arg-type]
+        lambda: _turn.send_all(1, 0, (), None),  # type: ignore[arg-type]
+        lambda: _turn.send_all(1, 0, [()], None),
+        lambda: _turn.send_all(1, 0, [b"no tuple"], _turn.Unsettled(None)),
+        lambda: _turn.send_all(1, 0, [("text",)], _turn.Unsettled(None)),
+        lambda: _turn.send_all(1, 0, [], {}),  # type: ignore[arg-type]
+        lambda: _turn.send(1, 2, "text", None, None),  # type: ignore[arg-type]
+        lambda: _turn.send("one", 2, b"", None, None),  # type: ignore[arg-type]
         lambda: _turn.dispatch(1, {}, {}, 1),  # type: ignore[call-arg]
         lambda: _turn.dispatch(1, [], {}, 1, []),  # type: ignore[arg-type]
+        lambda: _turn.Unsettled(),  # type: ignore[call-arg]
+        lambda: _turn.Unsettled(None, several=True),  # type: ignore[call-arg]
+        lambda: "one" in _turn.Unsettled(None),
+        lambda: _turn.Unsettled(None).take("one"),  # type: ignore[arg-type]
         lambda: _turn.accept("one"),  # type: ignore[arg-type]
         lambda: _turn.bind((1, 2, 3)),
     ],
@@ -37,7 +41,7 @@ def test_nothing_is_at_address_zero() -> None:
         _turn.accept(0)
     with pytest.raises(ValueError, match="address 0"):
         _turn.bind((0,) * len(turn._FUNCTIONS))
-    assert _turn.send_all(1, 7, [], None, {}) == 7, "the functions are still bound"
+    assert _turn.send_all(1, 7, [], _turn.Unsettled(None)) == 7, "the functions are still bound"
 
 
 def test_another_proton_is_found_at_the_start() -> None:
