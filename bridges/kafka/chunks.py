@@ -24,6 +24,8 @@ _OVERHEAD: Final = 512
 """What a record costs beside its value, roughly: the client's object, the encoded event's annotations."""
 _ALONE: Final = 4
 """Chunks that are kept of a partition on which only one link lives."""
+_NOWHERE: Final = 1 << 63
+"""Before its first credit a link needs nothing that is read for others."""
 _new: Final = tuple.__new__
 
 
@@ -161,7 +163,8 @@ class PartitionLog:
         self.partition: Final = partition
         self.key: Final = (topic, partition)
         self.encoder: Final = EventEncoder()
-        self.members: Final[set[Waiter]] = set()
+        self.members: Final[dict[Waiter, int]] = {}
+        """Who lives here, and the position each came with last."""
         self.waiting: Final[dict[int, dict[Waiter, None]]] = {}
         self._wanted: Final[Counter[Any]] = Counter()
         self._together: Together | None = None
@@ -169,6 +172,15 @@ class PartitionLog:
         self._want: Final = want
         self._starts: Final[list[int]] = []
         self._chunks: Final[dict[int, Chunk]] = {}
+
+    def join(self, waiter: Waiter) -> None:
+        """`waiter` lives here until it leaves."""
+        self.members[waiter] = _NOWHERE
+
+    @property
+    def behind(self) -> int:
+        """What lies before is read for nobody: everyone has passed it."""
+        return min(self.members.values(), default=_NOWHERE)
 
     def want(self, selection: Selection | None, change: int) -> None:
         """One link more, or less, has this selection."""
@@ -191,6 +203,7 @@ class PartitionLog:
 
     def take(self, position: int, waiter: Waiter) -> Chunk | None:
         """The chunk that holds `position`; None: `waiter` hears `arrived` when there is one."""
+        self.members[waiter] = position
         chunk = self.find(position)
         if chunk is None:
             self.waiting.setdefault(position, {})[waiter] = None
@@ -238,6 +251,11 @@ class PartitionLog:
             for waiter in self.waiting.pop(position, {}):
                 waiter.arrived(self.partition)
 
+    def back(self, position: int) -> None:
+        """Who waits here has had a turn: the others come first."""
+        if position in self.waiting:
+            self.waiting[position] = self.waiting.pop(position)
+
     def moved(self, position: int, low: int) -> None:
         """KM-8: what lay before `low` is gone; who waits at `position` or anywhere before goes on at `low`."""
         for at in [at for at in self.waiting if at == position or at < low]:
@@ -260,7 +278,7 @@ class PartitionLog:
 
     def leave(self, waiter: Waiter, position: int) -> None:
         """`waiter` is gone; `position` is where it may have waited."""
-        self.members.discard(waiter)
+        self.members.pop(waiter, None)
         waiters = self.waiting.get(position)
         if waiters is not None:
             waiters.pop(waiter, None)

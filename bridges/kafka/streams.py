@@ -87,6 +87,7 @@ class Streams:
         self._ending: Final[set[Reader]] = set()
         self._turns: Final[set[Key]] = set()
         self._looking: Final[set[Key]] = set()
+        self._tidying: Final[set[PartitionLog]] = set()
         self._gone: Final = gone
 
     # -- links
@@ -97,7 +98,7 @@ class Streams:
         log = self._logs.get(key)
         if log is None:
             log = self._logs[key] = PartitionLog(topic, partition, self._cache, self._want)
-        log.members.add(member)
+        log.join(member)
         return log
 
     def leave(self, log: PartitionLog, member: Waiter, position: int) -> None:
@@ -109,7 +110,9 @@ class Streams:
             log.clear()
             del self._logs[log.key]
             self._turns.discard(log.key)
-        elif log.key in self._turns:
+            return
+        self._tidy_soon(log)
+        if log.key in self._turns:
             self._next_turn(log)
 
     @property
@@ -133,6 +136,7 @@ class Streams:
     # -- who reads
 
     def _want(self, log: PartitionLog, position: int) -> None:
+        self._tidy_soon(log)
         for stream in self._of(log):
             if stream.position == position:
                 self.moved_on(stream)
@@ -147,6 +151,37 @@ class Streams:
         if spare is not None:
             self._close(spare)
             self._begin(log, position, spare.reader)
+
+    def _tidy_soon(self, log: PartitionLog) -> None:
+        """Somebody has moved on or left: what was read for him may be of no more use."""
+        streams = self._of(log)
+        if log not in self._tidying and (len(streams) > 1 or any(len(each.fresh) >= _AHEAD for each in streams)):
+            self._tidying.add(log)
+            self._call_soon(self._tidy, log)
+
+    def _tidy(self, log: PartitionLog) -> None:
+        """What every link has passed, on chunks of another stream or by leaving, nobody picks: it must stop no stream.
+
+        A stream that is behind them all would never read on, nor end.
+        """
+        self._tidying.discard(log)
+        if self._logs.get(log.key) is not log:
+            return
+        behind, before = log.behind, self._of(log)
+        for stream in before:
+            if stream.position < behind:
+                self._close(stream)
+            else:
+                self._let_go(stream, behind)
+        if log.key in self._turns and len(self._of(log)) < len(before):
+            self._next_turn(log)
+
+    def _let_go(self, stream: Stream, end: int) -> None:
+        """Chunks up to `end` are the cache's, to keep or not."""
+        for chunk in [chunk for chunk in stream.fresh if chunk.end <= end]:
+            chunk.source = None
+            self._cache.use(chunk)
+            stream.picked(chunk)
 
     def _in_turn(self, log: PartitionLog) -> None:
         """Somebody waits for a client: look now and then who makes no use of his."""
@@ -163,6 +198,7 @@ class Streams:
         for stream in self._of(log):
             if stream.looked_at == stream.served:
                 self._close(stream)
+                log.back(stream.position)
             stream.looked_at = stream.served
         self._next_turn(log)
 
@@ -194,10 +230,7 @@ class Streams:
         if streams is None or streams.get(stream.log.key) is not stream:
             return
         del streams[stream.log.key]
-        for chunk in stream.fresh:
-            chunk.source = None
-            self._cache.use(chunk)
-        stream.fresh.clear()
+        self._let_go(stream, stream.position)
         stream.reader.remove(stream.log.key)
         if streams:
             self._gate(stream.reader)
@@ -226,7 +259,7 @@ class Streams:
 
     def moved_on(self, stream: Stream) -> None:
         """Chunks were picked, or somebody waits: read on?"""
-        if stream.paused and len(stream.fresh) < _AHEAD:
+        if stream.paused and not stream.stalled:
             stream.paused = False
             stream.reader.pause(stream.log.key, False)
         self._gate(stream.reader)
@@ -288,6 +321,7 @@ class Streams:
         over = log.key in self._turns and (stream.served >= _TURN or stream.at_end)
         if over or doubled or twin is not None:
             self._close(stream)
+            log.back(position)
             if twin is not None:
                 self.moved_on(twin)  # it reads for those who wait here, too
             self._next_turn(log)

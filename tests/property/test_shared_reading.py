@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridges.kafka.chunks import Cache, Chunk, PartitionLog
@@ -191,6 +191,12 @@ class House:
         for call, arguments in soon:
             call(*arguments)
 
+    def link(self, position: int, credit: int) -> Link:
+        """A link on partition 0 that goes on reading as far as its credit goes."""
+        link = Link(self.streams, 0, position)
+        link.grant(credit)
+        return link
+
     def settle(self) -> None:
         """Everything that can be read is read, however long that takes."""
         for _ in range(10_000):
@@ -215,8 +221,17 @@ STEPS = st.lists(
 )
 
 
+# A client that two partitions share: one rests with chunks that its link has passed, and the link waits for the next.
+RESTS = [
+    ("attach", 0, 51), ("attach", 1, 77), ("attach", 0, 162), ("leave", 0, 0), ("grant", 7, 244), ("attach", 1, 20),
+    ("read", 0, 13), ("leave", 9, 0), ("attach", 0, 363), ("read", 8, 8), ("read", 5, 36), ("grant", 7, 265),
+    ("read", 4, 8), ("read", 1, 30), ("read", 0, 29), ("read", 9, 59),
+]  # fmt: skip
+
+
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(1, 3), st.sampled_from([1, 20_000, 1 << 30]))
+@example(RESTS, 2, 60_000)
 def test_every_link_sees_its_partition_whole_in_order_and_once(
     steps: list[tuple[str, int, int]], readers: int, cache: int
 ) -> None:
@@ -246,6 +261,8 @@ def test_every_link_sees_its_partition_whole_in_order_and_once(
     for link in house.links:
         if not link.gone:
             assert link.seen == house.log.offsets(link.begin), "came to the end"
+    lived_on = {link.log.key for link in house.links if not link.gone}
+    assert house.streams.states()["streams"] == len(lived_on), "one stream is enough for all who are at the end"
 
 
 def test_links_at_one_place_share_reader_chunk_and_encoded_event() -> None:
@@ -288,6 +305,47 @@ def test_with_the_last_link_goes_the_reader() -> None:
     house.turn()
     assert house.scripted[0].stopped
     assert not house.scripted[0].positions
+
+
+def test_what_was_read_for_a_link_that_left_is_read_no_further() -> None:
+    house = House(4, 1 << 20)
+    house.link(231, END)
+    left = house.link(0, 1)
+    house.settle()
+    assert house.streams.states()["streams"] == 2
+    left.leave()
+    house.settle()
+    assert [reader.stopped for reader in house.scripted].count(False) == house.streams.states()["streams"] == 1
+
+
+def test_a_stream_that_its_links_have_passed_on_chunks_of_another_ends() -> None:
+    """A batch holds what is at hand: the second client's ends beyond what the first has read for nobody yet."""
+    house = House(4, 1)
+    house.link(300, END)
+    slow = house.link(0, 1)
+    first, second = house.scripted
+    for _ in range(3):
+        second.hand_over(4)
+    assert second.closed, "it has read two chunks that nobody picked"
+    first.hand_over(60)
+    passing = house.link(0, END)
+    house.scripted[2].hand_over(60)
+    assert passing.position > second.positions[TOPIC, 0]
+    slow.grant(2 * END)
+    house.settle()
+    assert passing.seen == slow.seen == house.log.offsets(0)
+    assert [reader.stopped for reader in house.scripted].count(False) == house.streams.states()["streams"] == 1
+
+
+def test_who_waits_at_the_end_lets_others_have_their_turn() -> None:
+    """Whoever came first would begin again at once, come to the end and begin again."""
+    house = House(1, 1 << 20)
+    links = [house.link(END - 62, END), house.link(END - 9, END)]
+    house.settle()
+    links += [house.link(position, END) for position in (208, 204)]
+    house.settle()
+    assert [link.seen for link in links] == [house.log.offsets(link.begin) for link in links]
+    assert house.streams.states()["turns"] == 0
 
 
 def test_the_cache_keeps_the_latest_and_forgets_the_oldest() -> None:
