@@ -225,11 +225,6 @@ class Reader:
             fetched.ends[key] = offset
         elif code in _POSITION_LOST and offset is not None:
             self._position_lost(consumer, key, offset, fetched)
-        elif code == KafkaError._UNKNOWN_PARTITION:
-            time.sleep(_AGAIN)  # a new partition that not every broker knows yet, or a topic about to go
-            with contextlib.suppress(KafkaException):
-                consumer.list_topics(topic, timeout=_METADATA)
-            self._assign_again(consumer, key, self._where(consumer, key))
         else:
             self._elsewhere(error, topic)
 
@@ -259,11 +254,6 @@ class Reader:
         log.warning("events lost to retention", topic=key[0], partition=key[1], oldest=low)
         fetched.lost[key] = low
         self._assign_again(consumer, key, low)
-
-    def _where(self, consumer: Consumer, key: Key) -> int:
-        """The next offset to read; before the first record what was assigned."""
-        (found,) = consumer.position([TopicPartition(*key)])
-        return found.offset if found.offset >= 0 else self._assigned[key]
 
     def _assign_again(self, consumer: Consumer, key: Key, offset: int) -> None:
         consumer.incremental_unassign([TopicPartition(*key)])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from ctypes import c_char_p, c_int, c_size_t, c_void_p
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from bridges.kafka import _fetch, fetch, reader
 from bridges.kafka.clib import function
@@ -192,6 +192,37 @@ def test_a_partition_that_is_not_there_yet(kafka_broker: KafkaBroker, take: Take
         produce(kafka_broker.bootstrap, topic, [{"value": b"second"}], 1)
         (record,) = until(take, consumer, lambda records, _: bool(records))
     assert (record.partition(), record.value()) == (1, b"second")
+
+
+@BOTH
+def test_a_partition_that_went_with_its_topic(kafka_broker: KafkaBroker, take: Take) -> None:
+    """Told at most as a topic that is not there: librdkafka looks for partitions by itself, nobody has to ask again."""
+    topic, admin = kafka_broker.create_topic(partitions=2), kafka_broker.admin()
+    often = {"topic.metadata.refresh.interval.ms": 200, "topic.metadata.propagation.max.ms": 0}
+    with reading(kafka_broker.bootstrap, topic, partitions=2, **often) as consumer:
+        failures: list[Failure] = []
+
+        def read() -> list[Any]:
+            taken = take(consumer, 4, 0.05)
+            failures.extend(taken.failures)
+            return [record for run in taken.records.values() for record in run]
+
+        wait_until(lambda: read() or len(failures) == 2, "the ends of both")
+        admin.delete_topics([topic])[topic].result(10)
+        wait_until(lambda: read() or topic not in admin.list_topics().topics, "the topic to be gone")
+        wait_until(lambda: read() or _created(admin, topic), "the topic to be there again")
+        produce(kafka_broker.bootstrap, topic, [{"value": b"again"}])
+        (record,) = wait_until(read, "a record of the partition that is left", 60)
+    assert (record.partition(), record.offset(), record.value()) == (0, 0, b"again")
+    codes = {failure.error.code() for failure in failures}
+    assert codes <= {KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART}
+
+
+def _created(admin: AdminClient, topic: str) -> bool:
+    with suppress(KafkaException):  # what is left of the old one
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+        return True
+    return False
 
 
 def test_errors_of_connections_call_nobody_back(embedded: EmbeddedKafka) -> None:

@@ -261,16 +261,13 @@ def test_every_link_sees_its_partition_whole_in_order_and_once(
     for link in house.links:
         if not link.gone:
             assert link.seen == house.log.offsets(link.begin), "came to the end"
-    lived_on = {link.log.key for link in house.links if not link.gone}
-    assert house.streams.states()["streams"] == len(lived_on), "one stream is enough for all who are at the end"
+    assert house.streams.states()["streams"] == len({link.log.key for link in house.links if not link.gone})
 
 
 def test_links_at_one_place_share_reader_chunk_and_encoded_event() -> None:
     house = House(4, 1 << 20)
-    first, second = Link(house.streams, 0, 0), Link(house.streams, 0, 0)
+    first, second = house.link(0, 1), house.link(0, 1)
     picked: list[Any] = []
-    for link in (first, second):
-        link.grant(1)
     house.settle()
     chunk = first.log.find(0)
     assert chunk is not None
@@ -324,10 +321,8 @@ def test_a_stream_that_its_links_have_passed_on_chunks_of_another_ends() -> None
     house.link(300, END)
     slow = house.link(0, 1)
     first, second = house.scripted
-    for _ in range(3):
-        second.hand_over(4)
-    assert second.closed, "it has read two chunks that nobody picked"
-    first.hand_over(60)
+    assert [second.hand_over(4) for _ in range(4)] == [True, True, True, False], "two chunks that nobody picked"
+    first.hand_over(60)  # and the cache keeps what was used last
     passing = house.link(0, END)
     house.scripted[2].hand_over(60)
     assert passing.position > second.positions[TOPIC, 0]
@@ -340,10 +335,10 @@ def test_a_stream_that_its_links_have_passed_on_chunks_of_another_ends() -> None
 def test_who_waits_at_the_end_lets_others_have_their_turn() -> None:
     """Whoever came first would begin again at once, come to the end and begin again."""
     house = House(1, 1 << 20)
-    links = [house.link(END - 62, END), house.link(END - 9, END)]
-    house.settle()
-    links += [house.link(position, END) for position in (208, 204)]
-    house.settle()
+    links = []
+    for two in ((END - 62, END - 9), (208, 204)):
+        links += [house.link(position, END) for position in two]
+        house.settle()
     assert [link.seen for link in links] == [house.log.offsets(link.begin) for link in links]
     assert house.streams.states()["turns"] == 0
 
