@@ -82,8 +82,11 @@ class Lean:
             if at + size > end:
                 break
             if data.startswith(_TRANSFER, at + 8):
-                count, last = count + 1, at
-            elif size > 8:
+                more = _alike(data, at, size)
+                at += more * size
+                count, last = count + more, at - size
+                continue
+            if size > 8:
                 self._other(data[at : at + size])
             at += size
         if count:
@@ -108,6 +111,15 @@ class Lean:
     def close(self) -> None:
         """Go away without a word."""
         self._peer.disconnect()
+
+
+def _alike(data: bytes, at: int, size: int) -> int:
+    """How many transfers of this size follow each other; looked at one by one they cost a third of a core."""
+    count = (len(data) - at) // size
+    for place in (0, 1, 2, 3, 8, 9, 10):  # the size, and what it is
+        column = data[at + place : at + count * size : size]
+        count = len(column) - len(column.lstrip(column[:1]))
+    return count
 
 
 def until(links: Sequence[Lean], count: int) -> int:
