@@ -200,8 +200,8 @@ def test_replay(kafka_broker: KafkaBroker, archived: tuple[str, Path]) -> None:
         else:
             pytest.fail(f"{TRIES} times not caught: {phase}, {who} killed")
         left += open_still
-        over, one = run.written(), "one" if open_still else "none"
-        print(f"replay: {who} killed, {phase}: {over} transactions are over, {one} is open")
+        end = "left open" if open_still else "ended without Java" if phase == "in a transaction" else "none open"
+        print(f"replay: {who} killed, {phase} ({end}); {run.written()} of this run are over")
     ends.close()
     assert (done := pipeline(*call[4:])).returncode == 0, done.stderr
     found, wanted = consumed(kafka_broker, target), consumed(kafka_broker, topic)
