@@ -365,6 +365,10 @@ def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it
         assert told[b"0"]["amqp.dead-letter.description"] == b"no such customer"
         assert told[b"0"]["amqp.dead-letter.topic"] == place.topic.encode()
         assert told[b"1"]["amqp.dead-letter.offset"] == b"1"
+        # A reader may see them before the gateway hears that they are there, and only then they are done.
+        place.gateway.wait_metric(
+            'scopegate_kafka_events_total{cluster="main",event="dead_lettered"}', lambda value: value == 2
+        )
         settled(place, peer)
     place.produce(3)
     with place.attach() as peer:
