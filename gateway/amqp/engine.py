@@ -291,9 +291,12 @@ class Engine:
         try:
             for item in run:
                 if len(item) == 2:
-                    item[0].accepted_all(item[1])
-                elif (link := item[0]).open:
-                    link.received(*item[1:])
+                    link, found = item
+                    link.accepted_all(found)
+                else:
+                    link, delivery, data, settled = item
+                    if link.open:
+                        link.received(delivery, data, settled)
         finally:
             run.clear()
 
