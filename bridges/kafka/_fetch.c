@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "_messages.h"
+
 #define FETCH 0x2 /* RD_KAFKA_EVENT_FETCH */
 #define ERROR 0x8 /* RD_KAFKA_EVENT_ERROR */
 
@@ -64,54 +66,12 @@ static PyTypeObject *client_type; /* confluent_kafka.Consumer */
 
 /* -- runs */
 
-typedef struct {
-    int64_t offset, time;
-    size_t start; /* of its bytes: value, key, headers (sizes of name and value, name, value) */
-    int32_t value_size, key_size, headers, time_kind; /* sizes and number are -1: there is none */
-} entry;
-
-typedef struct {
-    int32_t name, value; /* -1: null */
-} header_sizes;
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *topic;
-    int32_t partition;
-    Py_ssize_t count;
-    size_t size;
-    entry *entries;
-    char *data;
-} Run;
-
-typedef struct {
-    PyObject_HEAD
-    Run *run;
-    const entry *entry;
-} Record;
-
 static PyTypeObject run_type, record_type;
 
 static PyObject *bytes_or_none(const char *data, int32_t size) {
     if (size < 0)
         Py_RETURN_NONE;
     return PyBytes_FromStringAndSize(data, size);
-}
-
-static int32_t held(int32_t size) { return size < 0 ? 0 : size; }
-
-static const char *value_of(const Run *run, const entry *each) { return run->data + each->start; }
-
-static const char *key_of(const Run *run, const entry *each) { return value_of(run, each) + held(each->value_size); }
-
-static const char *headers_of(const Run *run, const entry *each) { return key_of(run, each) + held(each->key_size); }
-
-/* Sizes, name and content of the header at `at`, and where the next one is. */
-static const char *read_header(const char *at, header_sizes *sizes, const char **name, const char **value) {
-    memcpy(sizes, at, sizeof *sizes);
-    *name = at + sizeof *sizes;
-    *value = *name + sizes->name;
-    return *value + held(sizes->value);
 }
 
 static PyObject *record_at(Run *run, Py_ssize_t index) {
@@ -174,30 +134,6 @@ static PyObject *record_headers(Record *self, PyObject *unused) {
     }
     return headers;
 }
-
-static PyMethodDef record_methods[] = {
-    {"offset", (PyCFunction)record_offset, METH_NOARGS, "Where it is in its partition."},
-    {"key", (PyCFunction)record_key, METH_NOARGS, "Its key, or None."},
-    {"value", (PyCFunction)record_value, METH_NOARGS, "Its value, or None."},
-    {"headers", (PyCFunction)record_headers, METH_NOARGS, "Names and values, or None."},
-    {"timestamp", (PyCFunction)record_timestamp, METH_NOARGS, "Kind and time in milliseconds since 1970."},
-    {"topic", (PyCFunction)record_topic, METH_NOARGS, "The topic it is of."},
-    {"partition", (PyCFunction)record_partition, METH_NOARGS, "The partition it is of."},
-    {"error", (PyCFunction)record_error, METH_NOARGS, "None."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PySequenceMethods record_sequence = {.sq_length = (lenfunc)record_length};
-
-static PyTypeObject record_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "bridges.kafka._fetch.Record",
-    .tp_basicsize = sizeof(Record),
-    .tp_dealloc = (destructor)record_free,
-    .tp_as_sequence = &record_sequence,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_doc = "One record of a run; its methods are those of a client's message.",
-    .tp_methods = record_methods,
-};
 
 static void run_free(Run *self) {
     Py_XDECREF(self->topic);
@@ -319,68 +255,15 @@ static PyObject *run_screened(Run *self, PyObject *args) {
 
 /* -- events: records as the messages that links send (encoding.py) */
 
-typedef struct {
-    PyObject *head, *middle, *tail; /* before the offset, between it and the time, between that and the value's size */
-} form;
-
-#define KINDS 3 /* of times: none, the producer's, the log's */
-#define DIGITS 20
-
-static bool is_plain(const entry *each) {
-    return each->key_size < 0 && each->headers <= 0 && each->value_size >= 0 && each->time >= 0 && each->time_kind < KINDS;
-}
-
-static char *put_bytes(char *at, PyObject *bytes) {
-    memcpy(at, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
-    return at + PyBytes_GET_SIZE(bytes);
-}
-
-static char *put_digits(char *at, uint64_t number) {
-    int left;
-    for (left = DIGITS - 1; left >= 0; left--, number /= 10)
-        at[left] = (char)('0' + number % 10);
-    return at + DIGITS;
-}
-
-static char *put_number(char *at, uint64_t number, int size) {
-    for (; size > 0; size--)
-        *at++ = (char)(number >> 8 * (size - 1));
-    return at;
-}
-
-/* A binary of part 1, 1.6.19: vbin8 or vbin32. */
-static char *put_binary(char *at, const char *data, size_t size) {
-    *at++ = (char)(size < 256 ? 0xa0 : 0xb0);
-    at = put_number(at, size, size < 256 ? 1 : 4);
-    memcpy(at, data, size);
-    return at + size;
-}
-
-/* The message of a record without key and headers, of which only offset, time and value differ from others. */
-static PyObject *plain_message(const Run *run, const entry *each, const form *form) {
-    size_t size = (size_t)each->value_size;
-    size_t whole = (size_t)(PyBytes_GET_SIZE(form->head) + PyBytes_GET_SIZE(form->middle) + PyBytes_GET_SIZE(form->tail)) +
-                   DIGITS + 8 + (size < 256 ? 2 : 5) + size;
-    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
-    char *at;
-    if (data == NULL)
-        return NULL;
-    at = put_digits(put_bytes(PyBytes_AS_STRING(data), form->head), (uint64_t)each->offset);
-    at = put_number(put_bytes(at, form->middle), (uint64_t)each->time, 8);
-    put_binary(put_bytes(at, form->tail), value_of(run, each), size);
-    return data;
-}
-
-static PyObject *message_of(Run *run, Py_ssize_t index, const form *forms, PyObject *other) {
-    const entry *each = run->entries + index;
+static PyObject *message_of(maker *maker, Run *run, const entry *each, PyObject *other) {
     PyObject *record, *data;
-    if (is_plain(each))
-        return plain_message(run, each, forms + each->time_kind);
-    record = record_at(run, index);
+    if (made_message(maker, run, each, &data))
+        return data;
+    record = record_at(run, each - run->entries);
     data = record == NULL ? NULL : PyObject_CallOneArg(other, record);
     Py_XDECREF(record);
-    if (data != NULL && !PyBytes_Check(data)) {
-        PyErr_SetString(PyExc_TypeError, "a message is bytes");
+    if (data != NULL && (!PyBytes_Check(data) || PyBytes_GET_SIZE(data) < 3)) {
+        PyErr_SetString(PyExc_TypeError, "a message is bytes of sections");
         Py_CLEAR(data);
     }
     return data;
@@ -408,50 +291,121 @@ static PyObject *made_event(PyTypeObject *type, PyObject *data, PyObject *partit
     return event;
 }
 
-static int read_forms(PyObject *given, form *forms) {
+static int read_form(PyObject *given, form *form) {
+    if (!PyTuple_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "a form is a tuple");
+        return -1;
+    }
+    return PyArg_ParseTuple(given, "SSSSSSSS", &form->head, &form->middle, &form->end, &form->plain, &form->typed,
+                            &form->group, &form->key, &form->kind) ? 0 : -1;
+}
+
+/* (form for each kind of time, (name of `amqp.bare`, of a cookie), names, digest) */
+static int read_maker(PyObject *given, maker *maker) {
+    PyObject *forms, *own;
     Py_ssize_t kind;
-    if (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != KINDS) {
+    if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "O!O!OO", &PyTuple_Type, &forms, &PyTuple_Type, &own,
+                                                   &maker->names, &maker->digest)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "how messages are made is a tuple");
+        return -1;
+    }
+    if (PyTuple_GET_SIZE(forms) != KINDS) {
         PyErr_Format(PyExc_TypeError, "%d forms are wanted, one for each kind of time", KINDS);
         return -1;
     }
-    for (kind = 0; kind < KINDS; kind++) {
-        form *each = forms + kind;
-        PyObject *item = PyTuple_GET_ITEM(given, kind);
-        if (!PyTuple_Check(item)) {
-            PyErr_SetString(PyExc_TypeError, "a form is a tuple");
+    for (kind = 0; kind < KINDS; kind++)
+        if (read_form(PyTuple_GET_ITEM(forms, kind), maker->forms + kind) < 0)
             return -1;
-        }
-        if (!PyArg_ParseTuple(item, "SSS", &each->head, &each->middle, &each->tail))
-            return -1;
-    }
-    return 0;
+    return PyArg_ParseTuple(own, "SS", &maker->bare, &maker->cookie) ? 0 : -1;
 }
 
-/* events(type, forms by kind of time, what makes the message of any other record) -> list of events */
-static PyObject *run_events(Run *self, PyObject *args) {
-    PyTypeObject *type;
-    PyObject *given, *other, *found, *partition, *data, *event;
-    form forms[KINDS];
-    Py_ssize_t index;
-    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || read_forms(given, forms) < 0)
-        return NULL;
-    if (!PyType_IsSubtype(type, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "an event is a tuple");
-        return NULL;
-    }
-    partition = PyLong_FromLong(self->partition);
-    found = partition == NULL ? NULL : PyList_New(self->count);
-    for (index = 0; found != NULL && index < self->count; index++) {
-        data = message_of(self, index, forms, other);
-        event = data == NULL ? NULL : made_event(type, data, partition, self->entries + index);
+static int read_type(PyTypeObject *type) {
+    if (PyType_IsSubtype(type, &PyTuple_Type))
+        return 0;
+    PyErr_SetString(PyExc_TypeError, "an event is a tuple");
+    return -1;
+}
+
+static bool begins_with_header(PyObject *data) { return PyBytes_AS_STRING(data)[2] != DELIVERY_ANNOTATIONS; }
+
+/* The events of a run into `found`, and into `headed` the messages that begin with a header. */
+static int made_events(Run *run, PyTypeObject *type, maker *maker, PyObject *other, PyObject *found, PyObject *headed) {
+    PyObject *partition = PyLong_FromLong(run->partition), *data, *event;
+    Py_ssize_t index, made = 0;
+    for (index = 0; partition != NULL && index < run->count; index++, made++) {
+        data = message_of(maker, run, run->entries + index, other);
+        if (data != NULL && begins_with_header(data) && PyList_Append(headed, data) < 0)
+            Py_CLEAR(data);
+        event = data == NULL ? NULL : made_event(type, data, partition, run->entries + index);
         if (event == NULL)
-            Py_CLEAR(found);
-        else
-            PyList_SET_ITEM(found, index, event);
+            break;
+        PyList_SET_ITEM(found, index, event);
     }
     Py_XDECREF(partition);
-    return found;
+    return partition != NULL && made == run->count ? 0 : -1;
 }
+
+/* events(type, how messages are made, what makes any other) -> events, messages that begin with a header */
+static PyObject *run_events(Run *self, PyObject *args) {
+    PyTypeObject *type;
+    PyObject *given, *other, *found, *headed;
+    maker maker = {0};
+    int failed;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || read_maker(given, &maker) < 0 ||
+        read_type(type) < 0)
+        return NULL;
+    found = PyList_New(self->count);
+    headed = PyList_New(0);
+    failed = found == NULL || headed == NULL || made_events(self, type, &maker, other, found, headed) < 0;
+    Py_XDECREF(maker.encoded);
+    if (!failed)
+        return Py_BuildValue("(NN)", found, headed);
+    Py_XDECREF(found);
+    Py_XDECREF(headed);
+    return NULL;
+}
+
+/* event(type, how messages are made, what makes any other) -> event */
+static PyObject *record_event(Record *self, PyObject *args) {
+    PyTypeObject *type;
+    PyObject *given, *other, *data, *partition, *event = NULL;
+    maker maker = {0};
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || read_maker(given, &maker) < 0 ||
+        read_type(type) < 0 || (partition = PyLong_FromLong(self->run->partition)) == NULL)
+        return NULL;
+    data = message_of(&maker, self->run, self->entry, other);
+    Py_XDECREF(maker.encoded);
+    if (data != NULL)
+        event = made_event(type, data, partition, self->entry);
+    Py_DECREF(partition);
+    return event;
+}
+
+static PyMethodDef record_methods[] = {
+    {"offset", (PyCFunction)record_offset, METH_NOARGS, "Where it is in its partition."},
+    {"key", (PyCFunction)record_key, METH_NOARGS, "Its key, or None."},
+    {"value", (PyCFunction)record_value, METH_NOARGS, "Its value, or None."},
+    {"headers", (PyCFunction)record_headers, METH_NOARGS, "Names and values, or None."},
+    {"timestamp", (PyCFunction)record_timestamp, METH_NOARGS, "Kind and time in milliseconds since 1970."},
+    {"topic", (PyCFunction)record_topic, METH_NOARGS, "The topic it is of."},
+    {"partition", (PyCFunction)record_partition, METH_NOARGS, "The partition it is of."},
+    {"error", (PyCFunction)record_error, METH_NOARGS, "None."},
+    {"event", (PyCFunction)record_event, METH_VARARGS, "It as an event."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PySequenceMethods record_sequence = {.sq_length = (lenfunc)record_length};
+
+static PyTypeObject record_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "bridges.kafka._fetch.Record",
+    .tp_basicsize = sizeof(Record),
+    .tp_dealloc = (destructor)record_free,
+    .tp_as_sequence = &record_sequence,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "One record of a run; its methods are those of a client's message.",
+    .tp_methods = record_methods,
+};
 
 static PyObject *run_topic(Run *self, void *unused) {
     Py_INCREF(self->topic);

@@ -1,10 +1,18 @@
 """Records of a Kafka client, many at a time (`_fetch.c`); `bridges.kafka.fetch` is what takes them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, final, overload
+from typing import Any, Protocol, TypeVar, final, overload
 
 _Event = TypeVar("_Event")
-_Form = tuple[bytes, bytes, bytes]
+_Bytes8 = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+_Names = Callable[[tuple[str, ...]], tuple[bytes, ...] | None]
+
+class _Hash(Protocol):
+    def digest(self) -> bytes: ...
+
+Maker = tuple[tuple[_Bytes8, _Bytes8, _Bytes8], tuple[bytes, bytes], _Names, Callable[[bytes], _Hash]]
+"""How messages are made: a form for each kind of time (`bridges.kafka.encoding.Form`), the names of the headers
+`amqp.bare` and of a cookie, what encodes the names of headers, and SHA-256."""
 
 @final
 class Record:
@@ -17,6 +25,7 @@ class Record:
     def partition(self) -> int: ...
     def error(self) -> None: ...
     def __len__(self) -> int: ...
+    def event(self, event: type[_Event], maker: Maker, other: Callable[[Record], bytes], /) -> _Event: ...
 
 @final
 class Run(Sequence[Record]):
@@ -32,8 +41,8 @@ class Run(Sequence[Record]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Record]: ...
     def events(
-        self, event: type[_Event], forms: tuple[_Form, _Form, _Form], other: Callable[[Record], bytes], /
-    ) -> list[_Event]: ...
+        self, event: type[_Event], maker: Maker, other: Callable[[Record], bytes], /
+    ) -> tuple[list[_Event], list[bytes]]: ...
     def screened(
         self, pairs: tuple[tuple[bytes, bytes], ...], bare: bytes, reserved: bytes, whole: tuple[bytes, bytes], /
     ) -> list[Record]: ...

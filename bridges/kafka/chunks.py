@@ -26,7 +26,6 @@ _ALONE: Final = 4
 """Chunks that are kept of a partition on which only one link lives."""
 _NOWHERE: Final = 1 << 63
 """Before its first credit a link needs nothing that is read for others."""
-_new: Final = tuple.__new__
 
 
 class Selection(Hashable, Protocol):
@@ -84,8 +83,8 @@ class Chunk:
     def events(self) -> list[Event]:
         """All records, encoded."""
         if self._events is None:
-            self._events, mapped = self.log.encoder.events(self.messages, self.log.partition)
-            self.timed = self.timed or any(map(_timed, mapped))
+            self._events, headed = self.log.encoder.events(self.messages, self.log.partition)
+            self.timed = self.timed or any(map(_timed, headed))
         return self._events
 
     def count(self, start: int, end: int) -> int:
@@ -97,14 +96,9 @@ class Chunk:
 
     def event(self, message: Any) -> Event:
         """One of the records, encoded."""
-        kind, stamp = message.timestamp()
-        log, offset = self.log, message.offset()
-        partition = log.partition
-        data = log.encoder.encode(
-            message.key(), message.value(), message.headers(), partition, offset, kind, stamp
-        )
-        self.timed = self.timed or _timed(data)
-        return _new(Event, (data, partition, offset, 0, 0, stamp))
+        event = self.log.encoder.event(message, self.log.partition)
+        self.timed = self.timed or _timed(event.data)
+        return event
 
 
 def _bytes(messages: Sequence[Any]) -> int:
@@ -156,9 +150,7 @@ class PartitionLog:
         "topic", "waiting",
     )  # fmt: skip
 
-    def __init__(
-        self, topic: str, partition: int, cache: Cache, want: Callable[[PartitionLog, int], None]
-    ) -> None:
+    def __init__(self, topic: str, partition: int, cache: Cache, want: Callable[[PartitionLog, int], None]) -> None:
         self.topic: Final = topic
         self.partition: Final = partition
         self.key: Final = (topic, partition)

@@ -1,7 +1,8 @@
-"""Shortcuts for plain events, both ways: no key, no header, one data section and nothing else.
+"""Shortcuts for usual events, both ways.
 
-The mapping itself is `records`; what it makes of a plain record differs from event to event in four places only.
-So it is asked once per partition, and its answer becomes a template.
+The mapping itself is `records`. What it makes of usual records differs from event to event in few places only: so it
+is asked once per partition, and its answers become the forms that `_messages.h` fills for run after run. Whatever is
+not usual, and every record of a client that is not read in C, is mapped by itself.
 """
 
 from __future__ import annotations
@@ -9,22 +10,27 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from bridges.kafka._fetch import Run
-from bridges.kafka.records import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordReader
+from bridges.kafka._fetch import Record, Run
+from bridges.kafka.bare import BARE
+from bridges.kafka.familiar import encoded
+from bridges.kafka.incoming import TYPED, keyed
+from bridges.kafka.records import COOKIE_HEADER, CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordReader
 from bridges.kafka.redelivery import Event
+from gateway.amqp.sections import DELIVERY_ANNOTATIONS, walk
 
-_SMALL: Final = 256
+if TYPE_CHECKING:
+    from bridges.kafka._fetch import Maker
+
 _DATA: Final = b"\x00\x53\x75"
 _SMALL_DATA: Final = _DATA + b"\xa0"
 _LARGE_DATA: Final = _DATA + b"\xb0"
 _ZERO_OFFSET: Final = b"0" * 20
 _ZERO_TIME: Final = b"\x83" + bytes(8)
-_time: Final = struct.Struct(">q").pack
+_OWN: Final = (BARE.encode(), COOKIE_HEADER.encode())
 _size: Final = struct.Struct(">I").pack
-
-Form = tuple[bytes, bytes, bytes]
 
 
 def plain_value(data: bytes) -> bytes | None:
@@ -40,58 +46,63 @@ def plain_value(data: bytes) -> bytes | None:
     return None
 
 
+class Form(NamedTuple):
+    """What messages of one partition and kind of time are made of, in the order in which `_messages.h` reads it."""
+
+    head: bytes
+    middle: bytes
+    end: bytes
+    """Of the delivery annotations: before the offset, from there to the time, and behind that."""
+    plain: bytes
+    """Behind them in the message of a plain record, up to the size of its value."""
+    typed: bytes
+    """The message annotations of a record without key."""
+    group: bytes
+    key: bytes
+    kind: bytes
+    """The entries of those of one with a key."""
+
+
 class EventEncoder:
     """Makes messages of the records of one topic."""
 
     def __init__(self) -> None:
         self._reader: Final = RecordReader()
-        self._forms: Final[dict[int, tuple[Form, Form, Form]]] = {}
-
-    def encode(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[Any] | None,
-        partition: int,
-        offset: int,
-        timestamp_type: int,
-        time: int,
-    ) -> bytes:
-        """The whole message, delivery annotations included."""
-        if key is not None or headers or value is None or time < 0:
-            return self._reader.encode(key, value, headers, partition, offset, timestamp_type, time)
-        head, middle, tail = self._forms_of(partition)[timestamp_type]
-        size = len(value)
-        length = b"\xa0%c" % size if size < _SMALL else b"\xb0" + _size(size)
-        return b"".join((head, b"%020d" % offset, middle, _time(time), tail, length, value))
+        self._makers: Final[dict[int, Maker]] = {}
 
     def events(self, messages: Iterable[Any], partition: int) -> tuple[list[Event], list[bytes]]:
-        """`encode` for a run of a client's records, and by themselves the messages that may begin with a header."""
-        mapped: list[bytes] = []
-        whole = partial(self._whole, partition, mapped)
+        """A run of a client's records, and by themselves the messages that begin with a header."""
         if isinstance(messages, Run):
-            return messages.events(Event, self._forms_of(partition), whole), mapped
-        events = [Event(whole(each), partition, each.offset(), time=each.timestamp()[1]) for each in messages]
-        return events, mapped
+            return messages.events(Event, self._maker(partition), partial(self._whole, partition))
+        events = [self._event(each, partition) for each in messages]
+        return events, [event.data for event in events if event.data[2] != DELIVERY_ANNOTATIONS]
 
-    def _whole(self, partition: int, mapped: list[bytes], message: Any) -> bytes:
+    def event(self, message: Any, partition: int) -> Event:
+        """One of them."""
+        if isinstance(message, Record):
+            return message.event(Event, self._maker(partition), partial(self._whole, partition))
+        return self._event(message, partition)
+
+    def _event(self, message: Any, partition: int) -> Event:
+        return Event(self._whole(partition, message), partition, message.offset(), time=message.timestamp()[1])
+
+    def _whole(self, partition: int, message: Any) -> bytes:
         key, value, headers = message.key(), message.value(), message.headers()
-        data = self.encode(key, value, headers, partition, message.offset(), *message.timestamp())
-        mapped.append(data)
-        return data
+        return self._reader.encode(key, value, headers, partition, message.offset(), *message.timestamp())
 
-    def _forms_of(self, partition: int) -> tuple[Form, Form, Form]:
-        """What stands before the offset, between it and the time, and behind that, for each kind of time."""
-        forms = self._forms.get(partition)
-        if forms is None:
+    def _maker(self, partition: int) -> Maker:
+        maker = self._makers.get(partition)
+        if maker is None:
             kinds = NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME
             none, created, appended = (self._learn(partition, kind) for kind in kinds)
-            forms = self._forms[partition] = none, created, appended
-        return forms
+            maker = self._makers[partition] = (none, created, appended), _OWN, encoded, sha256
+        return maker
 
     def _learn(self, partition: int, timestamp_type: int) -> Form:
         whole = self._reader.encode(None, b"", None, partition, 0, timestamp_type, 0)
         start = whole.rindex(_DATA) + len(_DATA)
         offset_at, time_at = whole.index(_ZERO_OFFSET), whole.index(_ZERO_TIME) + 1
-        assert offset_at < time_at < start
-        return whole[:offset_at], whole[offset_at + 20 : time_at], whole[time_at + 8 : start]
+        end_at = walk(whole).ma
+        assert offset_at < time_at < end_at < start
+        delivery = whole[:offset_at], whole[offset_at + 20 : time_at], whole[time_at + 8 : end_at]
+        return Form(*delivery, whole[end_at:start], TYPED[timestamp_type], *keyed(timestamp_type))

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from bridges.kafka.bare import Exact, Header, data_prefix, is_body, rebuild, sealed_and_others
 from bridges.kafka.cloudevents import VERSION, event_properties
-from bridges.kafka.familiar import texts
 from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
 from bridges.kafka.readable import BODY, CONTENT_TYPE, HEADERS_ANNOTATION, as_property, content_type, shown
 from gateway.amqp.codec import Symbol, encode, encode_list, encode_map
@@ -42,9 +41,7 @@ _PLAIN: Final = {
     kind: b"" if kind == LOG_APPEND_TIME else annotations_section(MESSAGE_ANNOTATIONS, {TIMESTAMP_TYPE: text})
     for kind, text in _TYPES.items()
 }
-_TYPED: Final = {
-    kind: annotations_section(MESSAGE_ANNOTATIONS, {TIMESTAMP_TYPE: text}) for kind, text in _TYPES.items()
-}
+TYPED: Final = {kind: annotations_section(MESSAGE_ANNOTATIONS, {TIMESTAMP_TYPE: text}) for kind, text in _TYPES.items()}
 """The annotations of a record that has headers, but no key and no name twice."""
 _APPLICATION: Final = bytes((0, 0x53, APPLICATION_PROPERTIES))
 _SHORT: Final = 256
@@ -52,9 +49,13 @@ _STRING: Final = [bytes((0xA1, size)) for size in range(_SHORT)]
 _NULL_BODY: Final = section(AMQP_VALUE, None)
 
 
-def from_record(
-    key: bytes | None, value: bytes | None, headers: list[Header] | None, timestamp_type: int
-) -> Exact:
+def keyed(timestamp_type: int) -> tuple[bytes, bytes, bytes]:
+    """The annotations of a record with a key: before the key as text, before the key as it is, and the rest."""
+    kind = encode(Symbol(TIMESTAMP_TYPE)) + _TYPES[timestamp_type]
+    return encode(Symbol(GROUP_KEY)), encode(Symbol(KAFKA_KEY)), kind
+
+
+def from_record(key: bytes | None, value: bytes | None, headers: list[Header] | None, timestamp_type: int) -> Exact:
     """The message without delivery annotations: those go between `header` and `rest`."""
     if key is None and not headers and value is not None:
         return Exact(b"", _PLAIN[timestamp_type] + data_prefix(len(value)) + value)
@@ -91,7 +92,7 @@ def _readable(key: bytes | None, value: bytes | None, headers: list[Header], tim
     visible = shown(headers)
     named = dict(visible)
     if key is None and value is not None and len(named) == len(visible):
-        parts = [_TYPED[timestamp_type]]
+        parts = [TYPED[timestamp_type]]
     else:
         parts = [_annotations(key, value, visible, timestamp_type)]
     if visible:
@@ -109,15 +110,6 @@ def _readable(key: bytes | None, value: bytes | None, headers: list[Header], tim
     else:
         parts += data_prefix(len(value)), value
     return b"".join(parts)
-
-
-def familiar(key: bytes | None, value: bytes, headers: list[Header], timestamp_type: int) -> bytes | None:
-    """What `from_record` gives for a record whose headers are what they are in most, sooner; None for any other."""
-    properties = texts(headers)
-    if properties is None:
-        return None
-    annotations = _TYPED[timestamp_type] if key is None else _annotations(key, value, [], timestamp_type)
-    return b"".join((annotations, properties, data_prefix(len(value)), value))
 
 
 def _name(name: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Final
 
 from bridges.kafka.annotations import AnnotationTemplate, offset_text
 from bridges.kafka.bare import Exact, Header
-from bridges.kafka.incoming import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, familiar, from_record
+from bridges.kafka.incoming import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, from_record
 from bridges.kafka.outgoing import MODES, Record, stored, to_record
 from bridges.kafka.readable import RESERVED
 from gateway.amqp.codec import encode_binary
@@ -35,12 +35,12 @@ __all__ = [
 
 
 COOKIE: Final = "address-cookie"
-_COOKIE_HEADER: Final = RESERVED + COOKIE
+COOKIE_HEADER: Final = RESERVED + COOKIE
 
 
 def answer_cookie(headers: list[Header]) -> bytes | None:
     """The cookie with which a responder at Kafka says whose request it answers (RA 2.4, KM-22)."""
-    return next((value for name, value in headers if name == _COOKIE_HEADER and value is not None), None)
+    return next((value for name, value in headers if name == COOKIE_HEADER and value is not None), None)
 
 
 class RecordWriter:
@@ -85,8 +85,6 @@ class RecordReader:
         template = self._templates.get(partition)
         if template is None:
             template = self._templates[partition] = AnnotationTemplate(partition)
-        if headers and value is not None and (usual := familiar(key, value, headers, timestamp_type)) is not None:
-            return template.encode(offset, ts_ms) + usual
         header, rest = from_record(key, value, headers, timestamp_type)
         annotations = template.encode(offset, ts_ms)
         if headers and (cookie := answer_cookie(headers)) is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bridges.kafka import faults
-from bridges.kafka.encoding import EventEncoder
+from bridges.kafka.records import RecordReader
 from gateway.errors import NOT_FOUND, AmqpError
 
 _TIMEOUT: Final = 10.0
@@ -55,7 +55,7 @@ def _places(consumer: Consumer, topic: str, count: int) -> dict[int, tuple[int, 
 
 def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[bytes]:
     """Up to the ends; gives up when nothing has come for a while (transactions leave gaps, retention moves on)."""
-    encoder, quiet = EventEncoder(), time.monotonic() + _TIMEOUT
+    reader, quiet = RecordReader(), time.monotonic() + _TIMEOUT
     while ends and time.monotonic() < quiet:
         records: list[Any] = consumer.consume(_BATCH, timeout=_POLL)
         for record in records:
@@ -65,7 +65,7 @@ def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[byte
             partition, offset = record.partition(), record.offset()
             if offset < ends.get(partition, 0):
                 kind, stamp = record.timestamp()
-                yield encoder.encode(record.key(), record.value(), record.headers(), partition, offset, kind, stamp)
+                yield reader.encode(record.key(), record.value(), record.headers(), partition, offset, kind, stamp)
         for place in consumer.position([TopicPartition(topic, partition) for partition in ends]):
             if place.offset >= ends[place.partition]:
                 del ends[place.partition]

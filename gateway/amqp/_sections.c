@@ -11,12 +11,10 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { PLACES = 7, BARE = 3, LEADING = 6, FIRST_CODE = 0x70, LAST_CODE = 0x78 };
-enum { NULL_VALUE = 0x40, SMALL_ULONG = 0x53, PROPERTIES = 0x73, LIST8 = 0xC0, WIDE = 0x10, SIZE8 = 0, ASK = 255 };
+#include "_layout.h"
 
-/* By code: the place in the order, and the kind of the value when its size has one byte (0: any that has a size). */
-static const int8_t place_of[] = {0, 1, 2, 3, 4, 5, 5, 5, 6};
-static const uint8_t kind_of[] = {0xC0, 0xC1, 0xC1, 0xC0, 0xC1, 0xA0, 0xC0, 0, 0xC1};
+enum { BARE = 3, LEADING = 6 };
+enum { NULL_VALUE = 0x40, PROPERTIES = 0x73, LIST8 = 0xC0, SIZE8 = 0, ASK = 255 };
 
 static PyTypeObject *layout_type;
 static PyObject *null_field;
@@ -38,46 +36,6 @@ static PyObject *bind(PyObject *module, PyObject *const *args, Py_ssize_t count)
 static PyObject *unusual(void) {
     Py_INCREF(Py_Ellipsis);
     return Py_Ellipsis;
-}
-
-static bool usual_kind(uint8_t wanted, uint8_t kind) {
-    if (wanted)
-        return kind == wanted;
-    return kind == 0xA0 || kind == 0xA1 || kind == 0xA3 || kind == 0xC0 || kind == 0xC1;
-}
-
-/* The end of the section at `at`, its place in `place`; -1 where it does not begin as usual. */
-static Py_ssize_t section_end(const uint8_t *data, Py_ssize_t at, Py_ssize_t length, int *place) {
-    uint8_t code, constructor;
-    if (length - at < 5 || data[at] != 0 || data[at + 1] != SMALL_ULONG)
-        return -1;
-    code = data[at + 2], constructor = data[at + 3];
-    if (code < FIRST_CODE || code > LAST_CODE || !usual_kind(kind_of[code - FIRST_CODE], constructor & ~WIDE))
-        return -1;
-    *place = place_of[code - FIRST_CODE];
-    if (!(constructor & WIDE))
-        return at + 5 + data[at + 4];
-    if (length - at < 8)
-        return -1;
-    return at + 8 + (Py_ssize_t)((uint32_t)data[at + 4] << 24 | (uint32_t)data[at + 5] << 16 |
-                                 (uint32_t)data[at + 6] << 8 | data[at + 7]);
-}
-
-/* Each section's start or its successor's, by place; false where anything is unusual. */
-static bool find(const uint8_t *data, Py_ssize_t length, Py_ssize_t *starts) {
-    Py_ssize_t at = 0, end;
-    int next = 0, place = 0;
-    while (at < length) {
-        end = section_end(data, at, length, &place);
-        if (end < 0 || end > length || place < next)
-            return false;
-        while (next <= place)
-            starts[next++] = at;
-        at = end;
-    }
-    while (next < PLACES)
-        starts[next++] = length;
-    return true;
 }
 
 /* layout(data) -> Layout, or ... */

@@ -1,0 +1,48 @@
+/* Records of one partition in one piece of memory, and where the parts of each lie. */
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct {
+    int64_t offset, time;
+    size_t start; /* of its bytes: value, key, headers (sizes of name and value, name, value) */
+    int32_t value_size, key_size, headers, time_kind; /* sizes and number are -1: there is none */
+} entry;
+
+typedef struct {
+    int32_t name, value; /* -1: null */
+} header_sizes;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *topic;
+    int32_t partition;
+    Py_ssize_t count;
+    size_t size;
+    entry *entries;
+    char *data;
+} Run;
+
+typedef struct {
+    PyObject_HEAD
+    Run *run;
+    const entry *entry;
+} Record;
+
+static int32_t held(int32_t size) { return size < 0 ? 0 : size; }
+
+static const char *value_of(const Run *run, const entry *each) { return run->data + each->start; }
+
+static const char *key_of(const Run *run, const entry *each) { return value_of(run, each) + held(each->value_size); }
+
+static const char *headers_of(const Run *run, const entry *each) { return key_of(run, each) + held(each->key_size); }
+
+/* Sizes, name and content of the header at `at`, and where the next one is. */
+static const char *read_header(const char *at, header_sizes *sizes, const char **name, const char **value) {
+    memcpy(sizes, at, sizeof *sizes);
+    *name = at + sizeof *sizes;
+    *value = *name + sizes->name;
+    return *value + held(sizes->value);
+}
