@@ -25,7 +25,7 @@ from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, Amq
 from policies.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
-_WINDOW: Final = 10_000
+_WINDOW: Final = 20_000
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 
@@ -129,6 +129,10 @@ class Client:
             self._worked = self._loop.time()
             self._changed.clear()
         return True
+
+    def work(self) -> None:
+        """Let the connection write what it has to say, and take what has come, without waiting."""
+        self._loop.run_until_complete(asyncio.sleep(0))
 
     async def _news(self, seconds: float) -> None:
         try:

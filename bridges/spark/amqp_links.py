@@ -78,10 +78,8 @@ class Receiver(Handler):
 
         Raises what ended the link.
         """
-        link = self.link
         while len(self._messages) < count and self._size < _LOT and not self.ended:
-            if link.granted < self._window // 2 or not link.granted:
-                link.grant(self._window - link.granted)
+            self._ask()
             before = len(self._messages)
             self._wanted = min(count, before + max(self._window // 2, 1))
             self._client.wait(self._enough, idle)
@@ -89,7 +87,17 @@ class Receiver(Handler):
                 break
         if not self._messages:
             self.check()
+        elif self._ask():
+            self._client.work()  # the peer sends while these are worked on
         return self._taken()
+
+    def _ask(self) -> bool:
+        """Whether there was reason to let the peer send more."""
+        granted = self.link.granted
+        if granted >= self._window // 2 and granted:
+            return False
+        self.link.grant(self._window - granted)
+        return True
 
     def _enough(self) -> bool:
         return len(self._messages) >= self._wanted or self._size >= _LOT or self.ended

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,18 +11,23 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka import fetch, reader
-from bridges.kafka.bare import BARE
+from bridges.kafka import _fetch, fetch, reader
+from bridges.kafka.bare import BARE, Header
 from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.encoding import EventEncoder
 from bridges.kafka.fetch import take_messages, take_runs
 from bridges.kafka.outgoing import MESSAGE
 from bridges.kafka.readable import BODY
 from bridges.kafka.record_screen import Screen
-from gateway.amqp.sections import DELIVERY_ANNOTATIONS
+from bridges.kafka.records import COOKIE_HEADER, to_record
+from bridges.kafka.redelivery import Event
+from gateway.amqp.sections import walk
+from tests.support.messages import message
 from tests.support.process import wait_until
+from tests.support.strategies import MESSAGES
 
 TOPIC = "records"
+COOKIE = (COOKIE_HEADER, b"cookie")
 SMALL = st.binary(max_size=3) | st.sampled_from((b"red", b"blue", b"", MESSAGE))
 NAMES = st.sampled_from(("color", "size", "", "é", "amqp.", "amqp.to", "ce_color", BODY, BARE)) | st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), max_size=3
@@ -29,7 +35,33 @@ NAMES = st.sampled_from(("color", "size", "", "é", "amqp.", "amqp.to", "ce_colo
 CONTENTS = st.none() | SMALL | st.binary(max_size=40).map(lambda more: more + b"red")
 HEADERS = st.lists(st.tuples(NAMES, CONTENTS), max_size=5)
 VALUES = st.none() | st.binary(max_size=300)
-RECORDS = st.lists(st.tuples(st.none() | SMALL, VALUES, st.none() | HEADERS), min_size=1, max_size=40)
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[bytes | None, bytes | None, list[Header]]:
+    """A record as the gateway writes it, or as somebody changed it afterwards."""
+    data = draw(MESSAGES)
+    key, value, headers, _ = to_record(data, walk(data), tombstones=True)
+    change = draw(st.sampled_from(("nothing", "key", "value", *CHANGES)))
+    key = (key or b"") + b"k" if change == "key" else key
+    value = (value or b"") + b"v" if change == "value" else value
+    return key, value, CHANGES.get(change, list)(headers)
+
+
+CHANGES: dict[str, Callable[[list[Header]], list[Header]]] = {
+    "cookie": lambda headers: [COOKIE, *headers],
+    "less": lambda headers: headers[1:],
+    "more": lambda headers: [*headers, ("x", b"y")],
+    "turned": lambda headers: headers[::-1],
+    "seal": lambda headers: [(name, (content or b"")[:-1]) for name, content in headers],
+}
+WRITTEN = written()
+KEYS = st.none() | SMALL | st.sampled_from(("é".encode(), b"\xff", b"k" * 255, b"k" * 256))
+FOREIGN = st.tuples(KEYS, VALUES, st.none() | HEADERS)
+TEXTS = st.sampled_from((b"red", b"", b"%", b"x" * 255, b"x" * 256, "é".encode(), b"\xff")) | st.none()
+ALIKE = st.tuples(KEYS, VALUES, st.tuples(*(st.tuples(st.just(name), TEXTS) for name in "abc")).map(list))
+MANY = st.tuples(KEYS, VALUES, st.integers(1, 140).map(lambda count: [(str(each), b"x") for each in range(count)]))
+RECORDS = st.lists(FOREIGN | ALIKE | MANY | WRITTEN, min_size=1, max_size=40)
 SCREENS = st.builds(Screen, st.lists(NAMES, min_size=1, max_size=2), st.lists(SMALL, min_size=1, max_size=4))
 ENCODER = EventEncoder()
 
@@ -73,8 +105,7 @@ def taken(take: fetch.Take, consumer: Consumer, count: int) -> list[Any]:
 
 def joined(pairs: list[tuple[list[Any], list[bytes]]]) -> tuple[list[Any], list[bytes]]:
     """Events, and of those that begin with a header their messages: only these may have a ttl."""
-    headed = [data for _, mapped in pairs for data in mapped if data[2] != DELIVERY_ANNOTATIONS]
-    return [event for events, _ in pairs for event in events], headed
+    return [event for events, _ in pairs for event in events], [data for _, headed in pairs for data in headed]
 
 
 def shown(record: Any) -> tuple[Any, ...]:
@@ -94,6 +125,86 @@ def test_both_ways_say_the_same(client: Client, records: list[Any], screen: Scre
     assert ours == theirs
     encoded, known = ([ENCODER.events(run, 0) for run in each] for each in (runs, lists))
     assert joined(encoded) == joined(known)
+    assert [ENCODER.event(record, 0) for run in runs for record in run] == joined(known)[0]
     passed, expected = ([shown(record) for run in each for record in screen.passed(run)] for each in (runs, lists))
     assert passed == expected
     assert sum(run.size for run in runs) >= sum(len(key or b"") + len(value or b"") for key, value, _ in records)
+
+
+def unusual(record: _fetch.Record) -> bytes:
+    raise AssertionError(f"this record is left to Python: {shown(record)}")
+
+
+def produced(client: Client, records: list[Any]) -> list[Any]:
+    for key, value, headers in records:
+        client.producer.produce(TOPIC, value, key, headers=headers)
+    assert client.producer.flush(10) == 0
+    taken(take_messages, client.messages, len(records))
+    return taken(take_runs, client.runs, len(records))
+
+
+def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:
+    data = message(b"body", ma={"x-opt-m": 1}, subject="s", app={"color": "red", "n": 7}, footer={"x-opt-f": 1})
+    key, value, headers, _ = to_record(data, walk(data))
+    texts = [("color", b"red"), ("note", "é".encode()), ("raw", b"\xff"), ("none", None), ("long", b"x" * 300)]
+    records = [(key, value, headers), (b"key", b"value", texts), (b"\xff", b"v" * 300, None), (None, b"v", texts)]
+    for run in produced(client, records):
+        maker = ENCODER._maker(0)
+        events, headed = run.events(Event, maker, unusual)
+        assert events == [record.event(Event, maker, unusual) for record in run]
+        assert headed == []
+        ends = data[data.index(b"body") :], b"value", b"v" * 300, b"v"
+        assert all(event.data.endswith(end) for event, end in zip(events, ends, strict=True))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda forms, own, names, digest: (forms[:2], own, names, digest),
+        lambda forms, own, names, digest: (([*forms[0]], *forms[1:]), own, names, digest),
+        lambda forms, own, names, digest: ((("x",) * 8, *forms[1:]), own, names, digest),
+        lambda forms, own, names, digest: (forms, ("bare", "cookie"), names, digest),
+        lambda forms, own, names, digest: (forms, own, names),
+        lambda forms, own, names, digest: [forms, own, names, digest],
+        lambda forms, own, names, digest: (forms, own, lambda _: [b"color"], digest),
+        lambda forms, own, names, digest: (forms, own, lambda _: (b"color", b"more"), digest),
+        lambda forms, own, names, digest: (forms, own, lambda _: ("color",), digest),
+        lambda forms, own, names, digest: (forms, own, None, digest),
+        lambda forms, own, names, digest: (forms, own, names, None),
+        lambda forms, own, names, digest: (forms, own, names, lambda _: b"digest"),
+    ],
+)
+def test_how_messages_are_made_is_looked_at(client: Client, broken: Callable[..., Any]) -> None:
+    data = message(b"body", subject="s")
+    key, value, headers, _ = to_record(data, walk(data))
+    (run,) = produced(client, [(None, b"v", [("color", b"red")]), (key, value, headers)])
+    with pytest.raises((TypeError, AttributeError)):
+        run.events(Event, broken(*ENCODER._maker(0)), unusual)
+    with pytest.raises((TypeError, AttributeError)):
+        [record.event(Event, broken(*ENCODER._maker(0)), unusual) for record in run]
+
+
+@pytest.mark.parametrize("answer", ["text", b"", None])
+def test_what_others_make_is_looked_at(client: Client, answer: Any) -> None:
+    for run in produced(client, [(None, None, None)]):
+        with pytest.raises(TypeError, match="bytes of sections"):
+            run.events(Event, ENCODER._maker(0), lambda _: answer)
+        with pytest.raises(TypeError, match="tuple"):
+            run.events(dict, ENCODER._maker(0), lambda _: answer)
+
+
+def test_nothing_made_stays_behind(client: Client) -> None:
+    data = message(b"body", subject="s")
+    key, value, headers, _ = to_record(data, walk(data))
+    records = [(None, b"v", [("color", b"red")]), (key, value, headers), (None, None, None)]
+    texts = (b"\xa1\x05color",)
+    for run in produced(client, records):
+        maker = ENCODER._maker(0)
+        before = [sys.getrefcount(each) for each in (*maker, *maker[0], maker[1], texts, *texts)]
+        for _ in range(50):
+            made = run.events(Event, (*maker[:2], lambda _: texts, maker[3]), lambda _: b"\x00\x53\x77" + bytes(1))
+            events = made[0]
+            del made
+            assert [sys.getrefcount(event.data) for event in events] == [2] * len(run)
+            del events
+        assert [sys.getrefcount(each) for each in (*maker, *maker[0], maker[1], texts, *texts)] == before
