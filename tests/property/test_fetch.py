@@ -35,20 +35,30 @@ NAMES = st.sampled_from(("color", "size", "", "é", "amqp.", "amqp.to", "ce_colo
 CONTENTS = st.none() | SMALL | st.binary(max_size=40).map(lambda more: more + b"red")
 HEADERS = st.lists(st.tuples(NAMES, CONTENTS), max_size=5)
 VALUES = st.none() | st.binary(max_size=300)
+USUAL = [
+    message(b"body", app={"color": "red", "n": 7}),
+    message(b"x" * 300, header=[True], ma={"x-opt-m": 1}, subject="s", app={"color": "é"}, footer={"x-opt-f": 1}),
+]
 
 
 @st.composite
 def written(draw: st.DrawFn) -> tuple[bytes | None, bytes | None, list[Header]]:
     """A record as the gateway writes it, or as somebody changed it afterwards."""
-    data = draw(MESSAGES)
+    data = draw(MESSAGES | st.sampled_from(USUAL))
     key, value, headers, _ = to_record(data, walk(data), tombstones=True)
-    change = draw(st.sampled_from(("nothing", "key", "value", *CHANGES)))
+    return changed(key, value, headers, draw(st.sampled_from(sorted(CHANGES))))
+
+
+def changed(
+    key: bytes | None, value: bytes | None, headers: list[Header], change: str
+) -> tuple[bytes | None, bytes | None, list[Header]]:
     key = (key or b"") + b"k" if change == "key" else key
     value = (value or b"") + b"v" if change == "value" else value
-    return key, value, CHANGES.get(change, list)(headers)
+    return key, value, CHANGES[change](headers)
 
 
 CHANGES: dict[str, Callable[[list[Header]], list[Header]]] = {
+    **dict.fromkeys(("nothing", "key", "value"), list),
     "cookie": lambda headers: [COOKIE, *headers],
     "less": lambda headers: headers[1:],
     "more": lambda headers: [*headers, ("x", b"y")],
@@ -129,6 +139,37 @@ def test_both_ways_say_the_same(client: Client, records: list[Any], screen: Scre
     passed, expected = ([shown(record) for run in each for record in screen.passed(run)] for each in (runs, lists))
     assert passed == expected
     assert sum(run.size for run in runs) >= sum(len(key or b"") + len(value or b"") for key, value, _ in records)
+
+
+def same_both_ways(client: Client, records: list[Any]) -> tuple[list[Any], list[bytes]]:
+    """The events, which are the same in C and one by one in Python, and the messages that begin with a header."""
+    for key, value, headers in records:
+        client.producer.produce(TOPIC, value, key, headers=headers)
+    assert client.producer.flush(10) == 0
+    ways = (take_runs, client.runs), (take_messages, client.messages)
+    encoded = [[ENCODER.events(run, 0) for run in taken(take, consumer, len(records))] for take, consumer in ways]
+    found, known = map(joined, encoded)
+    assert found == known
+    return found
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_was_changed_after_it_was_written_is_not_passed_off_as_what_was_sent(client: Client, change: str) -> None:
+    for data in USUAL:
+        written = to_record(data, walk(data))
+        record = changed(written.key, written.value, written.headers, change)
+        (event,), _ = same_both_ways(client, [record])
+        layout = walk(data)
+        assert event.data.endswith(data[layout.ma :]) == (change == "nothing")
+
+
+def test_maps_are_narrow_up_to_the_last_byte(client: Client) -> None:
+    sizes = [*range(240, 262)]
+    records = [(None, b"v", [("a", b"x" * size)]) for size in sizes]
+    records += [(b"k" * size, b"v", None) for size in range(40, 140)]
+    records += [(b"\xff" * size, b"v", None) for size in range(150, 262)]
+    records += [(None, b"v", [(str(each), b"") for each in range(count)]) for count in range(20, 140)]
+    same_both_ways(client, records)
 
 
 def unusual(record: _fetch.Record) -> bytes:
