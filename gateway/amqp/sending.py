@@ -12,6 +12,7 @@ from gateway.amqp.link_base import LinkBase
 from gateway.amqp.outcomes import ACCEPTED, SETTLED
 
 _RECEIVED: Final = lib.PN_RECEIVED
+_GONE: Final = object()
 
 
 class Sending(LinkBase):
@@ -68,10 +69,9 @@ class Sending(LinkBase):
                 self.handler.on_accepted(found)
             return
         for number in found:
-            if number in unsettled:  # else the link has ended meanwhile, and they were taken
-                context = unsettled.take(number)
-                if self.open:
-                    self.handler.on_outcome(context, ACCEPTED)
+            context = unsettled.take(number, _GONE)
+            if context is not _GONE and self.open:  # else the link has ended meanwhile: whoever ended it has them
+                self.handler.on_outcome(context, ACCEPTED)
 
     def number(self, delivery: Any) -> int:
         """By which number `unsettled` has a delivery: its tag."""
