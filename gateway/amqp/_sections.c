@@ -1,4 +1,5 @@
-/* Where the sections of an encoded message lie, and single fields of its properties: the usual forms, in one call.
+/* Where the sections of an encoded message lie, single fields of its properties, and its delivery annotations put on and
+ * taken off: the usual forms, in one call.
  *
  * Every message that crosses a boundary is looked at several times, and in Python each look costs more than all that the
  * engine does for the message. What is here knows only how messages usually begin: `00 53`, the code, a value of the
@@ -13,8 +14,9 @@
 
 #include "_layout.h"
 
-enum { BARE = 3, LEADING = 6 };
-enum { NULL_VALUE = 0x40, PROPERTIES = 0x73, LIST8 = 0xC0, SIZE8 = 0, ASK = 255 };
+enum { ANNOTATIONS = 1, BEHIND = 2, BARE = 3, APPLICATION = 4 }; /* places in the order */
+enum { LEADING = 6, REPLY_TO = 4, NULL_VALUE = 0x40, PROPERTIES = 0x73, LIST8 = 0xC0, SIZE8 = 0, ASK = 255 };
+#define ABSENT PY_SSIZE_T_MAX
 
 static PyTypeObject *layout_type;
 static PyObject *null_field;
@@ -68,8 +70,20 @@ typedef struct {
 } list_view;
 
 /* The properties at `start` as a list of up to 255 bytes, false if they are anything else. */
+static bool opened_at(PyObject *message, Py_ssize_t start, list_view *list) {
+    Py_ssize_t length = PyBytes_GET_SIZE(message);
+    list->data = (const uint8_t *)PyBytes_AS_STRING(message);
+    if (length < 6 || start > length - 6 || memcmp(list->data + start, "\0\x53\x73\xC0", 4) != 0)
+        return false;
+    list->at = start + 6;
+    list->end = start + 5 + list->data[start + 4];
+    list->count = list->data[start + 5];
+    return list->end <= length && list->count <= list->end - list->at;
+}
+
+/* The same, of arguments that may be anything. */
 static bool opened(PyObject *message, PyObject *place, list_view *list) {
-    Py_ssize_t start, length;
+    Py_ssize_t start;
     if (!PyBytes_Check(message) || !PyLong_Check(place))
         return false;
     start = PyLong_AsSsize_t(place);
@@ -77,14 +91,7 @@ static bool opened(PyObject *message, PyObject *place, list_view *list) {
         PyErr_Clear();
         return false;
     }
-    list->data = (const uint8_t *)PyBytes_AS_STRING(message);
-    length = PyBytes_GET_SIZE(message);
-    if (length < 6 || start > length - 6 || memcmp(list->data + start, "\0\x53\x73\xC0", 4) != 0)
-        return false;
-    list->at = start + 6;
-    list->end = start + 5 + list->data[start + 4];
-    list->count = list->data[start + 5];
-    return list->end <= length && list->count <= list->end - list->at;
+    return opened_at(message, start, list);
 }
 
 /* Go on to the next field; the one before has its bytes from the result on. -1: it is unusual or does not fit. */
@@ -109,10 +116,21 @@ static PyObject *piece(const list_view *list, Py_ssize_t start, Py_ssize_t end) 
     return PyBytes_FromStringAndSize((const char *)list->data + start, end - start);
 }
 
+/* Where a field starts, its end in `list->at`; ABSENT where it is that or null, -1 where it is unusual. */
+static Py_ssize_t seek(list_view *list, long index) {
+    Py_ssize_t start = -1;
+    if (index >= list->count)
+        return ABSENT;
+    for (; index >= 0; index--)
+        if ((start = step(list)) < 0)
+            return -1;
+    return list->data[start] == NULL_VALUE ? ABSENT : start;
+}
+
 /* field(data, where the properties start, index) -> encoded bytes, None where absent or null, or ... */
 static PyObject *field(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     list_view list;
-    Py_ssize_t start = -1;
+    Py_ssize_t start;
     long index;
     if (count != 3 || !PyLong_Check(args[2])) {
         PyErr_SetString(PyExc_TypeError, "field takes a message and two numbers");
@@ -125,12 +143,10 @@ static PyObject *field(PyObject *module, PyObject *const *args, Py_ssize_t count
     }
     if (!opened(args[0], args[1], &list))
         return unusual();
-    if (index >= list.count)
-        Py_RETURN_NONE;
-    for (; index >= 0; index--)
-        if ((start = step(&list)) < 0)
-            return unusual();
-    if (list.data[start] == NULL_VALUE)
+    start = seek(&list, index);
+    if (start < 0)
+        return unusual();
+    if (start == ABSENT)
         Py_RETURN_NONE;
     return piece(&list, start, list.at);
 }
@@ -180,11 +196,107 @@ static PyObject *fields(PyObject *module, PyObject *const *args, Py_ssize_t coun
     return result;
 }
 
+/* -- crossing a boundary: delivery annotations put on and taken off, where what they say is known already */
+
+/* Where the reply-to starts, as `seek` says it. */
+static Py_ssize_t reply_to(PyObject *message, const Py_ssize_t *starts, list_view *list) {
+    if (starts[BARE] == starts[APPLICATION])
+        return ABSENT;
+    return opened_at(message, starts[BARE], list) ? seek(list, REPLY_TO) : -1;
+}
+
+/* The message with `put` instead of its delivery annotations. */
+static PyObject *spliced(PyObject *message, const Py_ssize_t *starts, const char *put, Py_ssize_t size) {
+    Py_ssize_t before = starts[ANNOTATIONS], behind = PyBytes_GET_SIZE(message) - starts[BEHIND];
+    PyObject *made = PyBytes_FromStringAndSize(NULL, before + size + behind);
+    char *to;
+    if (made == NULL)
+        return NULL;
+    to = PyBytes_AS_STRING(made);
+    memcpy(to, PyBytes_AS_STRING(message), (size_t)before);
+    memcpy(to + before, put, (size_t)size);
+    memcpy(to + before + size, PyBytes_AS_STRING(message) + starts[BEHIND], (size_t)behind);
+    return made;
+}
+
+/* What a dict has for bytes, borrowed; NULL without an exception: nothing. */
+static PyObject *known_for(PyObject *known, PyObject *key) {
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(known, key);
+    Py_XDECREF(key);
+    return found;
+}
+
+/* The arguments of both functions: a dict, and a message that begins as usual. 0: it does not, -1: an exception. */
+static int crossing(PyObject *const *args, bool right, Py_ssize_t *starts) {
+    if (!right || !PyDict_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "a message and a dict are wanted, and a mark where annotations are taken off");
+        return -1;
+    }
+    return PyBytes_Check(args[0]) &&
+           find((const uint8_t *)PyBytes_AS_STRING(args[0]), PyBytes_GET_SIZE(args[0]), starts);
+}
+
+/* put_on(data, sections by encoded reply-to) -> the message with its section as delivery annotations, or ... where it has
+ * some or there is none for it */
+static PyObject *put_on(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t starts[PLACES], start;
+    list_view list;
+    PyObject *section;
+    int usual = crossing(args, count == 2, starts);
+    if (usual <= 0 || starts[ANNOTATIONS] != starts[BEHIND] || (start = reply_to(args[0], starts, &list)) < 0)
+        return usual < 0 ? NULL : unusual();
+    section = known_for(args[1], start == ABSENT ? Py_NewRef(null_field) : piece(&list, start, list.at));
+    if (section == NULL || !PyBytes_Check(section))
+        return PyErr_Occurred() ? NULL : unusual();
+    return spliced(args[0], starts, PyBytes_AS_STRING(section), PyBytes_GET_SIZE(section));
+}
+
+static bool holds(const char *from, const char *end, PyObject *mark) {
+    size_t size = (size_t)PyBytes_GET_SIZE(mark);
+    const char *text = PyBytes_AS_STRING(mark);
+    while (size > 0 && (size_t)(end - from) >= size) {
+        from = memchr(from, text[0], (size_t)(end - from) - size + 1);
+        if (from == NULL)
+            return false;
+        if (memcmp(from++, text, size) == 0)
+            return true;
+    }
+    return size == 0;
+}
+
+/* take_off(data, what is known by delivery annotations section, mark) -> (what is known for its own, the message without
+ * them, whether its properties hold the mark or a reply-to), or ... where nothing is known for them */
+static PyObject *take_off(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t starts[PLACES], start = 0;
+    list_view list;
+    const char *data;
+    PyObject *found, *rest;
+    int usual = crossing(args, count == 3 && PyBytes_Check(args[2]), starts);
+    if (usual <= 0 || starts[ANNOTATIONS] == starts[BEHIND])
+        return usual < 0 ? NULL : unusual();
+    data = PyBytes_AS_STRING(args[0]);
+    if (!holds(data + starts[BARE], data + starts[APPLICATION], args[2]) &&
+        (start = reply_to(args[0], starts, &list)) < 0)
+        return unusual();
+    found = known_for(args[1], PyBytes_FromStringAndSize(data + starts[ANNOTATIONS],
+                                                         starts[BEHIND] - starts[ANNOTATIONS]));
+    if (found == NULL)
+        return PyErr_Occurred() ? NULL : unusual();
+    Py_INCREF(found);
+    if ((rest = spliced(args[0], starts, "", 0)) == NULL) {
+        Py_DECREF(found);
+        return NULL;
+    }
+    return Py_BuildValue("(NNO)", found, rest, start == ABSENT ? Py_False : Py_True);
+}
+
 static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "Give the class of layouts and the widths of values, once."},
     {"layout", layout, METH_O, "Where the sections of a message lie."},
     {"field", (PyCFunction)(void (*)(void))field, METH_FASTCALL, "One field of the properties, encoded."},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "The first six fields of the properties, encoded."},
+    {"put_on", (PyCFunction)(void (*)(void))put_on, METH_FASTCALL, "Annotate a message as known for its reply-to."},
+    {"take_off", (PyCFunction)(void (*)(void))take_off, METH_FASTCALL, "Take off delivery annotations that are known."},
     {NULL, NULL, 0, NULL},
 };
 

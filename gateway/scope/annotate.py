@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
+from gateway.amqp import _sections
 from gateway.amqp.codec import Symbol, Timestamp, encode, encode_binary
 from gateway.amqp.sections import DELIVERY_ANNOTATIONS, Layout, edit_map, property_field, splice, walk
 from gateway.scope.annotations import (
@@ -80,6 +81,11 @@ class Annotator:
         Where it asks for its response over the paired link, the cookie names what `own` gives, an encoded address;
         the message itself goes on as it came (RA-2.3-8).
         """
+        found = _sections.put_on(data, self._recent.at(now_ms))  # most: it has none, and its reply-to came before
+        return self._annotate(data, now_ms, own) if found is ... else found
+
+    def _annotate(self, data: bytes, now_ms: int, own: Callable[[], bytes] | None) -> bytes:
+        """Any request; what is made for it is remembered for others with its reply-to."""
         layout = walk(data)
         reply_to = property_field(data, layout, REPLY_TO) or NULL
         if own is not None and is_me(reply_to):
@@ -90,10 +96,14 @@ class Annotator:
         section = recent.get(reply_to)
         if section is None:
             section = self._section(reply_to, expiry_of(self._recent.expiry_ms, None))
-            if not self._pending and self._uses is None:  # with a limit, each request has a cookie of its own
+            if not self._pending and self._shared(reply_to):
                 recent[reply_to] = section
         at = layout.da
         return b"".join((data[:at], section, data[at:])) if at else section + data
+
+    def _shared(self, reply_to: bytes) -> bool:
+        """Whether others with it have the same cookie: not where uses are counted, and `$me` is many addresses."""
+        return self._uses is None and not is_me(reply_to)
 
     def restore(self, data: bytes, now_ms: int, *, scope: str | None = None) -> Restored:
         """A response that came to the link target: verified, and as it goes on in its own scope.

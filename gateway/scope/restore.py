@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from gateway.amqp import _sections
 from gateway.amqp.codec import encode_binary
 from gateway.amqp.sections import edit_map, property_field, walk
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
@@ -43,12 +44,14 @@ class Restored(NamedTuple):
 class LinkTarget:
     """An address T that takes responses to requests from `scopes`."""
 
-    __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes", "_shelf")
+    __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes", "_shelf", "_usual")
 
     def __init__(self, ring: KeyRing, address: str, scopes: Collection[str], *, shelf: Shelf | None = None) -> None:
         self._ring, self._address, self._scopes = ring, address, frozenset(scopes)
         self._reader = Reader(ring, COOKIE)
         self._recent: Recent[bytes, Cookie] = Recent()
+        self._usual: Recent[bytes, Cookie] = Recent()
+        """By annotations sections that hold nothing but a cookie, which leaves nothing behind."""
         self._shelf = shelf or Shelf(ring)
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
@@ -56,27 +59,34 @@ class LinkTarget:
 
         Raises `Unfetched` where the cookie is a reference, and what it says is not here yet.
         """
-        layout = walk(data)
-        section = data[layout.da : layout.ma]
-        token = _sole_cookie(section)
-        alone = token is not None
-        if token is None:
-            token = _find_cookie(section)
         ring = self._ring
-        recent = self._recent.at(ring.epoch(now_ms) if ring.dated else 0)
+        epoch = ring.epoch(now_ms) if ring.dated else 0
+        found = _sections.take_off(data, self._usual.at(epoch), MARK)
+        cookie, home, onward = self._taken_off(data, epoch, now_ms) if found is ... else found
+        if now_ms - ring.skew_ms > cookie.expiry_ms:
+            raise refusal(Expired())
+        return _new(Restored, (cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, refusal))
+
+    def _taken_off(self, data: bytes, epoch: int, now_ms: int) -> tuple[Cookie, bytes, bool]:
+        """Any response: its cookie, itself without it, and whether it goes on as a request does."""
+        layout = walk(data)
+        cookie, annotations = self._read(data[layout.da : layout.ma], epoch, now_ms)
+        home = b"".join((data[: layout.da], annotations, data[layout.ma :]))
+        quotes = data.find(MARK, layout.properties, layout.app) >= 0
+        return cookie, home, quotes or property_field(data, layout, REPLY_TO) is not None
+
+    def _read(self, section: bytes, epoch: int, now_ms: int) -> tuple[Cookie, bytes]:
+        """The cookie among these annotations, and what is left of them; the usual ones are remembered as a whole."""
+        alone = _sole_cookie(section)
+        token = _find_cookie(section) if alone is None else alone
+        recent = self._recent.at(epoch)
         cookie = recent.get(token)
         if cookie is None:
             cookie = recent[token] = self._verified(token, now_ms)
-        elif now_ms - ring.skew_ms > cookie.expiry_ms:
-            raise refusal(Expired())
-        if alone and cookie.inner_cookie is None:
-            home = data[: layout.da] + data[layout.ma :] if layout.da else data[layout.ma :]
-        else:
-            annotations = restored_annotations(b"" if alone else section, cookie)
-            home = b"".join((data[: layout.da], annotations, data[layout.ma :]))
-        quotes = data.find(MARK, layout.properties, layout.app) >= 0
-        onward = quotes or property_field(data, layout, REPLY_TO) is not None
-        return _new(Restored, (cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, refusal))
+        if alone is None or cookie.inner_cookie is not None:
+            return cookie, restored_annotations(section if alone is None else b"", cookie)
+        self._usual.at(epoch)[section] = cookie
+        return cookie, b""
 
     def _verified(self, token: bytes, now_ms: int) -> Cookie:
         try:

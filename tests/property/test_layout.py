@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp import layout, properties
+from gateway.amqp import _sections, layout, properties
 from gateway.errors import AmqpError
 from gateway.scope import fields
 from tests.support.strategies import (
@@ -52,6 +52,45 @@ def test_the_leading_fields_are_the_same_however_they_are_found(data: bytes) -> 
     if found is not None and found.properties < found.app:
         general = result_or_condition(fields._leading_fields, data, found)
         assert result_or_condition(fields.leading_fields, data, found) == general
+
+
+@given(MESSAGES | mutated(MESSAGES) | mutated(PROPERTIES_SECTIONS), st.binary(max_size=300))
+def test_annotations_are_put_on_as_python_would(data: bytes, section: bytes) -> None:
+    expected = result_or_condition(_put_on, data, section)
+    for reply_to in _reply_tos(data):
+        assert _sections.put_on(data, {reply_to: section}) in (..., expected)
+    assert _sections.put_on(data, {}) is ...
+
+
+def _put_on(data: bytes, section: bytes) -> bytes | None:
+    found = layout.walk(data)
+    properties.property_field(data, found, fields.REPLY_TO)  # or its error
+    return None if found.da != found.ma else data[: found.da] + section + data[found.da :]
+
+
+def _reply_tos(data: bytes) -> set[bytes]:
+    """All that could be taken for its reply-to: the only one that counts is there if there is one."""
+    found = _placed(data)
+    try:
+        own = None if found is None else properties.property_field(data, found, fields.REPLY_TO)
+    except AmqpError:
+        own = None
+    return {fields.NULL, own or fields.NULL}
+
+
+@given(MESSAGES | mutated(MESSAGES) | mutated(PROPERTIES_SECTIONS), st.binary(max_size=3))
+def test_annotations_are_taken_off_as_python_would(data: bytes, mark: bytes) -> None:
+    found = _placed(data)
+    known = {data[found.da : found.ma]: "it"} if found is not None else {}
+    assert _sections.take_off(data, known, mark) in (..., result_or_condition(_taken_off, data, mark))
+    assert _sections.take_off(data, {}, mark) is ...
+
+
+def _taken_off(data: bytes, mark: bytes) -> tuple[str, bytes, bool]:
+    found = layout.walk(data)
+    onward = data.find(mark, found.properties, found.app) >= 0
+    onward = onward or properties.property_field(data, found, fields.REPLY_TO) is not None
+    return "it", data[: found.da] + data[found.ma :], onward
 
 
 def _placed(data: bytes) -> layout.Layout | None:

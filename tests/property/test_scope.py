@@ -28,6 +28,7 @@ from gateway.scope.fields import Fields, assemble, leading_fields
 from gateway.scope.keys import BadToken, Key, KeyRing
 from gateway.scope.message_id import ScopeIds, open_id
 from gateway.scope.rewrite import Rewriter
+from tests.support.strategies import result_or_condition
 
 NOW = 1_700_000_000_000
 RING = KeyRing("2026-11", {"2026-11": Key(b"k" * 32)})
@@ -134,6 +135,21 @@ def test_annotate_and_restore(request: bytes, da: dict[Any, Any]) -> None:
     else:
         restored = annotator.restore(sent, NOW)
         assert (restored.scope, restored.address, restored.data) == ("edge", reply_to, response)
+
+
+@given(messages(), messages())
+def test_what_is_remembered_of_others_changes_nothing(request: bytes, answer: bytes) -> None:
+    """However often a request is asked and answered: the same bytes, sent on or refused in the same way."""
+    annotator, other = (Annotator(RING, "edge", T, 1000) for _ in range(2))
+    annotated = {annotator.annotate(request, NOW) for _ in range(3)} | {other.annotate(request, NOW)}
+    assert len(annotated) == 1
+    asked = annotated.pop()
+    cookie = delivery_annotations(asked, walk(asked))["response-address-cookie"]
+    sent = with_annotation(answer, "address-cookie", cookie)
+    first, *again = [result_or_condition(annotator.restore, sent, NOW) for _ in range(3)]
+    assert all(each == first for each in again)
+    late = NOW + 5000
+    assert result_or_condition(annotator.restore, sent, late) == result_or_condition(other.restore, sent, late)
 
 
 @given(messages(addresses), messages())

@@ -362,3 +362,27 @@ def test_with_a_limit_of_uses_each_request_has_a_cookie_of_its_own(sealing: bool
 def test_without_a_limit_the_requests_of_one_client_share_a_cookie(sealing: bool) -> None:
     annotator = Annotator(KeyRing("k", {"k": Key(b"k" * 32)}, seal=sealing), "edge", T, TTL)
     assert len({cookie_of(annotator.annotate(message(), NOW)) for _ in range(5)}) == 1
+
+
+def test_me_is_another_address_for_each_pair() -> None:
+    """`$me` is remembered under what it stands for, never as itself (CORE-10)."""
+    annotator = Annotator(RING, "edge", T, TTL)
+    owns = [None, lambda: encode("pair/1"), lambda: encode("pair/2"), lambda: encode("pair/1"), None]
+    asked = [annotator.annotate(message(reply_to="$me"), NOW, own) for own in owns]
+    homes = [annotator.restore(response(cookie_of(each)), NOW).address for each in asked]
+    assert homes == ["$me", "pair/1", "pair/2", "pair/1", "$me"]
+    assert asked[1] == asked[3]
+
+
+def test_a_remembered_cookie_expires_and_its_key_retires() -> None:
+    """What was believed once is judged by the time at each use."""
+    ring = KeyRing("n", {"n": Key(b"n" * 32), "k": Key(b"k" * 32, NOW + 10)})
+    sent = response(cookie_of(Annotator(RING, "edge", T, TTL).annotate(message(), NOW)))
+    aged, retired = LinkTarget(RING, T, ("edge",)), LinkTarget(ring, T, ("edge",))
+    assert {target.restore(sent, NOW + 10).address for target in (aged, retired) for _ in range(3)} == {"replies/1"}
+    for target, later, condition in (
+        (aged, NOW + 2 * TTL, PRECONDITION_FAILED),
+        (retired, NOW + 11, UNAUTHORIZED_ACCESS),
+    ):
+        with pytest.raises(AmqpError, match=condition):
+            target.restore(sent, later)

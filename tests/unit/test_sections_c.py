@@ -26,6 +26,11 @@ def _properties(*fields: bytes) -> bytes:
         lambda: _sections.field(b"", 0),  # type: ignore[call-arg]
         lambda: _sections.field(b"", 0, "1"),  # type: ignore[arg-type]
         lambda: _sections.fields(b""),  # type: ignore[call-arg]
+        lambda: _sections.put_on(b""),  # type: ignore[call-arg]
+        lambda: _sections.put_on(b"", []),  # type: ignore[arg-type]
+        lambda: _sections.take_off(b"", {}),  # type: ignore[call-arg]
+        lambda: _sections.take_off(b"", [], b"mark"),  # type: ignore[arg-type]
+        lambda: _sections.take_off(b"", {}, "mark"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_argument_is_refused(call: Callable[[], Any]) -> None:
@@ -96,3 +101,49 @@ def test_properties_in_another_form_or_broken_are_left_too(data: bytes, start: i
 def test_bytes_behind_the_last_field_are_no_usual_section() -> None:
     assert _sections.fields(b"\x00\x53\x73\xc0\x03\x01\x40\x40", 0) is ...
     assert _sections.field(b"\x00\x53\x73\xc0\x02\x01\x40", 0, -1) is ...
+
+
+_HEADER, _BODY = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x75\xa0\x01x"
+_ONE, _TWO = b"\x00\x53\x71\xc1\x01\x00", b"\x00\x53\x71\xd1\x00\x00\x00\x04\x00\x00\x00\x00"
+_KNOWN = object()
+_ASKS = _properties(*[b"\x40"] * 4, b"\xa1\x03her")
+
+
+@pytest.mark.parametrize("head", [b"", _HEADER])
+def test_a_message_is_annotated_by_its_reply_to(head: bytes) -> None:
+    known = {b"\xa1\x03her": _ONE, b"\x40": _TWO}
+    asks, others = head + _ASKS + _BODY, [head + _BODY, head + _properties(b"\x40") + _BODY]
+    assert _sections.put_on(asks, known) == head + _ONE + _ASKS + _BODY
+    assert [_sections.put_on(each, known) for each in others] == [
+        head + _TWO + each[len(head) :] for each in others
+    ]
+    assert _sections.put_on(asks, {b"\x40": _TWO}) is ...
+    assert _sections.put_on(head + _ONE + _ASKS + _BODY, known) is ..., "it has annotations already"
+    assert _sections.put_on(bytearray(asks), known) is ...  # type: ignore[arg-type]  # not immutable
+    assert _sections.put_on(asks, {b"\xa1\x03her": "text"}) is ...  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("head", [b"", _HEADER])
+def test_known_annotations_are_taken_off(head: bytes) -> None:
+    answer = _properties(b"\x40", b"\x40", b"\xa1\x07a marks")
+    for behind, mark, onward in (
+        (answer, b"mark", True),
+        (answer, b"marked", False),
+        (answer, b"a markss", False),
+        (answer, b"", True),
+        (_ASKS, b"mark", True),
+        (b"", b"mark", False),
+        (b"", b"x", False),
+    ):
+        found = _sections.take_off(head + _ONE + behind + _BODY, {_ONE: _KNOWN}, mark)
+        assert found == (_KNOWN, head + behind + _BODY, onward)
+    assert _sections.take_off(head + _TWO + _BODY, {_ONE: 1}, b"mark") is ...
+    assert _sections.take_off(head + _BODY, {b"": 1}, b"mark") is ..., "it has none"
+
+
+def test_a_reply_to_in_an_unusual_form_is_left_to_python() -> None:
+    broken = _properties(*[b"\x40"] * 4, b"\xa1\x09her")
+    wide = b"\x00\x53\x73\xd0\x00\x00\x00\x0d\x00\x00\x00\x05\x40\x40\x40\x40\xa1\x03her"
+    for each in (broken, wide):
+        assert _sections.put_on(each + _BODY, {b"\xa1\x03her": _ONE}) is ...
+        assert _sections.take_off(_ONE + each + _BODY, {_ONE: 1}, b"mark") is ...
