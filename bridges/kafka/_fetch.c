@@ -18,12 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "_client.h"
 #include "_messages.h"
 
 #define FETCH 0x2 /* RD_KAFKA_EVENT_FETCH */
 #define ERROR 0x8 /* RD_KAFKA_EVENT_ERROR */
 
-typedef void *pointer;
 typedef struct {
     int code;
     pointer topic;
@@ -704,25 +704,6 @@ static PyObject *made(batch *batch) {
     return NULL;
 }
 
-/* librdkafka's handle of a client: the first field behind the head of confluent-kafka's object, which is its opaque. */
-static pointer handle(PyObject *client) {
-    pointer found;
-    if (client_type == NULL || !PyObject_TypeCheck(client, client_type)) {
-        PyErr_SetString(PyExc_TypeError, "a consumer of confluent-kafka is wanted");
-        return NULL;
-    }
-    memcpy(&found, (char *)client + sizeof(PyObject), sizeof found);
-    if (found == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "the consumer is closed");
-        return NULL;
-    }
-    if (kafka.opaque(found) != client) {
-        PyErr_SetString(PyExc_TypeError, "the consumer is not laid out as this gateway was made for");
-        return NULL;
-    }
-    return found;
-}
-
 /* take(consumer, most, bytes, milliseconds) -> runs, failures (code, reason, fatal, topic, partition, offset) */
 static PyObject *take(PyObject *module, PyObject *args) {
     PyObject *client, *result;
@@ -736,7 +717,7 @@ static PyObject *take(PyObject *module, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "at least one record of one byte is asked for");
         return NULL;
     }
-    if ((handle_of_client = handle(client)) == NULL)
+    if ((handle_of_client = handle_of(client, client_type, &kafka.opaque)) == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     if ((batch.lacking = !allocated(&batch, most)) == false)
@@ -749,24 +730,10 @@ static PyObject *take(PyObject *module, PyObject *args) {
 
 /* bind(addresses, type of the clients) */
 static PyObject *bind(PyObject *module, PyObject *args) {
-    pointer table[FUNCTIONS];
     PyObject *addresses, *type;
-    Py_ssize_t index;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &addresses, &PyType_Type, &type))
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &addresses, &PyType_Type, &type) ||
+        bound(addresses, &kafka, FUNCTIONS) < 0)
         return NULL;
-    if (PyTuple_GET_SIZE(addresses) != FUNCTIONS) {
-        PyErr_Format(PyExc_TypeError, "%zd addresses are wanted", FUNCTIONS);
-        return NULL;
-    }
-    for (index = 0; index < FUNCTIONS; index++) {
-        table[index] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, index));
-        if (table[index] == NULL) {
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_ValueError, "no function is at address 0");
-            return NULL;
-        }
-    }
-    memcpy(&kafka, table, sizeof kafka);
     Py_INCREF(type);
     Py_XSETREF(client_type, (PyTypeObject *)type);
     Py_RETURN_NONE;

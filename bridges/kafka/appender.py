@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.producer import ROOM, ClusterProducer
+from bridges.kafka.producer import ROOM, ClusterProducer, Told
 from gateway.errors import AmqpError, Fault
 
 _ANY: Final = -1
@@ -34,13 +34,13 @@ class Appender:
         False: there is no room, and `done` is not called.
         """
 
-        def report(error: KafkaError | None, _: Message) -> None:
+        def report(error: KafkaError | None) -> None:
             done(None if error is None else error.str())
 
         if len(self._producer) >= ROOM:
             return False
         try:
-            self._producer.produce(self._topic, _ANY, key, value, None, report)
+            self._producer.produce(self._topic, _ANY, key, value, None, Told(report))
         except (BufferError, KafkaException):
             return False
         return True

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from confluent_kafka import cimpl
+
+LAID_OUT: Final[frozenset[Any]] = frozenset({"2.16.1"})
+"""Versions of confluent-kafka whose clients have been seen to begin with librdkafka's handle (`_client.h`)."""
+_UNSIGNED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
 
 
 def function(name: str, result: Any, *arguments: Any) -> Any:
@@ -21,3 +26,11 @@ def address(name: str) -> int:
     found = ctypes.cast(getattr(ctypes.CDLL(cimpl.__file__), name), ctypes.c_void_p).value
     assert found is not None
     return found
+
+
+def calls_back(settings: Mapping[str, Any]) -> bool:
+    """Whether a client with these settings has something to do that only its own `poll` or `consume` does.
+
+    Callbacks and loggers are called there, and there it makes tokens for tests by itself.
+    """
+    return any(callable(value) or name in ("logger", _UNSIGNED) for name, value in settings.items())

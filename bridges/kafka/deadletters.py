@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.bare import DEAD_LETTER, Header
 from bridges.kafka.counters import Counters
-from bridges.kafka.producer import ROOM, ClusterProducer
+from bridges.kafka.producer import ROOM, ClusterProducer, Told
 from bridges.kafka.records import RecordWriter
 from bridges.kafka.redelivery import Event
 from gateway.amqp import sections
@@ -64,7 +64,7 @@ class DeadLetters:
             if wanted():
                 self.bury(event, error, done, wanted)
 
-        def report(failure: KafkaError | None, _: Message) -> None:
+        def report(failure: KafkaError | None) -> None:
             if failure is None:
                 self._counters.dead_lettered += 1
                 self._warned = False
@@ -76,7 +76,7 @@ class DeadLetters:
             self._later("the producer's queue is half full", again)
             return
         try:
-            self._producer.produce(self._to, _ANY, key, value, [*headers, *told], report)
+            self._producer.produce(self._to, _ANY, key, value, [*headers, *told], Told(report))
         except (BufferError, KafkaException) as failure:
             self._later(str(failure), again)
 

@@ -14,10 +14,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, version
 
 from bridges.kafka import _fetch
-from bridges.kafka.clib import address
+from bridges.kafka.clib import LAID_OUT, address, calls_back
 
-_LAID_OUT: Final[frozenset[Any]] = frozenset({"2.16.1"})
-"""Versions of confluent-kafka whose consumer has been seen to begin with librdkafka's handle (`_fetch.c`)."""
 _BYTES: Final = 1 << 20
 """Bytes of a batch, about: whatever the size of records, they are handed over before they are too many."""
 _FUNCTIONS: Final = (
@@ -70,7 +68,7 @@ Take = Callable[[Consumer, int, float], Taken]
 
 def _bound() -> bool:
     """Whether the C code was made for this client, and finds librdkafka in it."""
-    if version() not in _LAID_OUT:
+    if version() not in LAID_OUT:
         return False
     try:
         _fetch.bind(tuple(map(address, _FUNCTIONS)), Consumer)
@@ -92,8 +90,7 @@ def way(settings: Mapping[str, Any]) -> Take:
     """How to take records from a client with these settings."""
     if not _BOUND:
         _said()
-    calls_back = any(callable(value) or name == "logger" for name, value in settings.items())
-    return take_runs if _BOUND and not calls_back else take_messages
+    return take_runs if _BOUND and not calls_back(settings) else take_messages
 
 
 def take_messages(consumer: Consumer, most: int, seconds: float) -> Taken:

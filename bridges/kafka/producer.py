@@ -1,8 +1,8 @@
 """The idempotent producers of a cluster; delivery reports arrive on the event loop (KM-15).
 
-`produce` only puts a record into librdkafka's queue. Reports are taken by `poll(0)` on the loop: librdkafka
-takes the interpreter lock anew for every report, so a thread of its own would fight the loop for it a
-hundred thousand times a second. While anything is in flight the poll runs every millisecond.
+`produce` only puts a record into librdkafka's queue. Reports are taken on the loop, all that are there at once: a
+thread of its own would fight the loop for the interpreter. While anything is in flight they are asked for every
+millisecond.
 
 One producer serves all topics but those that take less than others: a broker refuses a batch that is larger than its
 topic takes with all that is in it, and how large batches become is a setting of the producer. So these topics have
@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
+from bridges.kafka.outbox import Group, Header, Message3, Outbox, Owner, outbox
 from gateway.errors import AmqpError
 
 _BUSY: Final = 0.001
@@ -47,8 +49,22 @@ _FRAME: Final = 512
 """Bytes of a batch that are no records, roughly."""
 ROOM: Final = 50_000
 """Records on their way above which only traffic may add to them: half of a queue (`queue.buffering.max.messages`)."""
-Report = Callable[[KafkaError | None, Message], None]
 log = structlog.get_logger(logger_name="kafka")
+
+
+class Told:
+    """The owner of one record, for whom a call will do: with None when it is written."""
+
+    __slots__ = ("_report",)
+
+    def __init__(self, report: Callable[[KafkaError | None], None]) -> None:
+        self._report: Final = report
+
+    def on_written(self, contexts: list[Any]) -> None:
+        self._report(None)
+
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool) -> None:
+        self._report(error)
 
 
 class ClusterProducer:
@@ -58,13 +74,15 @@ class ClusterProducer:
         self._cluster: Final = cluster
         self._loop: Final = cluster.loop
         self._settings: Final = {**_SETTINGS, **cluster.settings()}
-        self._retired: list[Producer] = []
+        self._retired: list[Outbox] = []
+        self._due: Final[deque[Group]] = deque()
+        """Reports whose owners are still to hear of them."""
         self._busy = False
         self._closed = False
         self._idle: Final = asyncio.Event()
         self._partitions: Final[dict[str, int]] = {}
         self._learning: Final = asyncio.Lock()
-        self._producers: Final[dict[int, Producer]] = {}
+        self._outboxes: Final[dict[int, Outbox]] = {}
         """By the size of their batches."""
         self._narrow: Final[dict[str, int]] = {}
         """The size for topics that take less than others."""
@@ -78,22 +96,38 @@ class ClusterProducer:
         partition: int,
         key: bytes | None,
         value: bytes | None,
-        headers: list[Any] | None,
-        report: Report,
+        headers: list[Header] | None,
+        owner: Owner,
+        context: Any = None,
     ) -> None:
-        """Hand a record over; `report` is called once, unless `BufferError` or `KafkaException` is raised.
+        """Hand a record over; `owner` hears once what became of it, unless `BufferError` or `KafkaException` is raised.
 
         The record's time is the time of this call (KM-3).
         """
-        producer = self._producers[self._narrow.get(topic, self._widest)]
-        if headers:
-            producer.produce(topic, value, key, partition, report, headers=headers)
-        else:
-            producer.produce(topic, value, key, partition, report)
+        self._outbox_of(topic).put(topic, partition, key, value, headers, owner, context)
         if not self._busy:
-            self._busy = True
-            self._timer.cancel()
-            self._timer = self._loop.call_later(_BUSY, self._poll)
+            self._begin()
+
+    def produce_plain(
+        self, topic: str, partition: int, messages: Sequence[Message3], start: int, owner: Owner
+    ) -> int:
+        """Hand over messages from `start` on while they are nothing but data, with their deliveries as contexts.
+
+        Returns the number of the first one that is not, or that librdkafka does not take.
+        """
+        end = self._outbox_of(topic).put_plain(topic, partition, messages, start, owner)
+        if not self._busy and end > start:
+            self._begin()
+        return end
+
+    def _outbox_of(self, topic: str) -> Outbox:
+        return self._outboxes[self._narrow.get(topic, self._widest)]
+
+    def _begin(self) -> None:
+        """Something is in flight."""
+        self._busy = True
+        self._timer.cancel()
+        self._timer = self._loop.call_later(_BUSY, self._poll)
 
     async def learn(self, topic: Topic) -> None:
         """Make sure that librdkafka knows of all partitions, which it else finds out minutes later (KM-9).
@@ -103,7 +137,7 @@ class ClusterProducer:
         self._fit(topic)
         async with self._learning:  # many links hear of growth at once: the first asks
             known = self._partitions.setdefault(topic.name, topic.partitions)
-            producer = self._producers[self._narrow.get(topic.name, self._widest)]
+            producer = self._outbox_of(topic.name).client
             if known < topic.partitions:
                 with contextlib.suppress(KafkaException, AmqpError):  # away: what is sent now is released or waits
                     await self._cluster.in_thread(lambda: producer.list_topics(topic.name, timeout=_METADATA))
@@ -114,22 +148,24 @@ class ClusterProducer:
         takes = max(1, topic.max_bytes - _FRAME)
         if takes < self._narrow.get(topic.name, self._widest):
             size = self._narrow[topic.name] = 1 << takes.bit_length() - 1
-            if size not in self._producers:
+            if size not in self._outboxes:
                 self._make(size)
 
     def _make(self, size: int) -> None:
-        told = partial(self._error, size)
-        self._producers[size] = Producer({**self._settings, "batch.size": size, "error_cb": told})
+        self._outboxes[size] = outbox({**self._settings, "batch.size": size}, partial(self._error, size))
+
+    def _all(self) -> list[Outbox]:
+        return [*self._outboxes.values(), *self._retired]
 
     def __len__(self) -> int:
         """Records whose report is still to come."""
-        return sum(map(len, self._producers.values())) + sum(map(len, self._retired))
+        return sum(len(each.client) for each in self._all()) + len(self._due)
 
     def _poll(self) -> None:
         try:
-            for producer in list(self._producers.values()):
-                producer.poll(0)
-            self._poll_retired()
+            self._hear(self._all())
+            if self._retired:
+                self._retired = [each for each in self._retired if len(each.client)]
         finally:  # a report that fails must not end all others
             self._busy = len(self) > 0
             if not self._busy:
@@ -137,18 +173,24 @@ class ClusterProducer:
             if not self._closed:
                 self._timer = self._loop.call_later(_BUSY if self._busy else _IDLE, self._poll)
 
-    def _poll_retired(self) -> None:
-        if self._retired:
-            for producer in self._retired:
-                producer.poll(0)
-            self._retired = [producer for producer in self._retired if len(producer)]
+    def _hear(self, outboxes: Iterable[Outbox]) -> None:
+        """Tell the owners of records what became of them; who fails leaves the others for the next time."""
+        due = self._due
+        for each in outboxes:
+            due.extend(each.reports())
+        while due:
+            owner, code, keyed, contexts = due.popleft()
+            if code:
+                owner.on_failed(contexts, KafkaError(code), keyed=keyed)
+            else:
+                owner.on_written(contexts)
 
     def _error(self, size: int, error: KafkaError) -> None:
         """Called from `poll`: a broker went away, or this producer can write no more."""
         self._cluster.trouble()
         if error.fatal():
             log.error("kafka producer replaced", cluster=self._cluster.name, reason=error.str())
-            self._retired.append(self._producers[size])
+            self._retired.append(self._outboxes[size])
             self._make(size)
 
     async def close(self, limit: float) -> None:
@@ -159,6 +201,6 @@ class ClusterProducer:
                 await asyncio.wait_for(self._idle.wait(), limit)
         self._closed = True
         self._timer.cancel()
-        for producer in (*self._producers.values(), *self._retired):
-            producer.purge()
-            producer.poll(0)
+        for each in self._all():
+            each.client.purge()
+        self._hear(self._all())

@@ -7,18 +7,19 @@ more is released at once; its credit comes back a little later, lest peer and ga
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka import faults, partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
 from bridges.kafka.encoding import plain_value
-from bridges.kafka.producer import ClusterProducer, Report
+from bridges.kafka.outbox import Message3
+from bridges.kafka.producer import ClusterProducer
 from bridges.kafka.records import RecordWriter
 from gateway.amqp import sections
 from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
@@ -57,6 +58,8 @@ class Sender:
         self._shortcut: Final = shortcut
         self._counters: Final = counters
         self._bound: Final = bound
+        self._partition: Final = _ANY if bound is None else bound
+        self._accept_all: Final = getattr(link, "accept_all", None)  # links that are no peer's own have no such
         self._window: Final = window
         self._step: Final = max(1, window // 10)
         self._free = 0
@@ -85,6 +88,16 @@ class Sender:
 
     # -- from the link
 
+    def on_transfers(self, messages: Sequence[Message3]) -> None:
+        """Several messages: those that are nothing but data go to Kafka in one call; an odd one may end the link."""
+        at = 0
+        while at < len(messages) and self._link.open:
+            if self._shortcut and self._topic is not None and self._cluster.up:
+                at = self._producer.produce_plain(self._name, self._partition, messages, at, self)
+            if at < len(messages):
+                self.on_transfer(*messages[at])
+                at += 1
+
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
         """One message: hand it to Kafka, or say at once why not."""
         topic = self._topic
@@ -92,12 +105,11 @@ class Sender:
             self._put_off(delivery, settled)
             return
         try:
-            report = self._reported_settled if settled else partial(self._reported, delivery)
-            partition = _ANY if self._bound is None else self._bound
+            context = None if settled else delivery
             if self._shortcut and (plain := plain_value(data)) is not None:
-                self._producer.produce(self._name, partition, None, plain, None, report)
+                self._producer.produce(self._name, self._partition, None, plain, None, self, context)
             else:
-                self._produce(topic, partition, data, report)
+                self._produce(topic, data, context)
         except AmqpError as error:
             self._reject(delivery, settled, error)
             return
@@ -110,12 +122,12 @@ class Sender:
         if settled:
             self._link.settle(delivery, SETTLED)
 
-    def _produce(self, topic: Topic, partition: int, data: bytes, report: Report) -> None:
-        layout = sections.walk(data)
+    def _produce(self, topic: Topic, data: bytes, context: Any) -> None:
+        layout, partition = sections.walk(data), self._partition
         if layout.da != layout.ma:
             partition = self._target(sections.delivery_annotations(data, layout), partition, topic)
         key, value, headers = self._writer.record(data, layout)
-        self._producer.produce(self._name, partition, key, value, headers, report)
+        self._producer.produce(self._name, partition, key, value, headers, self, context)
 
     def on_detach(self, error: AmqpError | None) -> None:
         """What is in flight goes on to Kafka; its outcomes have nowhere to go."""
@@ -132,23 +144,32 @@ class Sender:
 
     # -- outcomes
 
-    def _reported(self, delivery: Any, error: KafkaError | None, message: Message) -> None:
-        """A delivery report; called from `poll` for every record."""
-        if error is None:
-            self._counters.accepted += 1
-            self._link.settle(delivery, ACCEPTED)
-            self._free += 1
-            if self._free >= self._step:
-                self._grant()
-        else:
-            self._finish(delivery, False, faults.failed(error, keyed=message.key() is not None))
+    def on_written(self, contexts: list[Any]) -> None:
+        """Kafka has these: deliveries, None for what came settled."""
+        self._counters.accepted += len(contexts)
+        self._accept(contexts)
+        self._free += len(contexts)
+        if self._free >= self._step:
+            self._grant()
 
-    def _reported_settled(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._counters.accepted += 1
+    def _accept(self, deliveries: list[Any]) -> None:
+        if None in deliveries:
+            deliveries = [delivery for delivery in deliveries if delivery is not None]
+        if self._accept_all is not None:
+            self._accept_all(deliveries)
         else:
-            self._lost(faults.failed(error, keyed=message.key() is not None))
-        self._returned()
+            for delivery in deliveries:
+                self._link.settle(delivery, ACCEPTED)
+
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool) -> None:
+        """These are not written, or perhaps not."""
+        outcome = faults.failed(error, keyed=keyed)
+        for delivery in contexts:
+            if delivery is not None:
+                self._finish(delivery, False, outcome)
+            else:
+                self._lost(outcome)
+                self._returned()
 
     def _finish(self, delivery: Any, settled: bool, outcome: Outcome) -> None:
         if settled:

@@ -10,6 +10,7 @@
  * does).
  */
 #define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
 #include <Python.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -152,13 +153,37 @@ static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t co
 
 /* -- what comes */
 
+static PyObject *no_delivery(void) {
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "no delivery is at address 0");
+    return NULL;
+}
+
 /* accept(delivery) */
 static PyObject *accept(PyObject *module, PyObject *address) {
     pointer delivery = PyLong_AsVoidPtr(address);
     if (delivery == NULL)
-        return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_ValueError, "no delivery is at address 0"), NULL);
+        return no_delivery();
     pn.update(delivery, ACCEPTED);
     pn.settle(delivery);
+    Py_RETURN_NONE;
+}
+
+/* accept_all(deliveries) */
+static PyObject *accept_all(PyObject *module, PyObject *deliveries) {
+    Py_ssize_t index;
+    pointer delivery;
+    if (!PyList_Check(deliveries)) {
+        PyErr_SetString(PyExc_TypeError, "deliveries are a list");
+        return NULL;
+    }
+    for (index = 0; index < PyList_GET_SIZE(deliveries); index++) {
+        delivery = PyLong_AsVoidPtr(PyList_GET_ITEM(deliveries, index));
+        if (delivery == NULL)
+            return no_delivery();
+        pn.update(delivery, ACCEPTED);
+        pn.settle(delivery);
+    }
     Py_RETURN_NONE;
 }
 
@@ -175,13 +200,33 @@ static uint64_t accepted(pointer delivery) {
     return number;
 }
 
-/* Append a message that has come as a whole, with its link; 1 if so, 0 if somebody has to look, -1 on an exception. */
-static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most, PyObject *run) {
+/* A new list at the end of `run`, with whom it is for; borrowed. */
+static PyObject *begun(PyObject *run, PyObject *owner) {
+    PyObject *found = PyList_New(0), *item = found == NULL ? NULL : PyTuple_Pack(2, owner, found);
+    int result = item == NULL ? -1 : PyList_Append(run, item);
+    Py_XDECREF(found);
+    Py_XDECREF(item);
+    return result < 0 ? NULL : found;
+}
+
+/* (delivery, message, settled); takes the message */
+static PyObject *came(pointer delivery, PyObject *data) {
+    PyObject *number = PyLong_FromVoidPtr(delivery), *settled = pn.is_settled(delivery) ? Py_True : Py_False;
+    PyObject *item = number == NULL ? NULL : PyTuple_Pack(3, number, data, settled);
+    Py_XDECREF(number);
+    Py_DECREF(data);
+    return item;
+}
+
+/* Append a message that has come as a whole to the list `found`, which begins with it; 1 if so, 0 if somebody has to look, -1 on an exception. */
+static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most, PyObject *run, PyObject **found) {
     PyObject *data, *item;
     size_t size = pn.held(delivery);
     int result;
     if (size == 0 || size > most || !pn.readable(delivery) || pn.partial(delivery) || pn.aborted(delivery))
         return 0;
+    if (*found == NULL && (*found = begun(run, owner)) == NULL)
+        return -1;
     data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (data == NULL)
         return -1;
@@ -191,22 +236,12 @@ static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most,
         return -1;
     }
     pn.advance(link);
-    item = Py_BuildValue("(ONNO)", owner, PyLong_FromVoidPtr(delivery), data,
-                         pn.is_settled(delivery) ? Py_True : Py_False);
+    item = came(delivery, data);
     if (item == NULL)
         return -1;
-    result = PyList_Append(run, item);
+    result = PyList_Append(*found, item);
     Py_DECREF(item);
     return result < 0 ? -1 : 1;
-}
-
-/* A new list at the end of `run`, with whom it is for; borrowed. */
-static PyObject *begun(PyObject *run, Unsettled *unsettled) {
-    PyObject *found = PyList_New(0), *item = found == NULL ? NULL : PyTuple_Pack(2, unsettled->owner, found);
-    int result = item == NULL ? -1 : PyList_Append(run, item);
-    Py_XDECREF(found);
-    Py_XDECREF(item);
-    return result < 0 ? NULL : found;
 }
 
 /* What is told of an accepted delivery: its context, or its number where each outcome is heard by itself. */
@@ -214,7 +249,7 @@ static PyObject *told(Unsettled *unsettled, Py_ssize_t index) {
     return unsettled->several ? take_out(unsettled, index) : PyLong_FromUnsignedLongLong(unsettled->all[index].number);
 }
 
-/* Append a delivery of ours that the peer has accepted to the list `found`, which begins with it; as `arrived`. */
+/* Append a delivery of ours that the peer has accepted to the list `found`; as `arrived`. */
 static int settled(pointer delivery, Unsettled *unsettled, PyObject *run, PyObject **found) {
     uint64_t number = accepted(delivery);
     Py_ssize_t index = number == 0 ? -1 : find(unsettled, number);
@@ -222,7 +257,7 @@ static int settled(pointer delivery, Unsettled *unsettled, PyObject *run, PyObje
     int result;
     if (index < 0)
         return 0;
-    if (*found == NULL && (*found = begun(run, unsettled)) == NULL)
+    if (*found == NULL && (*found = begun(run, unsettled->owner)) == NULL)
         return -1;
     item = told(unsettled, index);
     if (item == NULL)
@@ -242,7 +277,7 @@ static PyObject *entry(PyObject *links, pointer link) {
 
 /* Take the events from a collector that need no decision: whole messages on one of the `receivers` (links by address),
  * and `accepted` for what one of the `senders` has sent (`Unsettled` by the link's address). They are appended to `run` in
- * their order: (link, delivery, data, settled), and (link, list) of what was accepted on one link with nothing between.
+ * their order: (link, list) of what came on one link with nothing between, messages or what was accepted.
  *
  * dispatch(collector, senders, receivers, most, run) -> whether an event of another kind comes next, which stays
  */
@@ -279,7 +314,7 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
         }
         taken = owner == NULL ? 0
                 : ours        ? settled(delivery, (Unsettled *)owner, run, &found)
-                              : arrived(link, owner, delivery, most, run);
+                              : arrived(link, owner, delivery, most, run, &found);
         if (taken < 0)
             return NULL;
         if (taken == 0)
@@ -287,6 +322,30 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
         pn.pop(collector);
     }
     return PyBool_FromLong(event != NULL);
+}
+
+/* usual(messages, most, needle, within, whether one may be settled) -> whether all are: none is larger than `most`, or has
+ * `needle` among its first bytes (b"": nothing is looked for) */
+static PyObject *usual(PyObject *module, PyObject *args) {
+    PyObject *messages, *item, *data;
+    Py_ssize_t most, within, needle_size, index, size;
+    const char *needle;
+    int settled;
+    bool all = true;
+    if (!PyArg_ParseTuple(args, "O!ny#np", &PyList_Type, &messages, &most, &needle, &needle_size, &within, &settled))
+        return NULL;
+    for (index = 0; all && index < PyList_GET_SIZE(messages); index++) {
+        item = PyList_GET_ITEM(messages, index);
+        if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3 || !PyBytes_Check(data = PyTuple_GET_ITEM(item, 1))) {
+            PyErr_SetString(PyExc_TypeError, "a message is a tuple of delivery, bytes and whether it is settled");
+            return NULL;
+        }
+        size = PyBytes_GET_SIZE(data);
+        all = size <= most && (settled || PyTuple_GET_ITEM(item, 2) == Py_False) &&
+              (needle_size == 0 || memmem(PyBytes_AS_STRING(data), (size_t)(size < within ? size : within), needle,
+                                          (size_t)needle_size) == NULL);
+    }
+    return PyBool_FromLong(all);
 }
 
 /* -- bytes */
@@ -321,6 +380,8 @@ static PyMethodDef methods[] = {
     {"send", (PyCFunction)(void (*)(void))send, METH_FASTCALL, "Send one message."},
     {"send_all", (PyCFunction)(void (*)(void))send_all, METH_FASTCALL, "Send several messages of one link."},
     {"accept", accept, METH_O, "Accept and settle a delivery."},
+    {"accept_all", accept_all, METH_O, "Accept and settle deliveries."},
+    {"usual", usual, METH_VARARGS, "Whether messages need no look at each."},
     {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
     {"take", take, METH_O, "The bytes to write now."},
     {NULL, NULL, 0, NULL},

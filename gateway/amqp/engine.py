@@ -289,14 +289,11 @@ class Engine:
         if not self.dirty:
             self.touch()
         try:
-            for item in run:
-                if len(item) == 2:
-                    link, found = item
-                    link.accepted_all(found)
+            for link, found in run:
+                if link.incoming:
+                    link.received_all(found)
                 else:
-                    link, delivery, data, settled = item
-                    if link.open:
-                        link.received(delivery, data, settled)
+                    link.accepted_all(found)
         finally:
             run.clear()
 

@@ -9,7 +9,10 @@ from gateway.errors import AmqpError
 
 
 class Incoming(Protocol):
-    """What a node gives a link on which the peer sends."""
+    """What a node gives a link on which the peer sends.
+
+    One that also has `on_transfers(messages)` gets several at once, as tuples of what `on_transfer` gets.
+    """
 
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None: ...
     def on_detach(self, error: AmqpError | None) -> None: ...

@@ -38,7 +38,7 @@ class LinkBase:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_parts", "accepted", "at", "draining", "durable", "echo",
+        "_at_once", "_granted", "_never_settled", "_parts", "_several", "accepted", "at", "draining", "durable", "echo",
         "engine", "failure", "filter_rules", "flow", "gone", "handler", "incoming", "left", "max_message_size", "name",
         "node", "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target",
         "transfers", "unannounced", "unsaid", "unsettled", "way", "window",
@@ -81,6 +81,7 @@ class LinkBase:
         self.refusals = 0
         self.window = self._granted = 0
         self._parts: bytearray | None = None
+        self._several = False  # the handler takes several messages at once
         self.unsettled: Final = Unsettled(self)
         """What we have sent here and has no outcome yet: contexts by the delivery's number."""
         self.read_attach()
@@ -153,6 +154,7 @@ class LinkBase:
         """Both sides have attached."""
         self.open = True
         if self.incoming:
+            self._several = hasattr(type(self.handler), "on_transfers")
             self.engine.receivers[self.at] = self  # type: ignore[assignment]  # a `Link`, like every link
         else:
             self.unsettled.several = hasattr(type(self.handler), "on_accepted")

@@ -57,8 +57,23 @@ class Receiving(LinkBase):
             self._granted = 0
             self.handler.on_drained()
 
-    def received(self, delivery: int, data: bytes, settled: bool) -> None:
-        """A whole message: nearly every one, and the hot path."""
+    def received_all(self, messages: list[tuple[int, bytes, bool]]) -> None:
+        """Whole messages with nothing between: nearly every one, and the hot path."""
+        if self.open and self._several and self._granted >= len(messages) and self._usual(messages):
+            self._granted -= len(messages)
+            self.transfers += len(messages)
+            self.handler.on_transfers(messages)
+            return
+        for delivery, data, settled in messages:
+            if self.open:
+                self._received(delivery, data, settled)
+
+    def _usual(self, messages: list[tuple[int, bytes, bool]]) -> bool:
+        """Whether `_received` would only hand them on."""
+        looked_for = _ANNOTATED if self.unannounced else b""
+        return turn.usual(messages, self._at_once, looked_for, _LOOKED_AT, not self._never_settled)
+
+    def _received(self, delivery: int, data: bytes, settled: bool) -> None:
         self._granted = granted = self._granted - 1
         if granted < 0:
             self._no_credit()
@@ -105,6 +120,13 @@ class Receiving(LinkBase):
 
     def _no_credit(self) -> None:
         self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
+
+    def accept_all(self, deliveries: list[int]) -> None:
+        """`settle` for several that are accepted."""
+        if self.open and deliveries:
+            turn.accept_all(deliveries)
+            self.accepted += len(deliveries)
+            self.engine.touch()
 
     def drop(self, delivery: int) -> None:
         """A pre-settled delivery that nobody can take: counted, for its sender cannot be told."""

@@ -10,9 +10,20 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp._turn import Unsettled, accept, bind, dispatch, send, send_all, take
+from gateway.amqp._turn import Unsettled, accept, accept_all, bind, dispatch, send, send_all, take, usual
 
-__all__ = ["Unsettled", "accept", "address", "delivery_at", "dispatch", "send", "send_all", "take"]
+__all__ = [
+    "Unsettled",
+    "accept",
+    "accept_all",
+    "address",
+    "delivery_at",
+    "dispatch",
+    "send",
+    "send_all",
+    "take",
+    "usual",
+]
 
 _EVENT, _DELIVERY, _LINK = "struct pn_event_t *", "struct pn_delivery_t *", "struct pn_link_t *"
 _COLLECTOR, _TRANSPORT, _BYTES = "struct pn_collector_t *", "struct pn_transport_t *", "struct pn_bytes_t"

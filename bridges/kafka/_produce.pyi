@@ -1,0 +1,32 @@
+"""Records on their way to Kafka (`_produce.c`); `bridges.kafka.outbox` is what uses it."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+Header = tuple[str, bytes | None]
+Group = tuple[Any, int, bool, list[Any]]
+"""Owner, librdkafka's code (0: written), whether the records have keys (said of those that are not), contexts."""
+Error = tuple[int, str, bool]
+"""Code, reason, whether it is fatal."""
+
+@final
+class Outbox:
+    def __init__(self, client: object, /) -> None: ...
+    def __len__(self) -> int: ...
+    def put(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        owner: Any,
+        context: Any,
+        /,
+    ) -> int: ...
+    def put_plain(
+        self, topic: str, partition: int, messages: Sequence[tuple[Any, bytes, bool]], start: int, owner: Any, /
+    ) -> int: ...
+    def reports(self) -> tuple[list[Group], list[Error]]: ...
+
+def bind(addresses: tuple[int, ...], clients: type[Any], /) -> None: ...
