@@ -52,6 +52,7 @@ static struct {
     void (*drop)(pointer event);
     int (*code)(pointer event);
     const char *(*reason)(pointer event);
+    int (*is_fatal)(pointer event);
     int (*fatal)(pointer client, char *reason, size_t size);
     pointer (*topic)(pointer client, const char *name, pointer settings);
     void (*let_go)(pointer topic);
@@ -334,20 +335,20 @@ static bool add_report(Outbox *self, told *told, const message *record) {
 
 /* (code, reason, whether the client can do nothing more) */
 static bool add_error(Outbox *self, told *told, pointer event) {
-    char fatal[REASON] = "";
+    char room[REASON] = "";
     int code = kafka.code(event);
     const char *reason = kafka.reason(event);
-    bool is_fatal = code == FATAL;
+    bool fatal = code == FATAL || kafka.is_fatal(event) != 0, done;
     PyObject *error;
-    if (is_fatal) {
-        code = kafka.fatal(self->handle, fatal, sizeof fatal);
-        reason = fatal;
-    }
-    error = Py_BuildValue("(iNO)", code, PyUnicode_DecodeUTF8(reason ? reason : "", reason ? (Py_ssize_t)strlen(reason) : 0, "replace"),
-                          is_fatal ? Py_True : Py_False);
-    is_fatal = error != NULL && PyList_Append(told->errors, error) == 0;
+    if (code == FATAL && (code = kafka.fatal(self->handle, room, sizeof room)) != 0)
+        reason = room;
+    if (reason == NULL)
+        reason = "";
+    error = Py_BuildValue("(iNO)", code, PyUnicode_DecodeUTF8(reason, (Py_ssize_t)strlen(reason), "replace"),
+                          fatal ? Py_True : Py_False);
+    done = error != NULL && PyList_Append(told->errors, error) == 0;
     Py_XDECREF(error);
-    return is_fatal;
+    return done;
 }
 
 static bool add_event(Outbox *self, told *told, pointer event) {

@@ -26,6 +26,7 @@ _FUNCTIONS: Final = (
     "rd_kafka_event_destroy",
     "rd_kafka_event_error",
     "rd_kafka_event_error_string",
+    "rd_kafka_event_error_is_fatal",
     "rd_kafka_fatal_error",
     "rd_kafka_topic_new",
     "rd_kafka_topic_destroy",
@@ -39,7 +40,7 @@ _FULL: Final = KafkaError._QUEUE_FULL
 log = structlog.get_logger(logger_name="kafka")
 
 Header = tuple[str, bytes | None]
-Message3 = tuple[Any, bytes, bool]
+Came = tuple[Any, bytes, bool]
 """A message that came: delivery, data, whether it came settled."""
 Group = tuple[Any, int, bool, list[Any]]
 """Owner, librdkafka's code (0: written), whether the records have keys (said of those that are not), contexts."""
@@ -72,7 +73,7 @@ class Outbox(Protocol):
     ) -> None: ...
 
     def put_plain(
-        self, topic: str, partition: int, messages: Sequence[Message3], start: int, owner: Owner
+        self, topic: str, partition: int, messages: Sequence[Came], start: int, owner: Owner
     ) -> int: ...
 
     def reports(self) -> list[Group]: ...
@@ -128,7 +129,7 @@ class Many:
             error = KafkaError(code)
             raise BufferError(error.str()) if code == _FULL else KafkaException(error)
 
-    def put_plain(self, topic: str, partition: int, messages: Sequence[Message3], start: int, owner: Owner) -> int:
+    def put_plain(self, topic: str, partition: int, messages: Sequence[Came], start: int, owner: Owner) -> int:
         """Hand over messages while they are nothing but data; returns the number of the first that is not taken."""
         return self._kept.put_plain(topic, partition, messages, start, owner)
 
@@ -145,6 +146,7 @@ class Single:
 
     def __init__(self, settings: Mapping[str, Any], said: Said) -> None:
         self.client: Final = Producer({**settings, "error_cb": said})
+        self._said: Final = said
         self._groups: list[Group] = []
 
     def put(
@@ -162,7 +164,7 @@ class Single:
         more = {"headers": headers} if headers else {}
         self.client.produce(topic, value, key, partition, told, **more)  # type: ignore[arg-type]
 
-    def put_plain(self, topic: str, partition: int, messages: Sequence[Message3], start: int, owner: Owner) -> int:
+    def put_plain(self, topic: str, partition: int, messages: Sequence[Came], start: int, owner: Owner) -> int:
         """None is handed over: each takes a call in any case."""
         return start
 
@@ -171,7 +173,11 @@ class Single:
         self._groups.append((owner, code, keyed, [context]))
 
     def reports(self) -> list[Group]:
-        """As those of `Many`."""
-        self.client.poll(0)
+        """As those of `Many`; an error that is fatal is raised by the client and not told like others."""
+        try:
+            self.client.poll(0)
+        except KafkaException as raised:
+            error: KafkaError = raised.args[0]
+            self._said(error)
         groups, self._groups = self._groups, []
         return groups

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.outbox import Group, Header, Message3, Outbox, Owner, outbox
+from bridges.kafka.outbox import Came, Group, Header, Outbox, Owner, outbox
 from gateway.errors import AmqpError
 
 _BUSY: Final = 0.001
@@ -109,7 +109,7 @@ class ClusterProducer:
             self._begin()
 
     def produce_plain(
-        self, topic: str, partition: int, messages: Sequence[Message3], start: int, owner: Owner
+        self, topic: str, partition: int, messages: Sequence[Came], start: int, owner: Owner
     ) -> int:
         """Hand over messages from `start` on while they are nothing but data, with their deliveries as contexts.
 

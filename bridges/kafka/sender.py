@@ -18,7 +18,7 @@ from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
 from bridges.kafka.encoding import plain_value
-from bridges.kafka.outbox import Message3
+from bridges.kafka.outbox import Came
 from bridges.kafka.producer import ClusterProducer
 from bridges.kafka.records import RecordWriter
 from gateway.amqp import sections
@@ -88,7 +88,7 @@ class Sender:
 
     # -- from the link
 
-    def on_transfers(self, messages: Sequence[Message3]) -> None:
+    def on_transfers(self, messages: Sequence[Came]) -> None:
         """Several messages: those that are nothing but data go to Kafka in one call; an odd one may end the link."""
         at = 0
         while at < len(messages) and self._link.open:

@@ -28,6 +28,12 @@ from gateway.amqp import _turn, turn
         lambda: "one" in _turn.Unsettled(None),
         lambda: _turn.Unsettled(None).take("one"),  # type: ignore[arg-type]
         lambda: _turn.accept("one"),  # type: ignore[arg-type]
+        lambda: _turn.accept_all((1,)),  # type: ignore[arg-type]
+        lambda: _turn.accept_all(["one"]),  # type: ignore[list-item]
+        lambda: _turn.usual((), 1, b"", 1, True),  # type: ignore[arg-type]
+        lambda: _turn.usual([(1, b"")], 1, b"", 1, True),  # type: ignore[list-item]
+        lambda: _turn.usual([(1, "text", False)], 1, b"", 1, True),  # type: ignore[list-item]
+        lambda: _turn.usual([None], 1, b"", 1, True),  # type: ignore[list-item]
         lambda: _turn.bind((1, 2, 3)),
     ],
 )
@@ -40,8 +46,30 @@ def test_nothing_is_at_address_zero() -> None:
     with pytest.raises(ValueError, match="address 0"):
         _turn.accept(0)
     with pytest.raises(ValueError, match="address 0"):
+        _turn.accept_all([0])
+    with pytest.raises(ValueError, match="address 0"):
         _turn.bind((0,) * len(turn._FUNCTIONS))
     assert _turn.send_all(1, 7, [], _turn.Unsettled(None)) == 7, "the functions are still bound"
+
+
+@pytest.mark.parametrize(
+    ("messages", "most", "needle", "within", "settled", "expected"),
+    [
+        ([], 0, b"", 0, False, True),
+        ([(1, b"12345", False)], 5, b"", 9, False, True),
+        ([(1, b"1", False), (2, b"12345", False)], 4, b"", 9, True, False),
+        ([(1, b"xx-xx", False)], 9, b"-", 9, True, False),
+        ([(1, b"xx-xx", False)], 9, b"-x", 3, True, True),
+        ([(1, b"xx-xx", False)], 9, b"-x", 4, True, False),
+        ([(1, b"", False)], 9, b"-", 9, True, True),
+        ([(1, b"x", False), (2, b"x", True)], 9, b"-", 9, True, True),
+        ([(1, b"x", False), (2, b"x", True)], 9, b"-", 9, False, False),
+    ],
+)
+def test_what_needs_no_look_at_each(
+    messages: list[Any], most: int, needle: bytes, within: int, settled: bool, expected: bool
+) -> None:
+    assert _turn.usual(messages, most, needle, within, settled) is expected
 
 
 def test_another_proton_is_found_at_the_start() -> None:
