@@ -71,7 +71,7 @@ class LinkBase:
         self.filter_rules: Any = None
         """How the resolver wants its filters read (`filters.filter_set.Rules`)."""
         self.way: Any = None
-        self.draining = False
+        self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = 0
         self._at_once = BUFFER_SIZE - 1
         self.transfers = 0
@@ -81,7 +81,6 @@ class LinkBase:
         self.refusals = 0
         self.window = self._granted = 0
         self._parts: bytearray | None = None
-        self._several = False  # the handler takes several messages at once
         self.unsettled: Final = Unsettled(self)
         """What we have sent here and has no outcome yet: contexts by the delivery's number."""
         self.read_attach()
