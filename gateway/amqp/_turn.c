@@ -53,7 +53,7 @@ static struct {
 #define FUNCTIONS ((Py_ssize_t)(sizeof pn / sizeof(pointer)))
 
 static PyObject *bind(PyObject *module, PyObject *addresses) {
-    pointer *table = (pointer *)&pn;
+    pointer table[FUNCTIONS];
     Py_ssize_t index;
     if (!PyTuple_Check(addresses) || PyTuple_GET_SIZE(addresses) != FUNCTIONS) {
         PyErr_Format(PyExc_TypeError, "a tuple of %zd addresses is wanted", FUNCTIONS);
@@ -67,6 +67,7 @@ static PyObject *bind(PyObject *module, PyObject *addresses) {
             return NULL;
         }
     }
+    memcpy(&pn, table, sizeof pn);
     Py_RETURN_NONE;
 }
 

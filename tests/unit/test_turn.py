@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cproton_ffi import lib
 
 from gateway.amqp import _turn, turn
 
@@ -49,7 +50,10 @@ def test_nothing_is_at_address_zero() -> None:
         _turn.accept_all([0])
     with pytest.raises(ValueError, match="address 0"):
         _turn.bind((0,) * len(turn._FUNCTIONS))
-    assert _turn.send_all(1, 7, [], _turn.Unsettled(None)) == 7, "the functions are still bound"
+    connection = lib.pn_connection()
+    link = lib.pn_sender(lib.pn_session(connection), b"link")
+    assert _turn.send_all(turn.address(link), 7, [(b"message",)], None) == 8, "the functions are still bound"
+    lib.pn_connection_release(connection)
 
 
 @pytest.mark.parametrize(
