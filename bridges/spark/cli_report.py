@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from bridges.spark.cli_options import session_options
 from bridges.spark.errors import PipelineError
 
 
@@ -37,20 +39,17 @@ class _Time(click.ParamType[datetime]):
 @click.option("--to", "--until", "until", type=_Time(), help="Before this time.")
 @click.option("--show-keys", is_flag=True, help="Name record keys on the page; they are data of the clients.")
 @click.option("--skip-bad", is_flag=True, help="Leave out records that are no rows of a journal.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark's own settings; as often as wanted.")
+@session_options
 def report(
     archive: Path, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
-    since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str, conf: tuple[str, ...],
+    since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str,
+    conf: Mapping[str, str],
 ) -> None:  # fmt: skip
     """Report the traffic in ARCHIVE: tables as Parquet, and report.html, one page that needs nothing else.
 
     By scope, address, partition, group and outcome; selectivity of filters, latency from append to delivery, lag over
     time. What was asked, refused and read is known from the gateway's journal (docs/journal.md): archive its topic too.
     """
-    wrong = [pair for pair in conf if "=" not in pair]
-    if wrong:
-        raise click.UsageError(f"--conf {wrong[0]!r} is not KEY=VALUE")
     try:
         page = _run(archive, out, addresses, journals, expression, since, until, show_keys, skip_bad, master, conf)
     except PipelineError as error:
@@ -64,14 +63,15 @@ def report(
 
 def _run(
     archive: Path, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
-    since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str, conf: tuple[str, ...],
+    since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str,
+    conf: Mapping[str, str],
 ) -> Path:  # fmt: skip
     from bridges.spark.jobs import Engine
     from bridges.spark.reading import Selection
     from bridges.spark.report import Wish
     from bridges.spark.report import report as job
 
-    engine = Engine(master, dict(pair.split("=", 1) for pair in conf))
+    engine = Engine(master, conf)
     selection = Selection(addresses, since, until, filter=expression)
     wish = Wish(selection, journals, show_keys, skip_bad)
     return job(archive, out, wish, engine=engine, tell=lambda text: click.echo(f"… {text}", err=True))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bridges.spark.cli_options import session_options
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate import DIFFERENCES, Finding
 
@@ -63,7 +64,7 @@ class _Time(click.ParamType[int]):
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--skip-bad", is_flag=True, help="Leave out records that are no rows of a journal.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@session_options
 def simulate(now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Say what another policy would have done to traffic that was.
 
@@ -101,7 +102,7 @@ def _load(path: Path) -> CompiledPolicy:
 
 
 def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, Any]) -> Outcome:
-    from bridges.spark.session import open_session
+    from bridges.spark.session import check_java, open_session
 
     if options["messages"]:
         missing = [str(each.file) for each in policies if options["scope"] not in each.scopes]
@@ -109,8 +110,9 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, 
             raise PipelineError(f"--messages needs --scope, one that {' and '.join(missing)} has")
     if options["out"] is not None and options["out"].exists():
         raise PipelineError(f"{options['out']} is there already; --out makes a new folder")
+    check_java()
     _progress("starting Spark")
-    spark = open_session("simulate", master=options["master"])
+    spark = open_session("simulate", master=options["master"], conf=options["conf"])
     try:
         return _simulated(spark, policies, options)
     except PipelineError:

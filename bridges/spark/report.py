@@ -22,7 +22,7 @@ from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.reading import Selection, read_archive
 from bridges.spark.report_page import Page, render
 from bridges.spark.report_story import Story, Terms
-from bridges.spark.session import open_session
+from bridges.spark.session import check_java, open_session
 from bridges.spark.simulation import JOURNAL
 from gateway import __version__
 
@@ -63,6 +63,7 @@ def report(
     _check(out)
     archive = Archive(path)
     archive.placed()  # what is no archive is said before Spark starts
+    check_java()
     tell("starting Spark")
     options = {} if engine is None else {"master": engine.master, "conf": engine.conf}
     with closing(_Session(options)) as session:

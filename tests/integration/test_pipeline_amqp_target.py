@@ -12,11 +12,13 @@ from bridges.spark.amqp_target import AmqpTarget
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import read_options
 from gateway.amqp.sections import walk
+from tests.support import archives
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
-from tests.support.pipeline import consumed
+from tests.support.pipeline import consumed, gateway_urls, pipeline, spark_options
 from tests.support.process import free_port
+from tests.support.report import events
 
 POLICY = """
 gateway: {{http: off}}
@@ -67,3 +69,20 @@ def test_messages_arrive_as_they_were_and_the_progress_is_kept(
     state.write_text("[")
     with pytest.raises(PipelineError, match="does not hold the progress of a replay: remove it to begin anew"):
         AmqpTarget(options, state)
+
+
+def test_a_wrong_login_ends_the_replay_with_one_sentence(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, password, archive = kafka_broker.create_topic(), tmp_path / "password", tmp_path / "archive"
+    archives.written(archive, {"orders": events()})
+    password.write_text("some-other-phrase-9")
+    with gateway_urls(kafka_broker) as (_, url):
+        who = f"url={url}", f"address=events/{topic}", "user=bob", f"passwordFile={password}"
+        options = [each for pair in who for each in ("--amqp", pair)]
+        done = pipeline("replay", archive, "--from", "orders", *options, *spark_options())
+    assert (done.returncode, done.stdout) == (1, "")
+    *_, last = done.stderr.strip().splitlines()
+    assert last.endswith(f"{url.removeprefix('amqp://')} refuses the login of bob: wrong user or password")
+    assert "Traceback" not in done.stderr
+    assert "some-other-phrase" not in done.stderr
+    assert not list(archive.glob("_replays/*.json"))
+    assert consumed(kafka_broker, topic) == []

@@ -10,9 +10,11 @@ import pytest
 
 from bridges.spark.archive import MANIFEST, STAGING, Archive
 from bridges.spark.archiving import verify
+from tests.support import archives
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import QUICK, command, consumed, pipeline, produce, spark_options
 from tests.support.process import Process, wait_until
+from tests.support.report import events
 
 SLOW = 240.0
 POLICY = """
@@ -166,3 +168,28 @@ def test_java_that_is_missing_or_too_old_is_said(
     assert result.stderr.count("\n") == 1
     assert said in result.stderr
     assert result.stderr.startswith("Spark needs Java 17 or later, and ")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("replay", "{archive}", "--from", "orders", "--topic", "{topic}", "--kafka", "{kafka}"),
+        ("replay", "{archive}", "--from", "orders", "--topic", "{topic}", "--kafka", "{kafka}", "--dry-run"),
+        ("report", "{archive}", "--out", "{out}"),
+        ("quickstart", "--once", "--folder", "{out}"),
+    ],
+)
+def test_without_java_a_command_makes_nothing(
+    kafka_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: tuple[str, ...]
+) -> None:
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    archives.written(archive, {"orders": events()})
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    topic, kafka = kafka_broker.create_topic(), kafka_broker.bootstrap
+    result = pipeline(*(each.format(archive=archive, out=out, kafka=kafka, topic=topic) for each in call))
+    assert (result.returncode, result.stdout) == (1, "")
+    said = f"Spark needs Java 17 or later, and there is none in JAVA_HOME={tmp_path}: apt-get install "
+    assert result.stderr.removeprefix("pipeline report: ").startswith(said)
+    assert result.stderr.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before

@@ -206,13 +206,28 @@ def test_corrupt_parquet_and_other_tables(spark: SparkSession, tmp_path: Path) -
         simulation.message_cases(spark.range(3), scope="edge", user="app", by="to")
 
 
+def test_settings_of_spark_are_handed_on(tmp_path: Path) -> None:
+    now, new = policies(tmp_path)
+    common = ("simulate", "--policy", now, "--candidate", new, "--journal", written(tmp_path / "journal.jsonl"))
+    small = ("--master", "local[2]", "--conf", "spark.driver.memory=512m", "--conf")
+    done = command(*common, *small, "spark.serializer=nowhere.Serializer")
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    *_, last = done.stderr.splitlines()
+    said = "Spark did not start with master local[2]: ClassNotFoundException: nowhere.Serializer"
+    assert last == f"pipeline simulate: {said}"
+    wrong = command(*common, "--conf", "spark.driver.memory")
+    assert (wrong.returncode, "--conf 'spark.driver.memory' is not KEY=VALUE" in wrong.stderr) == (2, True)
+
+
 def test_without_java(tmp_path: Path) -> None:
     now, new = policies(tmp_path)
     journal = written(tmp_path / "journal.jsonl")
     common = ("simulate", "--policy", now, "--candidate", new, "--journal", journal)
     done = command(*common, env={"JAVA_HOME": str(tmp_path)})
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"Spark needs Java 17 or later, and there is none in JAVA_HOME={tmp_path}" in done.stderr
+    said = f"Spark needs Java 17 or later, and there is none in JAVA_HOME={tmp_path}: apt-get install "
+    assert done.stderr.removeprefix("pipeline simulate: ").startswith(said)
+    assert done.stderr.count("\n") == 1
     old = tmp_path / "bin" / "java"
     old.parent.mkdir()
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
