@@ -29,7 +29,10 @@ _KNOWN: Final = (
     (r"ModuleNotFoundError: (.+)", "a Spark worker lacks a module, install the wheel of scopegate there: {}"),
     (r"JAVA_GATEWAY_EXITED", "its Java ended at once"),
     (r"Connection refused|Connection reset|Broken pipe", "a process of Spark is gone: {}"),
-    (r"Error while sending or receiving|Answer from Java side is empty", "a process of Spark is gone: {}"),
+    (r"Error while (?:sending|receiving)[^\n]*|Answer from Java side is empty", "a process of Spark is gone: {}"),
+    # py4j asks Java what a name is, and takes no answer for a no
+    (r"(?:org\.apache\.spark|java)\.\S+ does not exist in the JVM", "a process of Spark is gone: {}"),
+    (r"'JavaPackage' object is not callable|Gateway is not connected", "a process of Spark is gone: {}"),
     (r"An error occurred while calling [^\s:]+\Z", "a process of Spark is gone: {}"),
 )
 

@@ -234,6 +234,7 @@ def test_stock_senders_over_the_relay_of_an_unmodified_broker(
 
 @pytest.mark.row("AT-2.2.2-14")
 def test_while_kafka_is_away_messages_are_released_and_the_link_stays(place: Place) -> None:
+    place.gateway.wait_log("kafka down", cluster="away")  # a first attach waits for that, and a peer not so long
     direct, relay = Outbox(place.provided, "events/orders"), Outbox(place.provided, None)
     states = []
     for sender in (direct, relay):

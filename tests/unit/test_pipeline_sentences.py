@@ -7,6 +7,7 @@ import pytest
 from bridges.spark.errors import PipelineError, sentence
 
 CALL = "An error occurred while calling o58.parquet"
+NAME = "org.apache.spark.sql.api.python.PythonSQLUtils"
 STACK = "\n\tat org.apache.spark.sql.execution.QueryExecution.run(QueryExecution.scala:12)\n"
 
 
@@ -18,6 +19,11 @@ STACK = "\n\tat org.apache.spark.sql.execution.QueryExecution.run(QueryExecution
         ("[Errno 122] Disk quota exceeded", "the disk is full: the quota is used up"),
         (CALL, f"a process of Spark is gone: {CALL}"),
         ("Answer from Java side is empty", "a process of Spark is gone: Answer from Java side is empty"),
+        ("Error while sending or receiving", "a process of Spark is gone: Error while sending or receiving"),
+        ("Error while receiving", "a process of Spark is gone: Error while receiving"),
+        (f"{NAME} does not exist in the JVM", f"a process of Spark is gone: {NAME} does not exist in the JVM"),
+        ("com.example.Jar does not exist in the JVM", "com.example.Jar does not exist in the JVM"),
+        ("'JavaPackage' object is not callable", "a process of Spark is gone: 'JavaPackage' object is not callable"),
         (f"{CALL}.\n: org.apache.spark.SparkException: no luck{STACK}Caused by: more", "SparkException: no luck"),
         (f"{CALL}.\n: ExitCodeException exitCode=1: chmod: no{STACK}", "ExitCodeException exitCode=1: chmod: no"),
         (
