@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from policies.problems import Problem
-from policies.schema import allowed_keys, nearest, node_at
+from policies.schema import allowed_keys, is_form, nearest, node_at
 from policies.tree import Loc, Tree
 
 # Keys of later versions: the honest answer is not "unknown".
@@ -37,7 +37,7 @@ def model_problems(error: ValidationError, tree: Tree) -> Iterator[Problem]:
         follows = any(len(other) > len(loc) and other[: len(loc)] == loc for other, _ in places)
         if not (detail["type"] == "too_short" and follows):
             at_key = key or detail["type"] == "extra_forbidden"
-            yield tree.problem(shown(loc), _message(detail, loc), key=at_key)
+            yield tree.problem(shown(loc, key=at_key), _message(detail, loc), key=at_key)
 
 
 def _clean(loc: Loc) -> tuple[Loc, bool]:
@@ -45,9 +45,10 @@ def _clean(loc: Loc) -> tuple[Loc, bool]:
     return (loc[:-1], True) if loc and loc[-1] == "[key]" else (loc, False)
 
 
-def shown(loc: Loc) -> Loc:
-    """The place as the file has it: without the parts that choose between forms."""
-    return tuple(part for part in loc if not (isinstance(part, str) and part.startswith("<")))
+def shown(loc: Loc, *, key: bool) -> Loc:
+    """The place as the file has it: without the parts that choose between forms; `key`: the last is the file's."""
+    ends = loc[-1:] if key else ()
+    return tuple(part for part in loc[: len(loc) - len(ends)] if not is_form(part)) + ends
 
 
 def _message(detail: ErrorDetails, loc: Loc) -> str:

@@ -152,8 +152,9 @@ def _repaired(adapter: TypeAdapter[M], raw: dict[str, Any], loc: Loc, error: Val
     """The part without its wrong keys; None when nothing usable is left."""
     rest, broken, suspects = deepcopy(raw), set[str](), set[str]()
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
-        place = shown(detail["loc"])
-        if place and detail["type"] == "extra_forbidden":
+        unknown = detail["type"] == "extra_forbidden"
+        place = shown(detail["loc"], key=unknown)
+        if place and unknown:
             _drop(rest, place)
             meant = nearest(str(place[0]), allowed_keys(loc))
             suspects |= {meant} if meant else set()

@@ -39,10 +39,17 @@ def node_at(loc: Loc) -> dict[str, Any]:
     return node if isinstance(node, dict) else {}
 
 
+def is_form(part: str | int) -> bool:
+    """Tell whether a part of a place chooses a form: a key of the file may begin with `<`, too."""
+    if not isinstance(part, str) or not (part.startswith("<") and part.endswith(">")):
+        return False
+    return part == "<text>" or part[1:-1] in _schema()["$defs"]
+
+
 def _down(node: dict[str, Any], part: str | int) -> Any:
     if isinstance(part, int):
         return node.get("items", {})
-    if part.startswith("<"):
+    if is_form(part):
         return _schema()["$defs"].get(part[1:-1], {})
     free = [node.get("additionalProperties"), *node.get("patternProperties", {}).values()]
     return node.get("properties", {}).get(part) or next((form for form in free if isinstance(form, dict)), {})

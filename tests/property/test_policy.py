@@ -105,6 +105,8 @@ def load(raw: bytes) -> CompiledPolicy | list[str]:
 
 
 @given(st.one_of(policies, values))
+@example({"scopes": {"edge": {"listen": [{"bind": "a:1", "tls": {"<": None, "access": None}}]}}})
+@example({"scopes": {"<edge>": {"addresses": [{"match": "x", "direct": "balanced", "<DirectRule>": 1}]}}})
 def test_any_values_are_a_policy_or_mistakes(value: Any) -> None:
     loaded = load(json.dumps(value).encode())
     if isinstance(loaded, CompiledPolicy):

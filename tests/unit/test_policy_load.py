@@ -251,6 +251,7 @@ def test_a_key_must_be_usable(value: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("listener", "said"),
     [
+        ('{tls: {cert: u, key: u, "<": 1}}', "scopes.edge.listen[0].tls.<: unknown key (allowed: cert, key,"),
         ("{sasl: plain, users: u}", "plain is offered only on TLS"),
         ("{sasl: scram-sha-256}", "scram-sha-256 needs users"),
         ("{sasl: external}", "external needs tls with client_ca"),
