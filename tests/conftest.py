@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 
 from hypothesis import HealthCheck, settings
 
@@ -16,6 +18,17 @@ _TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fast", max_examples=100, derandomize=True, **_TIMELESS)
 settings.register_profile("deep", max_examples=10_000, print_blob=True, **_TIMELESS)
 settings.load_profile(os.environ.get("SCOPEGATE_HYPOTHESIS", "fast"))
+
+
+def _load_all() -> None:
+    """Load the whole project: hypothesis draws what its modules compare with, and so by what has run before."""
+    for name in ("gateway", "bridges", "policies"):
+        for found in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            importlib.import_module(found.name)
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    _load_all()
 
 # The tests of a full disk fill a real one of their own. Who may not mount one hears that they are left out.
 collect_ignore = [] if may_mount() else ["integration/test_pipeline_disk.py"]
