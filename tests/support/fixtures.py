@@ -29,7 +29,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     """Add the servers' last words to a failure."""
     report = yield
     if report.failed:
-        report.sections += [(f"log of {process.name}", process.tail()) for process in Process.running]
+        report.sections += [(f"log of {process.name}", process.tail(15, 300)) for process in Process.running]
     return report
 
 

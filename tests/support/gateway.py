@@ -188,5 +188,4 @@ class Gateways:
         """Stop what still runs; the first that does not end well is the error."""
         with contextlib.ExitStack() as stack:
             for gateway in self._started:
-                if gateway.process.alive:
-                    stack.callback(gateway.stop)
+                stack.callback(gateway.stop if gateway.process.alive else gateway.process.discard)

@@ -156,9 +156,9 @@ class Process:
             log.seek(self._start)
             return log.read().decode(errors="replace")
 
-    def tail(self, lines: int = 40) -> str:
-        """Return the end of the log."""
-        return "\n".join(self.text().splitlines()[-lines:])
+    def tail(self, lines: int = 40, width: int = 400) -> str:
+        """Return the end of the log, each line cut off at a width."""
+        return "\n".join(line[:width] for line in self.text().splitlines()[-lines:])
 
     def wait_ready(self, condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
         """Wait for a condition; a child that ended instead is an error with the end of its log."""
