@@ -93,7 +93,7 @@ def client() -> Iterator[Client]:
     readers = [Consumer({**reader._SETTINGS, **where, **more}) for _ in range(2)]
     for each in readers:
         each.assign([TopicPartition(TOPIC, 0, 0)])
-    yield Client(Producer({**where, "linger.ms": 0}), *readers)
+    yield Client(Producer({**where, "linger.ms": 1000}), *readers)  # what is flushed together is one batch, one run
     for each in readers:
         each.close()
     kafka.close()

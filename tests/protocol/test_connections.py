@@ -14,13 +14,13 @@ from tests.support.peer import Peer
 
 def test_a_peer_with_a_short_idle_time_out_gets_heartbeats(served: Served) -> None:
     """2.4.5: half of what the peer allows passes at most without a frame; the empty ones say nothing else."""
-    with served.peer(idle_time_out=400) as peer:
+    with served.peer(idle_time_out=2000) as peer:
         gaps, last = [], time.monotonic()
-        for _ in range(5):
-            assert peer.read(8, seconds=1) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
+        for _ in range(3):
+            assert peer.read(8, seconds=3) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
             gaps.append(time.monotonic() - last)
             last = time.monotonic()
-        assert max(gaps) < 0.4
+        assert max(gaps) < 2
         peer.attach_sender("chat/a")
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -151,13 +151,19 @@ def test_help_says_what_exit_codes_mean() -> None:
     assert "Exit codes:" in call("--help").stdout
 
 
+def processor_time() -> float:
+    """Seconds that children took: what else runs does not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_version_in_a_process_of_its_own_is_quick_and_imports_little() -> None:
     code = "import sys; from gateway.cli import main; main(standalone_mode=False); print(*sys.modules)"
     best = 60.0
     for _ in range(3):
-        start = time.perf_counter()
+        before = processor_time()
         done = subprocess.run([sys.executable, "-c", code, "version"], capture_output=True, text=True, check=True)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, processor_time() - before)
     said, _, modules = done.stdout.partition("\n")
     assert said == f"scopegate {__version__}"
     assert {"pydantic", "proton", "ruamel.yaml", "asyncio"}.isdisjoint(modules.split())

@@ -186,10 +186,10 @@ def test_malformed(data):
     ids=["nulls", "empty lists", "ubytes", "list", "map"],
 )
 def test_a_huge_count_in_few_bytes_fails_fast(data):
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(AmqpError, match="more items than bytes"):
         decode(data)
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
 
 
 @pytest.mark.parametrize(

