@@ -125,7 +125,8 @@ def open_id(ring: KeyRing, data: bytes, now_ms: int) -> Origin:
 def id_token(field: bytes) -> bytes:
     """The bytes below the text of an encoded id; raises `BadToken` where it is none of ours."""
     start = 2 if field[0] == _STR8 else 5
-    if field[0] not in (_STR8, _STR32) or not field.startswith(MARK, start):
+    whole = int.from_bytes(field[1:start]) == len(field) - start
+    if field[0] not in (_STR8, _STR32) or not whole or not field.startswith(MARK, start):
         raise BadToken("not one of ours")
     return from_url(field[start + len(MARK) :])
 
