@@ -191,6 +191,7 @@ def test_what_broker_a_gave_is_accepted_only_when_broker_b_accepted(place: Netwo
     place.wire.mend()
     got = receive(place.beyond, "requests.echo", 1).finish()[0].message
     assert got.body == f"waits {name}"
+    place.a.wait_metric("scopegate_unsettled", lambda value: value == 0)  # who dies before that sends it once more
 
 
 def test_requests_pulled_before_gateway_a_dies_are_not_lost(place: Networks, name: str) -> None:
