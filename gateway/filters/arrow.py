@@ -255,8 +255,7 @@ def _integral(item: Any) -> Any:
     if pa.types.is_integer(item.type):
         return pc.cast(item, pa.decimal256(19, 0))
     # by way of text: Arrow 26 says of 18446744073709551615 with 18 places that losing them would lose digits
-    text = pc.replace_substring_regex(pc.cast(item, pa.string()), "\\.0*$", "")
-    return pc.cast(text, pa.decimal256(20, 0))
+    return pc.cast(arrow_whole.digits(item), pa.decimal256(20, 0))
 
 
 def _remainder(left: Any, right: Any) -> Any:

@@ -18,6 +18,11 @@ from gateway.filters.values import LONG_MAX, calculator
 _ULONG: Final = 1 << 64
 
 
+def digits(decimals: Any) -> Any:
+    """Whole decimals as text without places: Arrow writes 7 with 18 places as 7.000000000000000000, and 0 as 0E-18."""
+    return pc.replace_substring_regex(pc.cast(decimals, pa.string()), "(\\.0*|E-[0-9]+)$", "")
+
+
 def divided(operator: Operator, left: Any, right: Any) -> Any:
     """Quotient or remainder as longs, null for what fits none and for a division by zero."""
     if any(
@@ -49,7 +54,7 @@ class _Magnitudes:
             sizes = values.astype(np.uint64)
             self.sizes = np.where(self.negative, ~sizes + np.uint64(1), sizes)
         else:
-            text = pc.replace_substring_regex(pc.cast(array, pa.string()), "\\.0*$", "")
+            text = digits(array)
             self.negative = np.asarray(pc.fill_null(pc.starts_with(text, "-"), False))
             sizes = pc.cast(pc.replace_substring(text, "-", ""), pa.uint64())
             self.sizes = np.asarray(pc.fill_null(sizes, 0))
