@@ -25,6 +25,7 @@ from gateway.filters.predicate import (
     Not,
     Operator,
     Or,
+    Positive,
     Predicate,
     Truth,
     Value,
@@ -139,7 +140,9 @@ class Builder(Transformer[Token, Part]):
             known = constants.is_number(what.value)
             result = what.value if known and sign == "+" else constants.negative(what.value)
             return Part(Literal(result), sign)
-        return Part(what, sign, part.depth) if sign == "+" else over(Negative(what), sign, part)
+        if sign == "-":
+            return over(Negative(what), sign, part)
+        return over(Positive(what), sign, part) if isinstance(what, Field) else Part(what, sign, part.depth)
 
     def text(self, token: Token) -> Part:
         return Part(Literal(token[1:-1].replace("''", "'")), token)

@@ -26,13 +26,25 @@ from gateway.filters.predicate import (
     Literal,
     Matches,
     Negative,
+    Positive,
     Predicate,
     Section,
     Text,
     Truth,
     Value,
 )
-from gateway.filters.values import INTEGERS, TEXTS, Compared, calculator, comparer, folded, frozen, matcher, negative
+from gateway.filters.values import (
+    INTEGERS,
+    TEXTS,
+    Compared,
+    calculator,
+    comparer,
+    folded,
+    frozen,
+    matcher,
+    negative,
+    positive,
+)
 
 Values = Sequence[Any]
 Test = Callable[[Values], bool | None]
@@ -70,6 +82,9 @@ def value(node: Value, slots: Slots) -> Get:
     if isinstance(node, Negative):
         inner = value(node.value, slots)
         return lambda values: negative(inner(values))
+    if isinstance(node, Positive):
+        number = value(node.value, slots)
+        return lambda values: positive(number(values))
     calculate, left, right = calculator(node.operator), value(node.left, slots), value(node.right, slots)
     return lambda values: calculate(left(values), right(values))
 

@@ -128,7 +128,14 @@ class Negative:
     value: Value
 
 
-Value = Literal | Field | Arithmetic | Negative
+@dataclass(frozen=True, slots=True)
+class Positive:
+    """Unary plus: a number as it is, unknown for anything else (FX-5-10)."""
+
+    value: Value
+
+
+Value = Literal | Field | Arithmetic | Negative | Positive
 
 
 # -- predicates
@@ -303,6 +310,6 @@ def _bound(node: Any, latest: Literal) -> Any:
 
 
 _NODES: Final = (
-    Literal, Field, Arithmetic, Negative, Constant, Truth, Compare, IsNull, Exists, In, Like, Matches, Text,
+    Literal, Field, Arithmetic, Negative, Positive, Constant, Truth, Compare, IsNull, Exists, In, Like, Matches, Text,
     And, Or, Not, IsTrue,
 )  # fmt: skip

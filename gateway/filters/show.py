@@ -31,6 +31,7 @@ from gateway.filters.predicate import (
     Node,
     Not,
     Or,
+    Positive,
     Predicate,
     Section,
     Text,
@@ -138,6 +139,8 @@ def _value(node: Any) -> str:
             return f"({_shown(left)} {operator.value} {_shown(right)})"
         case Negative(of):
             return f"-{_shown(of)}"
+        case Positive(of):
+            return f"+{_shown(of)}"
         case Field(section, name, path):
             if (number := number_in(name)) is not None:
                 return f"{_SECTIONS[section]}.[{number}]"  # no SQL names it: only a property filter does

@@ -225,6 +225,11 @@ def negative(value: Any) -> Any:
     return None if number is None else number.copy_negate()
 
 
+def positive(value: Any) -> Any:
+    """Unary plus: a number as it is, `None` for anything else."""
+    return value if family(value) in _NUMBERS else None
+
+
 def in_long(value: int) -> int | None:
     """The integer where a long can hold it, else `None`."""
     return value if LONG_MIN <= value <= LONG_MAX else None

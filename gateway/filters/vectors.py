@@ -32,6 +32,7 @@ from gateway.filters.predicate import (
     Not,
     Operator,
     Or,
+    Positive,
     Predicate,
     Section,
     Text,
@@ -173,6 +174,8 @@ class Vectors(Generic[E]):
             return Constants(self.engine, node.value)
         if isinstance(node, Negative):
             return self._negative(self._operand(node.value))
+        if isinstance(node, Positive):
+            return self._positive(self._operand(node.value))
         if isinstance(node.left, Literal) and isinstance(node.right, Literal):
             return Constants(self.engine, calculator(node.operator)(node.left.value, node.right.value))
         return self._arithmetic(node.operator, self._operand(node.left), self._operand(node.right))
@@ -185,6 +188,13 @@ class Vectors(Generic[E]):
         return Computed(
             self.engine, {**parts, Part.DOUBLE: None if approximate is None else self.engine.minus(approximate)}
         )
+
+    def _positive(self, operand: Operand[E]) -> Operand[E]:
+        """The parts that are numbers: a timestamp is none (docs/filters.md, rule 2)."""
+        whole = operand.part(Part.INTEGER)
+        others = (Part.WIDE, Part.DECIMAL, Part.DEC, Part.DOUBLE)
+        parts = {Part.INTEGER: whole, Part.LONG: whole, **{part: operand.part(part) for part in others}}
+        return Computed(self.engine, parts)
 
     def _arithmetic(self, operator: Operator, left: Operand[E], right: Operand[E]) -> Operand[E]:
         whole = self._whole(operator, left, right)

@@ -165,7 +165,11 @@ def fields(draw: st.DrawFn, paths: bool = True) -> p.Field:
 
 
 def _expressions(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.builds(p.Arithmetic, st.sampled_from(p.Operator), values, values) | st.builds(p.Negative, values)
+    return (
+        st.builds(p.Arithmetic, st.sampled_from(p.Operator), values, values)
+        | st.builds(p.Negative, values)
+        | st.builds(p.Positive, values)
+    )
 
 
 EXPRESSIONS = st.recursive(fields() | fields() | CONSTANTS, _expressions, max_leaves=3)

@@ -147,6 +147,9 @@ def worth(node: p.Value, fields: Fields) -> Any:
         return _field(node, fields)
     if isinstance(node, p.Negative):
         return _negative(worth(node.value, fields))
+    if isinstance(node, p.Positive):
+        value = worth(node.value, fields)
+        return value if is_integer(value) or is_float(value) or is_decimal(value) else None
     return _calculated(node.operator, worth(node.left, fields), worth(node.right, fields))
 
 

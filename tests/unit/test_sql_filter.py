@@ -26,6 +26,7 @@ from gateway.filters.predicate import (
     Not,
     Operator,
     Or,
+    Positive,
     Predicate,
     Section,
     Truth,
@@ -101,7 +102,7 @@ def product(left: Any, right: Any) -> Arithmetic:
         ("x - 1 - y", Arithmetic(Operator.SUB, Arithmetic(Operator.SUB, a("x"), Literal(1)), a("y"))),
         ("x -1", Arithmetic(Operator.SUB, a("x"), Literal(1))),
         ("x % 2 / 3", Arithmetic(Operator.DIV, Arithmetic(Operator.MOD, a("x"), Literal(2)), Literal(3))),
-        ("-x * +y", product(Negative(a("x")), a("y"))),
+        ("-x * +y", product(Negative(a("x")), Positive(a("y")))),
     ],
 )
 def test_arithmetic_has_the_usual_precedence(text: str, read: Arithmetic) -> None:
