@@ -296,8 +296,8 @@ static int read_form(PyObject *given, form *form) {
         PyErr_SetString(PyExc_TypeError, "a form is a tuple");
         return -1;
     }
-    return PyArg_ParseTuple(given, "SSSSSSSS", &form->head, &form->middle, &form->end, &form->plain, &form->typed,
-                            &form->group, &form->key, &form->kind) ? 0 : -1;
+    return PyArg_ParseTuple(given, "SSSSSS", &form->head, &form->middle, &form->end, &form->plain, &form->group,
+                            &form->key) ? 0 : -1;
 }
 
 /* (form for each kind of time, (name of `amqp.bare`, of a cookie), names, digest) */

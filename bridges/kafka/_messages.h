@@ -15,8 +15,7 @@
 typedef struct {
     PyObject *head, *middle, *end; /* the delivery annotations before the offset, up to the time, and after it */
     PyObject *plain;               /* what follows them in a plain message, up to the size of the value */
-    PyObject *typed;               /* the message annotations of a record without key */
-    PyObject *group, *key, *kind;  /* of one with a key: before the key as text, before it as it is, and the rest */
+    PyObject *group, *key;         /* of one with a key: before the key as text, and before it as it is */
 } form;
 
 #define KINDS 3 /* of times: none, the producer's, the log's */
@@ -244,10 +243,10 @@ typedef struct {
 static key_map measured_key(const Run *run, const entry *each, const form *form) {
     size_t key = sized((size_t)each->key_size);
     bool text = is_text(key_of(run, each), each->key_size);
-    size_t size = (size_t)(PyBytes_GET_SIZE(form->key) + PyBytes_GET_SIZE(form->kind)) + key;
+    size_t size = (size_t)PyBytes_GET_SIZE(form->key) + key;
     if (!text)
-        return (key_map){size, 4, text};
-    return (key_map){size + (size_t)PyBytes_GET_SIZE(form->group) + key, 6, text};
+        return (key_map){size, 2, text};
+    return (key_map){size + (size_t)PyBytes_GET_SIZE(form->group) + key, 4, text};
 }
 
 static char *put_key(char *at, const Run *run, const entry *each, const form *form, key_map map) {
@@ -256,21 +255,22 @@ static char *put_key(char *at, const Run *run, const entry *each, const form *fo
     at = put_map(at, MESSAGE_ANNOTATIONS, map.size, map.count);
     if (map.text)
         at = put_sized(put_bytes(at, form->group), STRING, key, size);
-    return put_bytes(put_sized(put_bytes(at, form->key), BINARY, key, size), form->kind);
+    return put_sized(put_bytes(at, form->key), BINARY, key, size);
 }
 
 static PyObject *made_shown(const Run *run, const entry *each, const form *form, PyObject *names) {
     bool keyed = each->key_size >= 0;
     key_map key = keyed ? measured_key(run, each, form) : (key_map){0, 0, false};
     size_t properties = names == NULL ? 0 : properties_size(run, each, names), count = 2 * (size_t)held(each->headers);
-    size_t whole = annotations_size(form) + (keyed ? mapped(key.size, key.count) : (size_t)PyBytes_GET_SIZE(form->typed)) +
+    size_t whole = annotations_size(form) + (keyed ? mapped(key.size, key.count) : 0) +
                    (count ? mapped(properties, count) : 0) + data_size(each);
     PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
     char *at;
     if (data == NULL)
         return NULL;
     at = put_annotations(PyBytes_AS_STRING(data), form, each);
-    at = keyed ? put_key(at, run, each, form, key) : put_bytes(at, form->typed);
+    if (keyed)
+        at = put_key(at, run, each, form, key);
     if (count)
         at = put_properties(put_map(at, APPLICATION_PROPERTIES, properties, count), run, each, names);
     put_data_section(at, run, each);

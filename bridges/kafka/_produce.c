@@ -239,7 +239,10 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
     return PyLong_FromLong(code);
 }
 
-/* The content of a message that is one data section and nothing else, which is its own record value (encoding.py). */
+#define SHORT 256 /* bytes of a binary from which on its size needs four bytes */
+
+/* The content of a message that is one data section in its shortest form and nothing else, which is its own record value
+ * (encoding.plain_value). Whoever reads the record restores that form, so every other form is refused here. */
 static bool plain(PyObject *message, piece *value) {
     const unsigned char *data;
     size_t size, said;
@@ -254,7 +257,7 @@ static bool plain(PyObject *message, piece *value) {
     if (size >= 8 && memcmp(data, "\x00\x53\x75\xb0", 4) == 0) {
         said = (size_t)data[4] << 24 | (size_t)data[5] << 16 | (size_t)data[6] << 8 | data[7];
         *value = (piece){(const char *)data + 8, size - 8};
-        return said == size - 8;
+        return said == size - 8 && said >= SHORT;
     }
     return false;
 }

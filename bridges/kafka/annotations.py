@@ -15,6 +15,10 @@ from gateway.amqp.sections import DELIVERY_ANNOTATIONS, annotations_section
 OFFSET: Final = "event-streams-offset"
 TIMESTAMP: Final = "event-streams-timestamp"
 SOURCE_PARTITION: Final = "event-streams-source-partition"
+TIMESTAMP_TYPE: Final = "x-opt-kafka-timestamp-type"
+"""What kind of time the timestamp is (KM-3)."""
+TYPES: Final = {0: Symbol("none"), 1: Symbol("create"), 2: Symbol("append")}
+"""By the number that the Kafka client has for it."""
 
 _time: Final = struct.Struct(">q").pack
 
@@ -25,12 +29,13 @@ def offset_text(offset: int) -> str:
 
 
 class AnnotationTemplate:
-    """Everything that is the same for all events of one partition, encoded once."""
+    """Everything that is the same for all events of one partition and kind of time, encoded once."""
 
-    __slots__ = ("_format", "_partition")
+    __slots__ = ("_format", "_kind", "_partition")
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, timestamp_type: int) -> None:
         self._partition = Symbol(partition)
+        self._kind = TYPES[timestamp_type]
         whole = annotations_section(DELIVERY_ANNOTATIONS, self._entries(0, 0))
         offset_at = whole.index(b"0" * 20)
         time_at = whole.index(b"\x83" + bytes(8)) + 1
@@ -47,4 +52,5 @@ class AnnotationTemplate:
             OFFSET: encode(Symbol(offset_text(offset))),
             TIMESTAMP: encode(Timestamp(ts_ms)),
             SOURCE_PARTITION: encode(self._partition),
+            TIMESTAMP_TYPE: encode(self._kind),
         }

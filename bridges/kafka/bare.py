@@ -36,6 +36,10 @@ SECTIONS_VALUE: Final = 2
 _DIGEST: Final = 16
 _PREFIX: Final = 1 + _DIGEST + 1
 _VALUE: Final = b"\x00\x53\x77"
+_SHORT: Final = 256
+"""Bytes of content from which on its size needs four bytes."""
+_SHORT_START: Final = 5
+_LONG_START: Final = 8
 _NULL_SIZE: Final = b"\xff\xff\xff\xff"
 _size: Final = struct.Struct(">I").pack
 _new: Final = tuple.__new__
@@ -53,7 +57,22 @@ class Exact(NamedTuple):
 
 def data_prefix(size: int) -> bytes:
     """The shortest start of a data section of `size` bytes."""
-    return b"\x00\x53\x75\xa0" + bytes((size,)) if size < 256 else b"\x00\x53\x75\xb0" + _size(size)
+    return b"\x00\x53\x75\xa0" + bytes((size,)) if size < _SHORT else b"\x00\x53\x75\xb0" + _size(size)
+
+
+def only_data(data: bytes, start: int, end: int) -> bytes | None:
+    """The content of `data[start:end]` where that is one data section as `data_prefix` begins it; else None.
+
+    Every other form of a data section, say `b0` with fewer than 256 bytes, needs its start kept beside the content.
+    """
+    size = end - start
+    if size >= _SHORT_START + _SHORT:
+        first = start + _LONG_START
+    elif size >= _SHORT_START:
+        first = start + _SHORT_START
+    else:
+        return None
+    return data[first:end] if data[start:first] == data_prefix(end - first) else None
 
 
 def seal(

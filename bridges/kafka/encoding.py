@@ -7,43 +7,35 @@ not usual, and every record of a client that is not read in C, is mapped by itse
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bridges.kafka._fetch import Record, Run
-from bridges.kafka.bare import BARE
+from bridges.kafka.bare import BARE, only_data
 from bridges.kafka.familiar import encoded
-from bridges.kafka.incoming import TYPED, keyed
+from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY
 from bridges.kafka.records import COOKIE_HEADER, CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordReader
 from bridges.kafka.redelivery import Event
+from gateway.amqp.codec import Symbol, encode
 from gateway.amqp.sections import DELIVERY_ANNOTATIONS, walk
 
 if TYPE_CHECKING:
     from bridges.kafka._fetch import Maker
 
 _DATA: Final = b"\x00\x53\x75"
-_SMALL_DATA: Final = _DATA + b"\xa0"
-_LARGE_DATA: Final = _DATA + b"\xb0"
 _ZERO_OFFSET: Final = b"0" * 20
 _ZERO_TIME: Final = b"\x83" + bytes(8)
 _OWN: Final = (BARE.encode(), COOKIE_HEADER.encode())
-_size: Final = struct.Struct(">I").pack
 
 
 def plain_value(data: bytes) -> bytes | None:
-    """The body of a message that is one data section and nothing else; None for every other message.
+    """The body of a message that is one data section in its shortest form and nothing else; else None.
 
     Such a message is its own record value (KM-13), so it needs neither walk nor mapping.
     """
-    size = len(data)
-    if data.startswith(_SMALL_DATA):
-        return data[5:] if size > 4 and data[4] == size - 5 else None
-    if data.startswith(_LARGE_DATA):
-        return data[8:] if size > 7 and data[4:8] == _size(size - 8) else None
-    return None
+    return only_data(data, 0, len(data))
 
 
 class Form(NamedTuple):
@@ -55,12 +47,9 @@ class Form(NamedTuple):
     """Of the delivery annotations: before the offset, from there to the time, and behind that."""
     plain: bytes
     """Behind them in the message of a plain record, up to the size of its value."""
-    typed: bytes
-    """The message annotations of a record without key."""
     group: bytes
     key: bytes
-    kind: bytes
-    """The entries of those of one with a key."""
+    """The names of the message annotations of one with a key: of the key as text, and of the key as it is."""
 
 
 class EventEncoder:
@@ -105,4 +94,4 @@ class EventEncoder:
         end_at = walk(whole).ma
         assert offset_at < time_at < end_at < start
         delivery = whole[:offset_at], whole[offset_at + 20 : time_at], whole[time_at + 8 : end_at]
-        return Form(*delivery, whole[end_at:start], TYPED[timestamp_type], *keyed(timestamp_type))
+        return Form(*delivery, whole[end_at:start], encode(Symbol(GROUP_KEY)), encode(Symbol(KAFKA_KEY)))

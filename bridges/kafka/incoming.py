@@ -13,7 +13,7 @@ from bridges.kafka.bare import Exact, Header, data_prefix, is_body, rebuild, sea
 from bridges.kafka.cloudevents import VERSION, event_properties
 from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
 from bridges.kafka.readable import BODY, CONTENT_TYPE, HEADERS_ANNOTATION, as_property, content_type, shown
-from gateway.amqp.codec import Symbol, encode, encode_list, encode_map
+from gateway.amqp.codec import encode, encode_list, encode_map
 from gateway.amqp.sections import (
     AMQP_VALUE,
     APPLICATION_PROPERTIES,
@@ -25,40 +25,20 @@ from gateway.amqp.sections import (
 )
 from gateway.errors import AmqpError
 
-TIMESTAMP_TYPE: Final = "x-opt-kafka-timestamp-type"
 TOMBSTONE: Final = "x-opt-kafka-tombstone"
 NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = 0, 1, 2
 """Timestamp types as the Kafka client numbers them."""
 
-_TYPES: Final = {
-    NO_TIMESTAMP: encode(Symbol("none")),
-    CREATE_TIME: encode(Symbol("create")),
-    LOG_APPEND_TIME: encode(Symbol("append")),
-}
-# Our own plain data has neither key nor headers, like many a foreign record. Where Kafka itself stamped the
-# record there is nothing to warn of (KM-3), and our message comes back as it was sent.
-_PLAIN: Final = {
-    kind: b"" if kind == LOG_APPEND_TIME else annotations_section(MESSAGE_ANNOTATIONS, {TIMESTAMP_TYPE: text})
-    for kind, text in _TYPES.items()
-}
-TYPED: Final = {kind: annotations_section(MESSAGE_ANNOTATIONS, {TIMESTAMP_TYPE: text}) for kind, text in _TYPES.items()}
-"""The annotations of a record that has headers, but no key and no name twice."""
 _APPLICATION: Final = bytes((0, 0x53, APPLICATION_PROPERTIES))
 _SHORT: Final = 256
 _STRING: Final = [bytes((0xA1, size)) for size in range(_SHORT)]
 _NULL_BODY: Final = section(AMQP_VALUE, None)
 
 
-def keyed(timestamp_type: int) -> tuple[bytes, bytes, bytes]:
-    """The annotations of a record with a key: before the key as text, before the key as it is, and the rest."""
-    kind = encode(Symbol(TIMESTAMP_TYPE)) + _TYPES[timestamp_type]
-    return encode(Symbol(GROUP_KEY)), encode(Symbol(KAFKA_KEY)), kind
-
-
-def from_record(key: bytes | None, value: bytes | None, headers: list[Header] | None, timestamp_type: int) -> Exact:
+def from_record(key: bytes | None, value: bytes | None, headers: list[Header] | None) -> Exact:
     """The message without delivery annotations: those go between `header` and `rest`."""
     if key is None and not headers and value is not None:
-        return Exact(b"", _PLAIN[timestamp_type] + data_prefix(len(value)) + value)
+        return Exact(b"", data_prefix(len(value)) + value)
     sealed, others = sealed_and_others(headers) if headers else (None, [])
     if sealed is not None:
         exact = rebuild(sealed, key, value, others)
@@ -68,7 +48,7 @@ def from_record(key: bytes | None, value: bytes | None, headers: list[Header] | 
         message = _message(value)
         if message is not None:
             return message
-    return Exact(b"", _readable(key, value, others, timestamp_type))
+    return Exact(b"", _readable(key, value, others))
 
 
 def _flagged(exact: Exact) -> Exact:
@@ -88,13 +68,12 @@ def _message(value: bytes) -> Exact | None:
     return Exact(value[: layout.da], value[layout.ma :])
 
 
-def _readable(key: bytes | None, value: bytes | None, headers: list[Header], timestamp_type: int) -> bytes:
+def _readable(key: bytes | None, value: bytes | None, headers: list[Header]) -> bytes:
     visible = shown(headers)
     named = dict(visible)
-    if key is None and value is not None and len(named) == len(visible):
-        parts = [TYPED[timestamp_type]]
-    else:
-        parts = [_annotations(key, value, visible, timestamp_type)]
+    parts = []
+    if key is not None or value is None or len(named) < len(visible):
+        parts.append(_annotations(key, value, visible))
     if visible:
         if CONTENT_TYPE in named and (media := content_type(visible)) is not None:
             parts.append(b"\x00\x53\x73" + encode_list([b"\x40"] * 6 + [encode(media)]))
@@ -136,7 +115,7 @@ def _property(content: bytes | None) -> bytes:
     return _STRING[len(content)] + content
 
 
-def _annotations(key: bytes | None, value: bytes | None, headers: list[Header], timestamp_type: int) -> bytes:
+def _annotations(key: bytes | None, value: bytes | None, headers: list[Header]) -> bytes:
     entries: dict[str, bytes] = {}
     if key is not None:
         text = as_property(key)
@@ -148,5 +127,4 @@ def _annotations(key: bytes | None, value: bytes | None, headers: list[Header], 
     if len(dict(headers)) < len(headers):
         listed: list[Any] = [[name, content] for name, content in headers]
         entries[HEADERS_ANNOTATION] = encode(listed)
-    entries[TIMESTAMP_TYPE] = _TYPES[timestamp_type]
     return annotations_section(MESSAGE_ANNOTATIONS, entries)

@@ -9,11 +9,10 @@ for those of a request from another scope that says how it is answered: they are
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, seal
+from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, only_data, seal
 from bridges.kafka.cloudevents import attribute_headers, is_binary, is_structured
 from bridges.kafka.readable import BODY, RESERVED, readable_headers
 from gateway.amqp.codec import Symbol, decode_all
@@ -27,9 +26,6 @@ SECTIONS: Final = b"sections"
 MESSAGE: Final = b"message"
 ASKED: Final = ("response-link-target-address", "response-address-cookie", "response-address-cookie-expiry")
 MODES: Final = ("auto", "amqp", "data", "cloudevents")
-_SMALL_DATA: Final = b"\x00\x53\x75\xa0"
-_LARGE_DATA: Final = b"\x00\x53\x75\xb0"
-_size: Final = struct.Struct(">I").pack
 
 
 class Record(NamedTuple):
@@ -77,16 +73,6 @@ def stored(
     if mode == "data":
         return key, None if tombstone else _joined_data(data, layout), asked
     raise AmqpError(NOT_IMPLEMENTED, f"there is no record mode {mode!r}", fault=Fault.GATEWAY)
-
-
-def _only_data(data: bytes, start: int, end: int) -> bytes | None:
-    """The content of the one data section in its shortest encoding from `start` to `end`."""
-    size = end - start
-    if data[start : start + 4] == _SMALL_DATA and size > 4 and data[start + 4] == size - 5:
-        return data[start + 5 : end]
-    if data[start : start + 4] == _LARGE_DATA and size > 263 and data[start + 4 : start + 8] == _size(size - 8):
-        return data[start + 8 : end]
-    return None
 
 
 def target_partition(data: bytes, layout: Layout) -> str | None:
@@ -179,7 +165,7 @@ def _stored_body(data: bytes, layout: Layout, tombstone: bool) -> tuple[int, byt
     start, end = layout.body, layout.footer
     if tombstone:
         return DATA_VALUE, data[start:end], None
-    value = _only_data(data, start, end)
+    value = only_data(data, start, end)
     if value is not None:
         return DATA_VALUE, b"", value
     if body_kind(data, layout) == DATA:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from bridges.kafka.annotations import OFFSET, SOURCE_PARTITION, TIMESTAMP, offset_text
+from bridges.kafka.annotations import OFFSET, SOURCE_PARTITION, TIMESTAMP, TIMESTAMP_TYPE, TYPES, offset_text
 from bridges.kafka.bare import BARE, sections_of
 from bridges.kafka.cloudevents import HEADER_PREFIX, VERSION, event_header, event_value
 from bridges.kafka.readable import BODY, RESERVED, as_property
@@ -64,6 +64,7 @@ _LOG: Final[dict[str, Callable[[Any], Any]]] = {
     OFFSET: lambda message: Symbol(offset_text(message.offset())),
     TIMESTAMP: lambda message: Timestamp(max(0, message.timestamp()[1])),
     SOURCE_PARTITION: lambda message: Symbol(str(message.partition())),
+    TIMESTAMP_TYPE: lambda message: TYPES[message.timestamp()[0]],
 }
 
 

@@ -69,7 +69,7 @@ class RecordReader:
     """Makes messages of the records of one topic."""
 
     def __init__(self) -> None:
-        self._templates: Final[dict[int, AnnotationTemplate]] = {}
+        self._templates: Final[dict[tuple[int, int], AnnotationTemplate]] = {}
 
     def encode(
         self,
@@ -82,10 +82,11 @@ class RecordReader:
         ts_ms: int,
     ) -> bytes:
         """The whole message, delivery annotations included."""
-        template = self._templates.get(partition)
+        template = self._templates.get((partition, timestamp_type))
         if template is None:
-            template = self._templates[partition] = AnnotationTemplate(partition)
-        header, rest = from_record(key, value, headers, timestamp_type)
+            template = AnnotationTemplate(partition, timestamp_type)
+            self._templates[partition, timestamp_type] = template
+        header, rest = from_record(key, value, headers)
         annotations = template.encode(offset, ts_ms)
         if headers and (cookie := answer_cookie(headers)) is not None:
             annotations = edit_map(annotations, put={COOKIE: encode_binary(cookie)}) or b""

@@ -20,7 +20,8 @@ _TIMESTAMP: Final = "event-streams-timestamp"
 _SOURCE: Final = "event-streams-source-partition"
 _ASSOCIATED: Final = "event-streams-associated-partitions-changed"
 _TARGET: Final = "event-streams-target-partition"
-_OF_THE_LOG: Final = (_OFFSET, _TIMESTAMP, _SOURCE, _ASSOCIATED)
+_TIMESTAMP_TYPE: Final = "x-opt-kafka-timestamp-type"
+_OF_THE_LOG: Final = (_OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _SOURCE, _ASSOCIATED)
 _EVENT: Final = b"event-streams-"
 _LOOKED_AT: Final = 4096
 

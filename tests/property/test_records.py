@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridges.kafka.records import LOG_APPEND_TIME, RecordReader, from_record, to_record
+from bridges.kafka.records import RecordReader, from_record, to_record
 from gateway.amqp import sections
 from gateway.amqp.codec import Symbol
 from gateway.errors import DECODE_ERROR, INVALID_FIELD
@@ -41,7 +41,7 @@ def _record(data, **options):
 def test_a_message_comes_back_byte_equal_but_for_delivery_annotations(parts, mode):
     header, _, ma, bare = parts
     record = _record(b"".join(parts), mode=mode)
-    assert from_record(record.key, record.value, record.headers, LOG_APPEND_TIME) == (header, ma + bare)
+    assert from_record(record.key, record.value, record.headers) == (header, ma + bare)
 
 
 @given(MESSAGE_PARTS, st.text(max_size=3))
@@ -50,7 +50,7 @@ def test_a_keyed_message_comes_back_byte_equal_and_a_tombstone_says_so(parts, ke
     ma = sections.section(sections.MESSAGE_ANNOTATIONS, {Symbol("event-streams-group-key"): key})
     record = _record(header + ma + bare, tombstones=True, compacted=True)
     assert record.key == key.encode()
-    found = from_record(record.key, record.value, record.headers, LOG_APPEND_TIME)
+    found = from_record(record.key, record.value, record.headers)
     if record.value is None:
         ma = sections.edit_map(ma, put={"x-opt-kafka-tombstone": b"\x41"})
     assert found == (header, ma + bare)
@@ -59,7 +59,7 @@ def test_a_keyed_message_comes_back_byte_equal_and_a_tombstone_says_so(parts, ke
 @given(KEYS, st.none() | BINARY, HEADERS, TYPES)
 def test_a_foreign_record_comes_back_equal(key, value, headers, timestamp_type):
     assume(all("\0" not in name for name, _ in headers))
-    header, rest = from_record(key, value, headers, timestamp_type)
+    header, rest = from_record(key, value, headers)
     record = _record(header + rest, tombstones=True)
     assert record.key == key
     assert [item for item in record.headers if not item[0].startswith("amqp.")] == headers
@@ -78,7 +78,7 @@ def test_what_a_kafka_tool_changed_is_shown_as_it_is_now(parts, what, change):
         value += change
     else:
         headers = [*headers, ("added", change)]
-    header, rest = from_record(key, value, headers, LOG_APPEND_TIME)
+    header, rest = from_record(key, value, headers)
     layout = sections.walk(rest)
     assert header == b""
     assert sections.body_values(rest, layout) == [value]
@@ -106,7 +106,7 @@ def test_a_damaged_amqp_bare_gives_a_message_all_the_same(parts, data):
     at = data.draw(st.integers(0, len(sealed) - 1))
     damaged = sealed[:at] + bytes((sealed[at] ^ 1,)) + sealed[at + 1 :]
     header, rest = from_record(
-        record.key, record.value, [*record.headers[:-1], (name, damaged)], LOG_APPEND_TIME
+        record.key, record.value, [*record.headers[:-1], (name, damaged)]
     )
     assert sections.walk(header + rest).da == 0
 

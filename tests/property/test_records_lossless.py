@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka.records import LOG_APPEND_TIME, RecordWriter, from_record, to_record
+from bridges.kafka.records import RecordWriter, from_record, to_record
 from gateway.amqp import sections
 from gateway.amqp.codec import Array, Described, Symbol, Timestamp
 from tests.support.strategies import (
@@ -74,7 +74,7 @@ PLACES = [
 
 def stored_and_read(data: bytes, mode: str, **options: Any) -> tuple[Any, bytes, bytes]:
     record = to_record(data, sections.walk(data), mode=mode, **options)
-    return record, *from_record(record.key, record.value, record.headers, LOG_APPEND_TIME)
+    return record, *from_record(record.key, record.value, record.headers)
 
 
 @pytest.mark.row("CORE-5")
@@ -147,7 +147,7 @@ def test_a_cloudevent_of_any_kafka_producer_goes_back_as_it_came(
 ) -> None:
     attributes = required | more | ({} if moment is None else {"time": moment})
     headers = [(f"ce_{name}", text.encode()) for name, text in attributes.items()] + [("other", b"\xff")]
-    header, rest = from_record(key, value, headers, LOG_APPEND_TIME)
+    header, rest = from_record(key, value, headers)
     found = sections.application_properties(rest, sections.walk(rest))
     assert {name: found[f"cloudEvents:{name}"] for name in REQUIRED} == required
     if moment is not None:
@@ -166,6 +166,6 @@ def test_a_key_from_the_group_id_changes_nothing_else(group: str, key: str | Non
     stored, value, headers = RecordWriter(mode, keys=("group-key", "group-id")).record(data, sections.walk(data))
     assert stored == (group if key is None else key).encode()
     if mode != "data":
-        assert b"".join(from_record(stored, value, headers, LOG_APPEND_TIME)) == data
+        assert b"".join(from_record(stored, value, headers)) == data
     else:
         assert value == b"body"

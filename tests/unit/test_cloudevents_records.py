@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.records import LOG_APPEND_TIME, from_record, to_record
+from bridges.kafka.records import from_record, to_record
 from gateway.amqp import sections
 from gateway.amqp.codec import Symbol, Timestamp
 from gateway.errors import AmqpError
@@ -29,7 +29,7 @@ def record(data: bytes, mode: str = "auto") -> Any:
 
 def read(found: Any, *, exact: bool = True) -> dict[str, Any]:
     headers = found.headers if exact else [item for item in found.headers if item[0] != "amqp.bare"]
-    header, rest = from_record(found.key, found.value, headers, LOG_APPEND_TIME)
+    header, rest = from_record(found.key, found.value, headers)
     data = header + rest
     layout = sections.walk(data)
     return {"data": data, "app": sections.application_properties(data, layout), "layout": layout}
@@ -56,7 +56,7 @@ def test_binary_mode_is_that_of_kafkas_binding(prefix: str) -> None:
 def test_records_of_others_come_in_amqps_binding() -> None:
     headers: list[Any] = [(f"ce_{name}", text.encode()) for name, text in REQUIRED.items()]
     headers += [("ce_time", STAMP), ("content-type", b"application/json"), ("trace", b"t")]
-    header, rest = from_record(None, b"{}", headers, LOG_APPEND_TIME)
+    header, rest = from_record(None, b"{}", headers)
     data = header + rest
     layout = sections.walk(data)
     app = sections.application_properties(data, layout)
@@ -70,7 +70,7 @@ def test_records_of_others_come_in_amqps_binding() -> None:
 @pytest.mark.parametrize("text", [b"2026-09-21T14:13:20.123456Z", b"2026-09-21T14:13:20", b"soon", b"\xff"])
 def test_a_time_that_amqps_type_cannot_say_stays_as_it_is(text: bytes) -> None:
     headers: list[Any] = [("ce_specversion", b"1.0"), ("ce_time", text)]
-    _, rest = from_record(None, b"", headers, LOG_APPEND_TIME)
+    _, rest = from_record(None, b"", headers)
     value = sections.application_properties(rest, sections.walk(rest))["cloudEvents:time"]
     assert value == (text if text == b"\xff" else text.decode())
 

@@ -41,7 +41,7 @@ def _record(data, **options):
 
 
 def _message(key, value, headers, timestamp_type=LOG_APPEND_TIME):
-    header, rest = from_record(key, value, headers, timestamp_type)
+    header, rest = from_record(key, value, headers)
     return header + rest, walk(header + rest)
 
 
@@ -58,8 +58,8 @@ KEYED = _annotated(MESSAGE_ANNOTATIONS, event_streams_group_key="key")
 def test_plain_data_needs_no_headers(size):
     body = section(DATA, b"x" * size)
     assert _record(body) == (None, b"x" * size, [], None)
-    assert from_record(None, b"x" * size, [], LOG_APPEND_TIME) == (b"", body)
-    assert from_record(None, b"x" * size, None, LOG_APPEND_TIME) == (b"", body)
+    assert from_record(None, b"x" * size, []) == (b"", body)
+    assert from_record(None, b"x" * size, None) == (b"", body)
 
 
 def test_delivery_annotations_are_not_stored():
@@ -148,7 +148,7 @@ def test_properties_and_application_properties_are_readable_headers():
         ("content-type", b"text/plain"),
     ]
     assert record.headers[-1][0] == "amqp.bare"
-    assert b"".join(from_record(record.key, record.value, record.headers, CREATE_TIME)) == data
+    assert b"".join(from_record(record.key, record.value, record.headers)) == data
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_other_bodies_are_stored_as_sections(body):
     record = _record(body)
     assert record.value == body
     assert ("amqp.body", b"sections") in record.headers
-    assert from_record(record.key, record.value, record.headers, LOG_APPEND_TIME) == (b"", body)
+    assert from_record(record.key, record.value, record.headers) == (b"", body)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_other_bodies_are_stored_as_sections(body):
 def test_data_not_in_its_shortest_encoding_is_exact_all_the_same(body):
     record = _record(body)
     assert record.value == b"body"
-    assert from_record(record.key, record.value, record.headers, LOG_APPEND_TIME) == (b"", body)
+    assert from_record(record.key, record.value, record.headers) == (b"", body)
 
 
 def test_null_becomes_a_tombstone_only_with_a_key_and_leave():
@@ -208,7 +208,7 @@ def test_mode_amqp_stores_the_whole_message():
     header = section(HEADER, [True])
     record = _record(header + da + KEYED + BODY + footer, mode="amqp")
     assert record == (b"key", header + KEYED + BODY + footer, [("amqp.body", b"message")], None)
-    assert from_record(*record[:3], LOG_APPEND_TIME) == (header, KEYED + BODY + footer)
+    assert from_record(*record[:3]) == (header, KEYED + BODY + footer)
 
 
 def test_mode_data_stores_body_and_key_only():
@@ -266,17 +266,15 @@ def test_a_record_with_a_cookie_is_an_answer():
 
 
 @pytest.mark.parametrize(
-    ("timestamp_type", "annotations"),
-    [
-        (NO_TIMESTAMP, {"x-opt-kafka-timestamp-type": "none"}),
-        (CREATE_TIME, {"x-opt-kafka-timestamp-type": "create"}),
-        (LOG_APPEND_TIME, {}),
-    ],
+    ("kind", "word"), [(NO_TIMESTAMP, "none"), (CREATE_TIME, "create"), (LOG_APPEND_TIME, "append")]
 )
-def test_plain_records_say_when_their_time_is_not_kafkas(timestamp_type, annotations):
-    data, layout = _message(None, b"value", None, timestamp_type)
-    assert sections.message_annotations(data, layout) == annotations
-    assert sections.body_values(data, layout) == [b"value"]
+@pytest.mark.parametrize("record", [(None, b"value", []), (b"key", b"value", [("a", b"b")]), (None, None, [])])
+def test_every_event_says_what_kind_of_time_it_has_and_nothing_is_added_to_what_was_sent(kind, word, record):
+    """One key, always there, beside the time it is about: a message is not changed by it."""
+    data = RecordReader().encode(*record, 0, 7, kind, 1)
+    layout = walk(data)
+    assert sections.delivery_annotations(data, layout)[Symbol("x-opt-kafka-timestamp-type")] == Symbol(word)
+    assert "x-opt-kafka-timestamp-type" not in sections.message_annotations(data, layout)
 
 
 def test_a_text_key_is_shown_as_text_and_as_bytes():
@@ -284,13 +282,12 @@ def test_a_text_key_is_shown_as_text_and_as_bytes():
     assert sections.message_annotations(data, layout) == {
         "event-streams-group-key": "key",
         "x-opt-kafka-key": b"key",
-        "x-opt-kafka-timestamp-type": "append",
     }
 
 
 def test_a_binary_key_is_shown_as_bytes_only():
     annotations = sections.message_annotations(*_message(b"\xff", b"value", []))
-    assert annotations == {"x-opt-kafka-key": b"\xff", "x-opt-kafka-timestamp-type": "append"}
+    assert annotations == {"x-opt-kafka-key": b"\xff"}
 
 
 def test_foreign_headers_become_application_properties():
