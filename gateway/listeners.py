@@ -248,5 +248,10 @@ class Listener:
             self._report.log.info("connection closed", connection=connection.name, error=error and str(error))
         if engine is not None and engine.faulted:
             self._report.bad_input(
-                error.condition if error else "unknown", connection=connection.name, error=str(error)
+                error.condition if error else "unknown", connection=connection.name, error=str(error), **_cause(error)
             )
+
+
+def _cause(error: AmqpError | None) -> dict[str, str]:
+    """What the log says of an error, and the peer does not hear."""
+    return {} if error is None or error.__cause__ is None else {"cause": str(error.__cause__)}

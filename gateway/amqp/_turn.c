@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "_complaints.h"
 #include "_unsettled.h"
 
 #define ACCEPTED 0x24 /* the descriptor of the outcome, part 3, 3.4.2 */
@@ -385,6 +386,9 @@ static PyMethodDef methods[] = {
     {"usual", usual, METH_VARARGS, "Whether messages need no look at each."},
     {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
     {"take", take, METH_O, "The bytes to write now."},
+    {"bind_log", bind_log, METH_VARARGS, "Give the addresses of proton's functions for logging, once."},
+    {"listen", listen_to, METH_O, "Keep what proton logs about a transport."},
+    {"complaint", complaint, METH_O, "Why a transport writes no more, or None."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -17,9 +17,11 @@ from gateway.amqp.decoder import malformed
 from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.intake import Intake
 from gateway.amqp.link import Link
-from gateway.amqp.link_base import BUFFER_SIZE, Left
+from gateway.amqp.link_base import BUFFER_SIZE, Left, LinkBase
 from gateway.amqp.links import Links
-from gateway.errors import AmqpError
+from gateway.amqp.output import Output
+from gateway.amqp.sessions import Sessions
+from gateway.errors import INTERNAL_ERROR, AmqpError
 
 _FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
 _frames: Final = lib.pn_transport_get_frames_input
@@ -44,8 +46,6 @@ class Engine:
         self._attached: Final = Links(self, owner)
         self._links: Final = self._attached.live
         self.peer = Peer()
-        self._sessions: list[Any] = []
-        self._session: Any = None
         self.serial = 0
         """The number of the last delivery we sent, which is its tag."""
         self.receivers: Final[dict[int, Link]] = {}
@@ -53,6 +53,8 @@ class Engine:
         self.senders: Final[dict[int, turn.Unsettled[Any]]] = {}
         """What has no outcome yet on the open links on which we send, by their address."""
         self._build(server)
+        self._output: Final = Output(self._transport)
+        self._sessions: Final = Sessions(self._connection, self._transport, self._output.take_early)
         self._room = lib.pn_transport_capacity(self._transport)
         self._intake: Final = Intake(self._room)
         self._table: Final[dict[int, Callable[[Any], None]]] = {
@@ -81,7 +83,7 @@ class Engine:
         if config.hostname is not None:
             lib.pn_connection_set_hostname(self._connection, config.hostname.encode())
         lib.pn_transport_bind(self._transport, self._connection)
-        self._output, self._events = turn.address(self._transport), turn.address(self._collector)
+        self._events = turn.address(self._collector)
 
     # -- bytes and time
 
@@ -133,7 +135,11 @@ class Engine:
         self.dirty = False
         if self.paused:
             return b""
-        data = turn.take(self._output)
+        output = self._output
+        data = output.take()
+        if output.trouble is not None:
+            self._broken(output.trouble)
+            data += output.take()
         if self.blocked or self._overfull():
             self._unblock()
         return data
@@ -146,7 +152,7 @@ class Engine:
     @property
     def finished(self) -> bool:
         """True when nothing will be written any more; the peer may still have something to say."""
-        return bool(lib.pn_transport_pending(self._transport) < 0)
+        return self._output.finished
 
     def tick(self, now_ms: int) -> int:
         """Heartbeats and idle time-out; returns the next deadline in ms, 0 for none."""
@@ -176,6 +182,15 @@ class Engine:
         if was and not self.blocked:
             for link in list(self._links.values()):
                 link.flowed()
+
+    def _broken(self, why: str) -> None:
+        """proton writes nothing any more, and says so in its log only: the connection ends."""
+        if not self.closed:
+            error = AmqpError(INTERNAL_ERROR, "the gateway cannot go on with this connection; connect again")
+            error.__cause__ = RuntimeError(why)
+            self._output.end(error)
+            self.faulted = True
+            self.lost(error)
 
     def _overfull(self) -> bool:
         return any(lib.pn_session_outgoing_bytes(session) > _OVERFULL for session in self._sessions)
@@ -245,13 +260,21 @@ class Engine:
 
         `known`: the peer knows a terminus by this name, which is the same in every process of ours.
         """
-        if self._session is None:
-            self._session = lib.pn_session(self._connection)
-            self._begin(self._session)
+        session = self._sessions.ours()
         make = lib.pn_receiver if incoming else lib.pn_sender
-        pointer = make(self._session, (name if known else f"{name}-{_PROCESS}").encode())
-        link = self._links[pointer] = Link(self, pointer)
+        pointer = make(session, (name if known else f"{name}-{_PROCESS}").encode())
+        link = Link(self, pointer)
+        self._sessions.attach(link)
+        self._links[pointer] = link
         return link
+
+    def attached(self, link: Link) -> None:
+        """Our half of a link of the peer will need a handle; raises AmqpError where there is none."""
+        self._sessions.attach(link)
+
+    def detached(self, link: LinkBase) -> None:
+        """Our half of a link detaches."""
+        self._sessions.detach(link)
 
     @property
     def unsettled(self) -> int:
@@ -347,23 +370,14 @@ class Engine:
         self.lost(error)
 
     def _session_open(self, event: Any) -> None:
-        session = lib.pn_event_session(event)
-        if session != self._session:
-            self._begin(session)
-
-    def _begin(self, session: Any) -> None:
-        lib.pn_session_open(session)
-        self._sessions.append(session)
+        self._sessions.begun(lib.pn_event_session(event), self._intake.begun())
+        self.touch()
 
     def _session_close(self, event: Any) -> None:
         session = lib.pn_event_session(event)
         error = pndata.read_condition(lib.pn_session_remote_condition(session))
         self._attached.of_session_closed(session, error)
-        lib.pn_session_close(session)
-        self._sessions.remove(session)
-        if session == self._session:
-            self._session = None
-        lib.pn_session_free(session)
+        self._sessions.end(session)
 
     def _link_open(self, event: Any) -> None:
         self._attached.opened(lib.pn_event_link(event), self._intake.asked())

@@ -18,6 +18,7 @@ from gateway.amqp.performatives import (
     BEGIN,
     DETACH,
     END,
+    MOST_HANDLES,
     OPEN,
     Performative,
     read_control,
@@ -39,8 +40,8 @@ class Intake:
     """The incoming side of one connection: its position in the stream, and the channels and handles in use."""
 
     __slots__ = (
-        "_asked", "_channels", "_data", "_end", "_held", "_odd", "_opened", "_room", "_seen", "_size", "_start",
-        "watching",
+        "_asked", "_begun", "_channels", "_data", "_end", "_held", "_odd", "_opened", "_room", "_seen", "_size",
+        "_start", "watching",
     )  # fmt: skip
 
     def __init__(self, room: int) -> None:
@@ -55,6 +56,7 @@ class Intake:
         self._channels: dict[int, dict[int, Any]] = {}
         """The names of the links by channel and handle."""
         self._asked: deque[Asked] = deque()
+        self._begun: deque[int] = deque()
         self.watching = False
         """Somebody wants to know of message formats: then `look` is called for every push."""
         self._odd: dict[tuple[Any, Any], None] = {}
@@ -123,6 +125,8 @@ class Intake:
             if channel in self._channels:
                 raise AmqpError(ILLEGAL_STATE, f"channel {channel} has a session already")
             self._channels[channel] = {}
+            handle_max = fields[4] if len(fields) > 4 else None
+            self._begun.append(MOST_HANDLES if handle_max is None else handle_max)
         elif code == END:
             self._channels.pop(channel, None)
         elif code == ATTACH:
@@ -157,3 +161,7 @@ class Intake:
     def asked(self) -> Asked:
         """What the next attach said that proton does not show, in the order they came."""
         return self._asked.popleft()
+
+    def begun(self) -> int:
+        """The handle-max of the next begin, in the order they came."""
+        return self._begun.popleft()

@@ -135,6 +135,7 @@ class LinkBase:
         """Detach and let the terminus be, ours or the peer's, which outlives the link (AMQP 2.6.3)."""
         if self.open:
             self.left, self.durable = Left.OURS, True
+            self.engine.detached(self)
             lib.pn_link_detach(self.ptr)
             self.engine.touch()
             self.ended(None)
@@ -146,6 +147,7 @@ class LinkBase:
     def _close(self, error: AmqpError | None) -> None:
         self.failure = error
         pndata.write_condition(lib.pn_link_condition(self.ptr), error)
+        self.engine.detached(self)
         lib.pn_link_close(self.ptr)
         self.engine.touch()
 

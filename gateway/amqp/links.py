@@ -50,6 +50,7 @@ class Links:
             _answered(link)
             return
         link = Link(self._engine, pointer)
+        self._engine.attached(link)
         link.unsaid = asked.default
         if (unwelcome := self._unwelcome(asked.address)) is not None:
             self._refused[pointer] = link
@@ -77,6 +78,8 @@ class Links:
         """The peer's detach; a terminus that stays is detached without being closed (AMQP 2.6.3)."""
         error = pndata.read_condition(lib.pn_link_remote_condition(pointer))
         link = self.live.pop(pointer, None)
+        if link is not None:
+            self._engine.detached(link)
         keeps = link is not None and link.durable and left is Left.DETACHED
         (lib.pn_link_detach if keeps else lib.pn_link_close)(pointer)
         self._refused.pop(pointer, None)

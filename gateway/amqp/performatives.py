@@ -6,16 +6,20 @@ would become the anonymous terminus, a missing handle number 0. Here such a fram
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from gateway.amqp.decoder import decode, malformed
+from gateway.amqp.encoder import encode
 from gateway.amqp.layout import opened
 from gateway.amqp.types import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort
 from gateway.errors import INVALID_FIELD, AmqpError
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 _ERROR, _SOURCE, _TARGET, _COORDINATOR = 0x1D, 0x28, 0x29, 0x30
+MOST_HANDLES: Final = 2**32 - 1
+"""The handle-max of a begin that names none (2.7.2)."""
 
 
 class Performative(NamedTuple):
@@ -174,3 +178,10 @@ def check_fields(fields: tuple[Field, ...], values: Any) -> None:
         if field.mandatory if value is None else not field.check(value):
             what = "is missing" if value is None else "has a wrong type or value"
             raise AmqpError(INVALID_FIELD, f"{field.name} {what}", info={"field": Symbol(field.name)})
+
+
+def close_frame(error: AmqpError) -> bytes:
+    """A close with this error, for a connection on which proton writes nothing any more."""
+    described = Described(Ulong(_ERROR), [Symbol(error.condition), error.description])
+    body = encode(Described(Ulong(CLOSE), [described]))
+    return struct.pack(">IBBH", 8 + len(body), 2, 0, 0) + body

@@ -6,19 +6,36 @@ not of the type that the C code was written for is found here, when the gateway 
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Final
 
+import cproton_ffi
 from cproton_ffi import ffi, lib
 
-from gateway.amqp._turn import Unsettled, accept, accept_all, bind, dispatch, send, send_all, take, usual
+from gateway.amqp._turn import (
+    Unsettled,
+    accept,
+    accept_all,
+    bind,
+    bind_log,
+    complaint,
+    dispatch,
+    listen,
+    send,
+    send_all,
+    take,
+    usual,
+)
 
 __all__ = [
     "Unsettled",
     "accept",
     "accept_all",
     "address",
+    "complaint",
     "delivery_at",
     "dispatch",
+    "listen",
     "send",
     "send_all",
     "take",
@@ -72,3 +89,14 @@ def _function(name: str, result: str, *arguments: str) -> int:
 
 
 bind(tuple(_function(*each) for each in _FUNCTIONS))
+
+
+def _bind_log() -> None:
+    """proton's logging, which the binding does not show although the library has it."""
+    library = ctypes.CDLL(cproton_ffi.__file__)
+    functions = (library.pn_transport_logger, library.pn_logger_set_log_sink)
+    logger, set_sink = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions)
+    bind_log(logger, set_sink)
+
+
+_bind_log()
