@@ -29,10 +29,20 @@ class Marks:
 
     def of(self, partition: str) -> str | None:
         """The offset of the last event done with; None: there was none."""
-        return self._marks.get(partition)
+        return self._marks.get(partition) or None
+
+    def all(self) -> dict[str, str]:
+        """The offsets of the last events done with, by partition."""
+        return {partition: offset for partition, offset in self._marks.items() if offset}
 
     def __bool__(self) -> bool:
-        return bool(self._marks)
+        return any(self._marks.values())
+
+    def forget(self) -> None:
+        """The log is another one now: offsets of the old one say nothing of it."""
+        self.begin()
+        self.changed = dict.fromkeys(self._marks, "")
+        self._marks.update(self.changed)
 
     def came(self, serial: int, partition: str, offset: str) -> None:
         """An event, in the order of its partition."""

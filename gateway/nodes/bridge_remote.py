@@ -1,7 +1,9 @@
 """The receiving end of a bridge at an event log behind a connector, or a queue there (ES 3.1, 4.4, 4.5; KM-24).
 
 A log that offers a durable terminus keeps the position. Besides, the offset of the last event done with is kept here,
-as it came, and asked for when the link is attached anew: offsets are never computed, or interpreted (ES-5.1.1-2).
+as it came, and asked for when the link is attached anew: offsets are never computed, or interpreted (ES-5.1.1-2). What
+comes again all the same, say because the log has lost its terminus, is left out by these offsets: they sort as text
+(ES-5.1.1-4).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from gateway.amqp.outcomes import ACCEPTED, Outcome
 from gateway.amqp.pndata import Granted
 from gateway.amqp.sections import walk
 from gateway.amqp.types import Symbol
-from gateway.errors import DETACH_FORCED, INVALID_FIELD, AmqpError, quoted
+from gateway.errors import DETACH_FORCED, INVALID_FIELD, RESOURCE_DELETED, AmqpError, quoted
 from gateway.filters.event_stream import EARLIEST
 from gateway.filters.filter_set import RULES, read
 from gateway.nodes.bridge_flow import Flow, Item
@@ -44,8 +46,8 @@ class RemoteSource:
         self._bound: str | None = None
         self._test: Test | None = None
         self._asked = False
-        self._skips = False
-        """Events up to the marks are asked for once more, for want of a better filter, and left out here."""
+        self._behind: dict[str, str] = {}
+        """By partition: the offset up to which events were done with when the link began, until one is past it."""
         self.gone = False
 
     def start(self) -> None:
@@ -67,6 +69,7 @@ class RemoteSource:
             return
         self._marks.begin()
         streams = CAPABILITY in engine.offered
+        self._behind = self._marks.all() if streams else {}
         link = engine.attach(self._name, incoming=True, known=durable)
         granted = Granted(
             wish.source.address,
@@ -100,10 +103,7 @@ class RemoteSource:
         if wish.group is not None:
             return None  # the group has its own position there
         mark = marks.of(WHOLE if wish.partition is None else wish.partition)
-        if wish.partition is not None:
-            return mark or start(wish)
-        self._skips = mark is None
-        return mark or EARLIEST
+        return mark or (EARLIEST if wish.partition is None else start(wish))
 
     # -- our link there
 
@@ -121,7 +121,6 @@ class RemoteSource:
         bound = link.properties.get(PARTITION)
         self._bound = bound if isinstance(bound, str) else None
         kept = bool(link.source.durable)
-        self._skips = self._skips and not kept
         self._owner.source_stands("position kept there" if kept else "position kept here")
         self._flow.source_open(self)
 
@@ -158,11 +157,19 @@ class RemoteSource:
             refuse(self._link, delivery, error, settled)
 
     def _unwanted(self, data: bytes, event: Event) -> bool:
-        if self._skips and event.offset is not None:
-            mark = self._marks.of(self._partition(event))
-            if mark is not None and event.offset.encode() <= mark.encode():  # ES-5.1.1-4: offsets sort as text
-                return True
+        if self._behind and event.offset is not None and self._was_moved(self._partition(event), event.offset):
+            return True
         return self._test is not None and not self._matches(data)
+
+    def _was_moved(self, partition: str, offset: str) -> bool:
+        """Whether the event was done with before this link began; the first that was not ends the question."""
+        mark = self._behind.get(partition)
+        if mark is None:
+            return False
+        if offset.encode() <= mark.encode():
+            return True
+        del self._behind[partition]
+        return False
 
     def _matches(self, data: bytes) -> bool:
         try:
@@ -212,6 +219,8 @@ class RemoteSource:
         if self.gone:
             return
         self.gone = True
+        if error is not None and error.condition == RESOURCE_DELETED:
+            self._marks.forget()
         if self._connector is not None:
             self._connector.unwatch(self)
         link, self._link = self._link, None

@@ -354,6 +354,40 @@ def test_a_log_that_keeps_no_position_is_read_again_and_what_was_moved_left_out(
     assert [body(inbox.take()) for _ in range(2)] == [2, 1]
 
 
+@pytest.mark.parametrize("partition", [None, "'0'"], ids=["all", "bound"])
+def test_a_log_that_forgot_its_terminus_is_not_copied_again(fars: Fars, partition: str | None) -> None:
+    """It says each time that it keeps the position, and begins with its first event all the same."""
+    far = fars(**({} if partition is None else {"partition": partition})).accept(STREAMS)
+    attach, handle = asked(far, source=lasting())
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    for number in (1, 2, 3):
+        far.peer.transfer(event(number, "0"), handle)
+        assert body(inbox.take()) == number
+        outcome(far)
+    far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "restart"))
+    again, handle = asked(far, source=lasting())
+    assert position(again) == ("@earliest" if partition is None else offset(3))
+    credit(far, again)
+    for number in (1, 2, 3, 4):
+        far.peer.transfer(event(number, "0"), handle)
+    assert body(inbox.take()) == 4
+
+
+def test_a_log_that_was_deleted_is_another_one(fars: Fars) -> None:
+    """Offsets of the old log say nothing of the new one: its events are not left out."""
+    far = fars(start="earliest").accept(STREAMS)
+    attach, handle = asked(far, source=lasting())
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    moved(far, attach, handle, inbox, 3)
+    far.peer.detach(handle, error=frames.error("amqp:resource-deleted", "gone"))
+    again, handle = asked(far, source=lasting())
+    assert position(again) == "@earliest"
+    credit(far, again)
+    moved(far, again, handle, inbox, 1, 2)
+
+
 def test_a_filter_that_the_log_does_not_know_is_applied_here(fars: Fars) -> None:
     far = fars(filter="\"properties.subject = 'yes'\"").accept(STREAMS)
     attach, handle = asked(far, source=frames.source("log"))
