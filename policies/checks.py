@@ -130,13 +130,21 @@ def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> It
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
         yield from _partitions(Piece(rule.loc, value, rule.broken), scope, parts)
+        if _in_memory(parts) and not _embedded(value.kafka, parts):
+            message = f"how far durable links and consumer groups have read is known {_MEMORY}"
+            yield Finding(rule.loc, message, warning=True)
         yield from _times(Piece(rule.loc, value, rule.broken), parts)
     if isinstance(value, RelayRule | RedirectRule) and value.address is not None and rule.ok("match"):
         yield from _captures((*rule.loc, "address"), value.address, value.match)
 
 
+def _embedded(cluster: str, parts: Outline) -> bool:
+    """Such a cluster is gone with its process."""
+    return any(piece.value.bootstrap == EMBEDDED for piece in parts.kafka if piece.loc[-1] == cluster)
+
+
 def _times(rule: Piece[KafkaRule], parts: Outline) -> Iterator[Finding]:
-    embedded = any(piece.value.bootstrap == EMBEDDED for piece in parts.kafka if piece.loc[-1] == rule.value.kafka)
+    embedded = _embedded(rule.value.kafka, parts)
     if rule.value.strict_timestamps and embedded and rule.ok("strict_timestamps", "kafka"):
         message = "no link would be taken: the topics of an embedded cluster keep their producers' times"
         yield Finding((*rule.loc, "strict_timestamps"), message)

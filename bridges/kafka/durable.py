@@ -118,6 +118,11 @@ class Keeper:
         self._task: asyncio.Task[Any] | None = None
         self._mirror_task: asyncio.Task[Any] | None = None
 
+    @property
+    def lasting(self) -> bool:
+        """Whether positions outlive this process."""
+        return self._termini.lasting
+
     async def take(self, wish: Wish, fence: int = 0) -> Held:
         """Have the record for a link; INTERNAL_ERROR while the state is away, STOLEN when a later owner has it."""
         if len(self._held) + len(self._parked) >= MOST:

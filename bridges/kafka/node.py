@@ -200,6 +200,7 @@ class KafkaNode:
             filter=parsed.in_force,
             distribution_mode="copy",
             durable=held is not None,
+            volatile=not self._keeper.lasting,
         )
 
     async def _terminus(self, link: Any, topic: Topic, bound: int | None, parsed: FilterSet) -> Held | None:

@@ -37,10 +37,12 @@ class Link(Receiving, Sending):
         max_message_size: int = 0,
         node_properties: Mapping[Any, Any] | None = None,
         durable: bool = False,
+        volatile: bool = False,
     ) -> None:
         """Answer the attach; from here on `handler` gets what happens on the link.
 
-        What is not given is not in force: filters and capabilities are echoed only when named (CORE-3).
+        What is not given is not in force: filters and capabilities are echoed only when named (CORE-3). `durable`: the
+        terminus outlives its link; `volatile`: but not this process, so it is not called durable (AMQP 3.5.5).
         """
         if self.gone:
             handler.on_detach(None)
@@ -49,7 +51,7 @@ class Link(Receiving, Sending):
         properties = {**self.echo, **(properties or {})}
         granted = pndata.Granted(
             address, capabilities, properties, filter, distribution_mode, max_message_size, node_properties,
-            durable=durable,
+            durable=durable, volatile=volatile,
         )  # fmt: skip
         self.durable = durable
         self._answer(granted)

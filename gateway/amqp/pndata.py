@@ -151,6 +151,8 @@ class Granted(NamedTuple):
     """Links of ours: the capabilities of our own terminus."""
     durable: bool = False
     """The terminus outlives its link; one that we ask for lives until it is closed."""
+    volatile: bool = False
+    """Of a terminus that outlives its link: it is gone with the process."""
     settled: bool = False
     """Links of ours: the sender settles what it sends, if it agrees; nobody waits for an outcome."""
 
@@ -158,9 +160,11 @@ class Granted(NamedTuple):
 def answer_terminus(mine: Any, granted: Granted, *, source: bool) -> None:
     """Fill the terminus we answer for (a copy of the peer's wish) with what is in force (CORE-3).
 
-    A terminus that outlives its link keeps its configuration (CORE-6, ledger A34); expiry is what the peer asked.
+    A terminus that outlives its link keeps its configuration (CORE-6, ledger A34), unless only this process knows it;
+    expiry is what the peer asked.
     """
-    lib.pn_terminus_set_durability(mine, lib.PN_CONFIGURATION if granted.durable else lib.PN_NONDURABLE)
+    lasting = granted.durable and not granted.volatile
+    lib.pn_terminus_set_durability(mine, lib.PN_CONFIGURATION if lasting else lib.PN_NONDURABLE)
     if granted.address is not None:
         lib.pn_terminus_set_address(mine, granted.address.encode())
     if granted.dynamic:

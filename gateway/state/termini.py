@@ -62,6 +62,10 @@ class Save(NamedTuple):
 class Termini(Protocol):
     """Records by key; a key names container, link and node, or node, group and partition."""
 
+    @property
+    def lasting(self) -> bool:
+        """Whether records outlive the process that wrote them."""
+
     async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> Kept:
         """Have the record from here on; raises `Unavailable`, or `Full` where `owner` may have no new one.
 
@@ -92,6 +96,8 @@ class _Record:
 
 class MemoryTermini:
     """Of a single process, and gone with it."""
+
+    lasting: Final = False
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST, each: int = EACH) -> None:
         self._clock: Final = clock

@@ -55,6 +55,8 @@ return 1
 class RedisTermini:
     """Uses the client of the state; how long a question may take is its business."""
 
+    lasting: Final = True
+
     def __init__(self, client: Redis, each: int = EACH) -> None:
         self._client: Final = client
         self._each: Final = each

@@ -90,3 +90,15 @@ def test_explain_says_what_the_gateway_itself_moves(policy: CompiledPolicy) -> N
     assert out in explain(policy, "edge", "ann", "events/x", "receive").lines
     assert into in explain(policy, "edge", "ann", "a", "send").lines
     assert not any("bridge" in line for line in explain(policy, "edge", "ann", "events/x", "send").lines)
+
+
+@pytest.mark.parametrize(
+    ("state", "servers", "warned"),
+    [("memory", "k:9092", True), ("redis://r:6379/0", "k:9092", False), ("memory", "embedded", False)],
+)
+def test_positions_of_clients_in_memory_are_warned_of(state: str, servers: str, warned: bool) -> None:
+    document = text("[]", state).replace("bootstrap: embedded", f'bootstrap: "{servers}"')
+    assert servers in document
+    policy = load_text(document, with_secrets=False)
+    found = [each for each in policy.warnings if "how far durable links and consumer groups have read" in str(each)]
+    assert bool(found) is warned
