@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -11,9 +12,12 @@ from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defi
 
 from bridges.kafka.cluster import ClusterConfig
 from tests.support.document import Document
+from tests.support.far import Far
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
+from tests.support.peer import Listener
 from tests.support.process import wait_until
+from tests.support.remote_log import Fars
 from tests.support.streams import Clients, Streams
 from tests.support.streams_remote import Remote
 
@@ -64,3 +68,17 @@ def new_topics(broker: KafkaBroker) -> list[dict[str, str]]:
 
     wait_until(ready, "leaders of all topics", 30)
     return found
+
+
+@pytest.fixture
+def fars(start_gateway: Gateways) -> Iterator[Fars]:
+    """A log that the gateway moves from: `log` to `here/1`, a meeting point of its scope, unless told otherwise."""
+    with Listener() as listener:
+
+        def make(more: str = "", state: str = "memory", **entry: Any) -> Far:
+            source = "{connector: far, address: log}"
+            entry = {"name": "b", "from": source, "to": "here/1", **entry}
+            text = "{" + ", ".join(f"{key}: {value}" for key, value in entry.items()) + "}"
+            return Far(start_gateway, listener, more, text, state)
+
+        yield make

@@ -2,97 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import pytest
 
-from gateway.amqp.codec import Symbol, Timestamp
-from gateway.amqp.types import Array, Uint
+from gateway.amqp.codec import Symbol
+from gateway.amqp.types import Array
 from tests.support import frames
 from tests.support.crossing import Inbox
 from tests.support.far import Far
-from tests.support.frames import Frame
 from tests.support.gateway import Gateways
 from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, SENDER, Listener
+from tests.support.peer import SENDER, Listener
 from tests.support.process import wait_until
-from tests.support.servers import Redis
-
-STREAMS = "AMQP_EVENT_STREAMS_V1_0"
-FILTER = "amqp:event-streams-delivery-annotations-filter"
-PARTITION, GROUP = "event-streams-partition", "event-streams-consumer-group"
-OFFSET = "event-streams-offset"
-Fars = Callable[..., Far]
-
-
-@pytest.fixture
-def fars(start_gateway: Gateways) -> Iterator[Fars]:
-    """A log that the gateway moves from: `log` to `here/1`, a meeting point of its scope, unless told otherwise."""
-    with Listener() as listener:
-
-        def make(more: str = "", state: str = "memory", **entry: Any) -> Far:
-            source = "{connector: far, address: log}"
-            entry = {"name": "b", "from": source, "to": "here/1", **entry}
-            text = "{" + ", ".join(f"{key}: {value}" for key, value in entry.items()) + "}"
-            return Far(start_gateway, listener, more, text, state)
-
-        yield make
-
-
-def asked(far: Far, **answer: Any) -> tuple[Frame, int]:
-    """Wait for the gateway's receiver and accept it; return its attach and our handle."""
-    attach = far.attach()
-    assert attach.role is RECEIVER
-    assert attach.source["address"] == "log"
-    return attach, far.agree(attach, **{"source": frames.source("log"), **answer})
-
-
-def lasting(**more: Any) -> Any:
-    """The source of an answer that says that the terminus stays."""
-    return frames.source("log", durable=Uint(2), expiry_policy=Symbol("never"), **more)
-
-
-def event(number: int, partition: str | None = None, at: int = 1_700_000_000_000, **more: Any) -> bytes:
-    """An event as a log sends it: offsets of its own kind, that nobody could compute."""
-    said = {OFFSET: Symbol(offset(number)), "event-streams-timestamp": Timestamp(at)}
-    if partition is not None:
-        said["event-streams-source-partition"] = Symbol(partition)
-    return message(b"%d" % number, da={**said, **more.pop("da", {})}, **more)
-
-
-def offset(number: int) -> str:
-    return f"log-{'abcdefghijklmnop'[number]}"
-
-
-def position(attach: Frame) -> str | None:
-    """The offset after which events are asked for."""
-    found = attach.source["filter"]
-    return None if found is None or FILTER not in found else str(found[FILTER].value[OFFSET])
-
-
-def credit(far: Far, attach: Frame) -> int:
-    return int(far.peer.until("flow", handle=attach.handle).link_credit)
-
-
-def outcome(far: Far) -> Any:
-    """What the log hears of its delivery."""
-    frame = far.peer.until("disposition", role=RECEIVER)
-    assert frame.first == far.peer.last_delivery
-    return frame.state
-
-
-def body(data: bytes) -> int:
-    return int(sections(data)["data"])
-
-
-def moved(far: Far, attach: Frame, handle: int, inbox: Inbox, *numbers: int) -> None:
-    """Events go from the log to the receiver, each accepted."""
-    for number in numbers:
-        far.peer.transfer(event(number), handle)
-        assert body(inbox.take()) == number
-        assert outcome(far).matches("accepted")
-
+from tests.support.remote_log import (
+    GROUP,
+    PARTITION,
+    STREAMS,
+    Fars,
+    asked,
+    body,
+    credit,
+    event,
+    moved,
+    offset,
+    outcome,
+    position,
+)
 
 # -- what is desired and offered
 
@@ -278,114 +212,6 @@ def test_a_link_that_is_closed_is_attached_anew_and_in_a_group_without_a_partiti
 
 
 # -- positions
-
-
-@pytest.mark.row("ES-5.1.1-2")
-def test_the_next_link_asks_for_what_comes_after_the_last_accepted_offset(fars: Fars) -> None:
-    far = fars(partition="'0'").accept(STREAMS)
-    attach, handle = asked(far)
-    assert position(attach) == "@latest"
-    inbox = Inbox(far.core, "here/1")
-    credit(far, attach)
-    for number in range(4):
-        far.peer.transfer(event(number, "0"), handle)
-    ids = [inbox.transfer().delivery_id for _ in range(4)]
-    for number in (0, 1, 3):  # 2 is still under way
-        inbox.peer.disposition(ids[number], "accepted")
-        far.peer.until("disposition", role=RECEIVER)
-    far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "again"))
-    again, _ = asked(far)
-    assert position(again) == offset(1)
-
-
-def test_a_terminus_that_stays_is_found_again_under_its_name(fars: Fars) -> None:
-    far = fars().accept(STREAMS)
-    attach, handle = asked(far, source=lasting())
-    inbox = Inbox(far.core, "here/1")
-    credit(far, attach)
-    moved(far, attach, handle, inbox, 0)
-    far.peer.disconnect()
-    far.accept(STREAMS)
-    again, _ = asked(far, source=lasting())
-    assert again.name == attach.name == "bridge-core-b"
-    policy = far.gateway.policy.read_text()
-    far.gateway.reload(policy.replace("name: b,", "name: b, credit: 7,"))
-    assert not far.peer.until("detach").closed, "a closed link would end its terminus"
-
-
-@pytest.mark.row("ES-5.1.1-2")
-def test_the_offset_outlives_a_kill_as_it_came(fars: Fars, redis_server: Redis) -> None:
-    redis_server.command("FLUSHALL")
-    far = fars(state=redis_server.url, partition="'0'").accept(STREAMS)
-    attach, handle = asked(far)
-    inbox = Inbox(far.core, "here/1")
-    credit(far, attach)
-    far.peer.transfer(event(5, "0"), handle)
-    assert body(inbox.take()) == 5
-    assert outcome(far).matches("accepted")
-    wait_until(lambda: offset(5) in everything(redis_server), "the offset in the shared state")
-    far.gateway.kill()
-    far.gateway.restart()
-    again, _ = asked(far.accept(STREAMS))
-    assert position(again) == offset(5)
-
-
-def everything(redis: Redis) -> str:
-    """What the records of termini hold."""
-    return "".join(redis.command("HVALS", key) for key in redis.command("KEYS", "scopegate:terminus:*").split())
-
-
-def test_a_log_that_keeps_no_position_is_read_again_and_what_was_moved_left_out(fars: Fars) -> None:
-    """One offset says nothing of the other partitions of a link that sees them all."""
-    far = fars().accept(STREAMS)
-    attach, handle = asked(far)
-    inbox = Inbox(far.core, "here/1")
-    credit(far, attach)
-    for number, partition in ((0, "0"), (1, "0"), (0, "1")):
-        far.peer.transfer(event(number, partition), handle)
-        inbox.take()
-        outcome(far)
-    far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "again"))
-    again, handle = asked(far)
-    assert position(again) == "@earliest"
-    credit(far, again)
-    for number, partition in ((0, "0"), (1, "0"), (0, "1"), (2, "0"), (1, "1")):
-        far.peer.transfer(event(number, partition), handle)
-    assert [body(inbox.take()) for _ in range(2)] == [2, 1]
-
-
-@pytest.mark.parametrize("partition", [None, "'0'"], ids=["all", "bound"])
-def test_a_log_that_forgot_its_terminus_is_not_copied_again(fars: Fars, partition: str | None) -> None:
-    """It says each time that it keeps the position, and begins with its first event all the same."""
-    far = fars(**({} if partition is None else {"partition": partition})).accept(STREAMS)
-    attach, handle = asked(far, source=lasting())
-    inbox = Inbox(far.core, "here/1")
-    credit(far, attach)
-    for number in (1, 2, 3):
-        far.peer.transfer(event(number, "0"), handle)
-        assert body(inbox.take()) == number
-        outcome(far)
-    far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "restart"))
-    again, handle = asked(far, source=lasting())
-    assert position(again) == ("@earliest" if partition is None else offset(3))
-    credit(far, again)
-    for number in (1, 2, 3, 4):
-        far.peer.transfer(event(number, "0"), handle)
-    assert body(inbox.take()) == 4
-
-
-def test_a_log_that_was_deleted_is_another_one(fars: Fars) -> None:
-    """Offsets of the old log say nothing of the new one: its events are not left out."""
-    far = fars(start="earliest").accept(STREAMS)
-    attach, handle = asked(far, source=lasting())
-    inbox = Inbox(far.core, "here/1")
-    credit(far, attach)
-    moved(far, attach, handle, inbox, 3)
-    far.peer.detach(handle, error=frames.error("amqp:resource-deleted", "gone"))
-    again, handle = asked(far, source=lasting())
-    assert position(again) == "@earliest"
-    credit(far, again)
-    moved(far, again, handle, inbox, 1, 2)
 
 
 def test_a_filter_that_the_log_does_not_know_is_applied_here(fars: Fars) -> None:
