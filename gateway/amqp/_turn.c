@@ -79,6 +79,8 @@ static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
     return 0;
 }
 
+#include "_formats.h"
+
 /* -- what we send */
 
 /* Write one message and keep its context until its outcome; where no outcome is wanted, it is settled at once. */
@@ -386,6 +388,7 @@ static PyMethodDef methods[] = {
     {"usual", usual, METH_VARARGS, "Whether messages need no look at each."},
     {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
     {"take", take, METH_O, "The bytes to write now."},
+    {"other_formats", (PyCFunction)(void (*)(void))other_formats, METH_FASTCALL, "Whether a transfer is not of format 0."},
     {"bind_log", bind_log, METH_VARARGS, "Give the addresses of proton's functions for logging, once."},
     {"listen", listen_to, METH_O, "Keep what proton logs about a transport."},
     {"complaint", complaint, METH_O, "Why a transport writes no more, or None."},
@@ -401,6 +404,8 @@ PyMODINIT_FUNC PyInit__turn(void) {
         return NULL;
     module = PyModule_Create(&definition);
     if (module != NULL && PyModule_AddObjectRef(module, "Unsettled", (PyObject *)&unsettled_type) < 0)
+        Py_CLEAR(module);
+    if (module != NULL && PyModule_AddIntConstant(module, "FORMAT_STATE", sizeof(format_state)) < 0)
         Py_CLEAR(module);
     return module;
 }

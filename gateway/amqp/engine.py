@@ -243,13 +243,9 @@ class Engine:
 
     # -- links of ours
 
-    def watch_formats(self) -> None:
-        """From now on `odd` can tell; costs a little for each transfer that comes."""
-        self._intake.watching = True
-
-    def odd(self, name: str, tag: bytes) -> bool:
-        """Whether a delivery is not of the default message format (FX-1-4)."""
-        return self._intake.odd(name, tag)
+    def message_format(self, name: str, tag: bytes) -> int:
+        """The message-format of a delivery that came; asked once."""
+        return self._intake.message_format(name, tag) if self._intake.watching else 0
 
     def stop_granting(self) -> None:
         """Give peers no more credit: what comes now is what they may still send (drain)."""
@@ -313,7 +309,9 @@ class Engine:
             self.touch()
         try:
             for link, found in run:
-                if link.incoming:
+                if link.incoming and self._intake.watching:
+                    link.received_of_any_format(found)
+                elif link.incoming:
                     link.received_all(found)
                 else:
                     link.accepted_all(found)

@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from typing import Any, Final
 
+from gateway.amqp._turn import FORMAT_STATE, other_formats
 from gateway.amqp.asked import Asked, asked
 from gateway.amqp.performatives import (
     ATTACH,
@@ -31,8 +32,8 @@ _HEADER: Final = b"AMQP"
 _HEADER_SIZE: Final = 8
 _PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
 _TRANSFER: Final = _PER_MESSAGE[1]
-_ODD: Final = 4096
-"""Deliveries of other formats that are remembered for one connection."""
+_FORMATS: Final = 4096
+"""Deliveries of other formats that are remembered from one push to the next: those that are not complete."""
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 
 
@@ -40,8 +41,8 @@ class Intake:
     """The incoming side of one connection: its position in the stream, and the channels and handles in use."""
 
     __slots__ = (
-        "_asked", "_begun", "_channels", "_data", "_end", "_held", "_odd", "_opened", "_room", "_seen", "_size",
-        "_start", "watching",
+        "_asked", "_begun", "_channels", "_data", "_end", "_formats", "_held", "_opened", "_room", "_scan", "_seen",
+        "_size", "_start", "watching",
     )  # fmt: skip
 
     def __init__(self, room: int) -> None:
@@ -58,14 +59,20 @@ class Intake:
         self._asked: deque[Asked] = deque()
         self._begun: deque[int] = deque()
         self.watching = False
-        """Somebody wants to know of message formats: then `look` is called for every push."""
-        self._odd: dict[tuple[Any, Any], None] = {}
+        """The peer has used another message-format than 0: then `look` is called for every push."""
+        self._scan: Final = bytearray(FORMAT_STATE)
+        self._formats: dict[tuple[Any, Any], int] = {}
+        """Deliveries that are not of format 0, by link name and tag."""
 
     # -- once per push
 
     def pushing(self, data: bytes, start: int, room: int, taken: int) -> None:
         """`taken` bytes of `data` from `start` on are about to go into the `room` that proton has."""
         self._data, self._start, self._end, self._room, self._seen = data, start, start + taken, room, False
+        if not self.watching:
+            self.watching = other_formats(self._scan, data, start, start + taken)
+        while len(self._formats) > _FORMATS:  # of links that nobody listens to
+            del self._formats[next(iter(self._formats))]
 
     def grown(self, room: int) -> None:
         """proton's buffer was full of one unfinished frame and has got bigger: `room` of it is free."""
@@ -113,6 +120,8 @@ class Intake:
         control = read_control(channel, body)
         if control is not None:
             self._follow(control)
+        elif self.watching:
+            self._transfer(self._channels.get(channel, {}), body)
 
     def _follow(self, control: Performative) -> None:
         """Channels and handles in use, and the one open: proton would mix the old and the new."""
@@ -148,15 +157,13 @@ class Intake:
             return
         key = handles.get(handle), tag
         if message_format:
-            self._odd[key] = None
-            if len(self._odd) > _ODD:
-                del self._odd[next(iter(self._odd))]
-        elif self._odd:
-            self._odd.pop(key, None)
+            self._formats[key] = int(message_format)
+        else:
+            self._formats.pop(key, None)
 
-    def odd(self, name: str, tag: bytes) -> bool:
-        """Whether the last delivery of a link with this tag has a message format other than zero."""
-        return (name, tag) in self._odd
+    def message_format(self, name: str, tag: bytes) -> int:
+        """The message-format of the last delivery of a link with this tag; asked once."""
+        return self._formats.pop((name, tag), 0)
 
     def asked(self) -> Asked:
         """What the next attach said that proton does not show, in the order they came."""

@@ -160,6 +160,8 @@ def read_control(channel: int, body: bytes) -> Performative | None:
 def transfer_head(body: bytes) -> tuple[Any, Any, Any]:
     """Handle, delivery-tag and message-format of a transfer; None for what is absent, or wrong, which proton says."""
     values: list[Any] = [None, None, None, None]
+    if body[1:2] == b"\x80":  # the descriptor in its long form
+        body = body[:1] + b"\x53\x14" + body[10:]
     try:
         position, _, count = opened(body, 0)
         for index in range(min(count, 4)):

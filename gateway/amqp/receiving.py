@@ -9,7 +9,7 @@ from cproton_ffi import ffi, lib
 from gateway.amqp import dispositions, turn
 from gateway.amqp.annotated import annotated
 from gateway.amqp.link_base import BUFFER_SIZE, LinkBase
-from gateway.amqp.outcomes import ACCEPTED, SETTLED, Outcome
+from gateway.amqp.outcomes import ACCEPTED, SETTLED, Outcome, Rejected
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED, AmqpError
 
 _END: Final = -1
@@ -68,6 +68,32 @@ class Receiving(LinkBase):
             if self.open:
                 self._received(delivery, data, settled)
 
+    def received_of_any_format(self, messages: list[tuple[int, bytes, bool]]) -> None:
+        """`received_all` where the peer has used another message-format than 0."""
+        for message in messages:
+            if self.open and not self._foreign(message[0], message[2]):
+                self.received_all([message])
+
+    def _foreign(self, delivery: int, settled: bool) -> bool:
+        """Whether a delivery is not of format 0 (FX-1-4): refused, for neither a node nor a record could keep that."""
+        message_format = self.engine.message_format(self.name, tag := self.tag(delivery))
+        if not message_format:
+            return False
+        self._granted -= 1
+        if self._granted < 0:
+            self._no_credit()
+            return True
+        self.transfers += 1
+        text = f"the message-format is {message_format:#x}; the gateway takes only messages of format 0"
+        error = AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": tag})
+        self.message_refused(error)
+        if (settled and not self._never_settled) or not self.rejects:
+            self.detach(error)
+        else:
+            self.settle(delivery, Rejected(error))
+            self.grant(1)
+        return True
+
     def _usual(self, messages: list[tuple[int, bytes, bool]]) -> bool:
         """Whether `_received` would only hand them on."""
         looked_for = _ANNOTATED if self.unannounced else b""
@@ -100,16 +126,18 @@ class Receiving(LinkBase):
 
     def _complete(self, delivery: Any, data: bytes) -> None:
         lib.pn_link_advance(self.ptr)
+        number, settled = turn.address(delivery), bool(lib.pn_delivery_settled(delivery))
+        if self._foreign(number, settled):
+            return
         self._granted -= 1
         if self._granted < 0:
             self._no_credit()
             return
         self.transfers += 1
-        number = turn.address(delivery)
         if self.unannounced and annotated(data):
             self._unsupported(number)
             return
-        self.handler.on_transfer(number, data, bool(lib.pn_delivery_settled(delivery)))
+        self.handler.on_transfer(number, data, settled)
 
     def _unsupported(self, delivery: int) -> None:
         """RA-2.3-3: whoever was not told that annotations are followed must not send them."""
@@ -141,10 +169,6 @@ class Receiving(LinkBase):
         """The delivery's tag as it came: any bytes, not only text."""
         raw = lib.pn_delivery_tag(turn.delivery_at(delivery))
         return bytes(ffi.buffer(raw.start, raw.size)) if raw.size else b""
-
-    def odd(self, delivery: int) -> bool:
-        """Whether the message is not of the default format, where `Engine.watch_formats` was called in time."""
-        return self.engine.odd(self.name, self.tag(delivery))
 
     def settle(self, delivery: int, outcome: Outcome) -> None:
         """Give the peer's delivery its outcome; nothing happens when the link is gone."""

@@ -49,7 +49,6 @@ def inside(scope: str) -> Any:
         desired=frozenset(),
         links=(),
         unsettled={},
-        watch_formats=lambda: None,
     )
 
 
@@ -120,9 +119,6 @@ class Target(InnerLink):
 
     def drop(self, delivery: Item) -> None:
         """Only pre-settled messages are dropped, and there are none."""
-
-    def odd(self, delivery: Item) -> bool:
-        return False
 
     def tag(self, delivery: Item) -> bytes:
         return delivery.serial.to_bytes(8)

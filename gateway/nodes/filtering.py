@@ -48,7 +48,7 @@ def message_test(predicate: Predicate) -> Test | None:
 def takers(outlets: list[T], link: Any, delivery: Any, data: bytes) -> list[T]:
     """The receivers that want a message that came on `link`."""
     try:
-        source: Any = None if link.odd(delivery) else (data, walk(data))
+        source: Any = data, walk(data)
     except AmqpError:
         source = None
     if source is None:

@@ -157,8 +157,6 @@ class Meeting:
         """Count a sender or receiver in, whoever answers its attach."""
         if isinstance(end, Inlet):
             self.inlets.append(end)
-            if self.filtered:
-                end.link.engine.watch_formats()
         else:
             self.outlets.append(end)
             self._count()
@@ -166,8 +164,6 @@ class Meeting:
 
     def _count(self) -> None:
         self.filtered = any(outlet.test is not None for outlet in self.outlets)
-        for inlet in self.inlets if self.filtered else ():
-            inlet.link.engine.watch_formats()
         self._choose()
 
     def _choose(self) -> None:

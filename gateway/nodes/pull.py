@@ -171,9 +171,6 @@ class PulledLink(InnerLink):
         if self._far is not None:
             self._far.drop(delivery)
 
-    def odd(self, delivery: Any) -> bool:
-        return self._far is not None and self._far.odd(delivery)
-
     def tag(self, delivery: Any) -> bytes:
         return self._far.tag(delivery) if self._far is not None else b""
 

@@ -24,7 +24,8 @@ def refuse(link: Link, delivery: Any, error: AmqpError, settled: bool) -> None:
     )
     link.message_refused(error)
     if settled or not link.rejects:
-        link.settle(delivery, SETTLED)
+        if settled:  # else nothing but the detach answers it (AT-2.2.2-7)
+            link.settle(delivery, SETTLED)
         link.fail(told)
     else:
         link.settle(delivery, Rejected(told))

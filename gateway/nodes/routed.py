@@ -104,9 +104,6 @@ class RoutedLink(InnerLink):
     def tag(self, delivery: Any) -> bytes:
         return self._link.tag(delivery)
 
-    def odd(self, delivery: Any) -> bool:
-        return self._link.odd(delivery)
-
     # -- what a node does
 
     def accept(
