@@ -1,7 +1,7 @@
 """The users file: YAML, SCRAM verifiers per user, never a password.
 
 `user: {scram-sha-256: {salt, iterations, stored_key, server_key}, scram-sha-512: …}`, the binary fields
-in base64 (RFC 5803 keeps the same four).
+in base64 (RFC 5803 keeps the same four). `$secret` is the key of the verifiers that are invented for unknown users.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.compat import StringIO
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from gateway.amqp.verifiers import HASHES, ITERATIONS, UserStore, Verifier, Verifiers, derive, prepare
+from gateway.amqp import quick_yaml as quick
+from gateway.amqp.verifiers import (
+    HASHES,
+    ITERATIONS,
+    MAX_CHARACTERS,
+    RESERVED,
+    UserStore,
+    Verifier,
+    Verifiers,
+    derive,
+    prepare,
+)
 
 __all__ = ["UserStore", "UsersError", "load_users", "make_entry", "put_user"]
 
@@ -29,7 +40,13 @@ FIELDS: Final = ("salt", "iterations", "stored_key", "server_key")
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 100_000
 MIN_SALT: Final = 12
-FORBIDDEN: Final = "is empty or holds characters that SASLprep (RFC 4013) forbids"
+FORBIDDEN: Final = (
+    f"is empty, has more than {MAX_CHARACTERS} characters or holds some that SASLprep (RFC 4013) forbids"
+)
+SECRET: Final = "$secret"  # noqa: S105  the name of a key
+"""The key of the users file that is no user."""
+MIN_SECRET: Final = 16
+_TAKEN: Final = {**RESERVED, SECRET: "is the key of invented verifiers"}
 
 
 class UsersError(ValueError):
@@ -60,11 +77,18 @@ def _shown(verifier: Verifier) -> dict[str, str | int]:
     }
 
 
-def put_user(text: str, user: str, entry: Mapping[str, Mapping[str, str | int]]) -> str:
-    """The users file `text` with `user` added or replaced; comments and other entries stay."""
+def put_user(
+    text: str, user: str, entry: Mapping[str, Mapping[str, str | int]], *, secret: bytes | None = None
+) -> str:
+    """The users file `text` with `user` added or replaced; comments and other entries stay.
+
+    `secret` becomes the file's `$secret` where it has none.
+    """
     name = prepare(user)
     if name is None:
         raise ValueError(f"the user name {FORBIDDEN}")
+    if name in _TAKEN:
+        raise ValueError(f"no user can be called {name!r}: the name {_TAKEN[name]}")
     load_users(text)
     yaml = YAML()
     root = yaml.load(text)
@@ -73,6 +97,8 @@ def put_user(text: str, user: str, entry: Mapping[str, Mapping[str, str | int]])
     if root is None:
         root = CommentedMap()
         out.write(text and text.rstrip("\n") + "\n")
+    if secret is not None and SECRET not in root:
+        root.insert(0, SECRET, b64encode(secret).decode())
     key = next((known for known in root if prepare(known) == name), name)
     root[key] = {mechanism: dict(fields) for mechanism, fields in entry.items()}
     yaml.dump(root, out)
@@ -80,21 +106,33 @@ def put_user(text: str, user: str, entry: Mapping[str, Mapping[str, str | int]])
 
 
 def load_users(text: str) -> UserStore:
-    """Read a users file; raises `UsersError` with every mistake, each with its line and column."""
+    """Read a users file; raises `UsersError` with every mistake, each with its line and column.
+
+    5,000 users take half a second. A file with a mistake is parsed again, more slowly, to say where it is.
+    """
+    try:
+        root = quick.parse(text)
+        return _store(root, _Doubting([]))
+    except quick.Unsure:
+        pass
     root = _parse(text)
     if root is None:
         return UserStore({})
     if not isinstance(root, CommentedMap):
         raise UsersError(["1:1: the users file must be a map of user names"])
-    problems: list[str] = []
+    return _store(root, _Reader([]))
+
+
+def _store(root: dict[Any, Any], reader: _Reader) -> UserStore:
+    secret = reader.secret(root)
     users: dict[str, Verifiers] = {}
-    for name, verifiers in _Reader(problems).users(root):
+    for name, verifiers in reader.users(root):
         if name in users:
-            problems.append(f"1:1: user {name!r} is there twice after SASLprep (RFC 4013)")
+            reader.problem(f"1:1: user {name!r} is there twice after SASLprep (RFC 4013)")
         users[name] = verifiers
-    if problems:
-        raise UsersError(problems)
-    return UserStore(users)
+    if reader.problems:
+        raise UsersError(reader.problems)
+    return UserStore(users, secret)
 
 
 def _parse(text: str) -> Any:
@@ -112,17 +150,30 @@ class _Reader:
     """Walks the parsed file and notes every mistake instead of stopping at the first."""
 
     def __init__(self, problems: list[str]) -> None:
-        self._problems = problems
+        self.problems: Final = problems
 
-    def users(self, root: CommentedMap) -> Iterator[tuple[str, Verifiers]]:
+    def problem(self, text: str) -> None:
+        """Note a mistake: `line:column: text`."""
+        self.problems.append(text)
+
+    def secret(self, root: dict[Any, Any]) -> bytes | None:
+        """The key of invented verifiers, where the file has one."""
+        return self._binary(root, SECRET, SECRET, MIN_SECRET, 255) or None if SECRET in root else None
+
+    def users(self, root: dict[Any, Any]) -> Iterator[tuple[str, Verifiers]]:
         for key in root:
             name = prepare(key) if isinstance(key, str) else None
             if name is None:
-                self._note(root, key, "a user name must be text that SASLprep allows; quote numbers")
+                what = f"a user name must be text of at most {MAX_CHARACTERS} characters that SASLprep allows"
+                self._note(root, key, f"{what}; quote numbers")
+            elif name == SECRET:
+                continue
+            elif name in _TAKEN:
+                self._note(root, key, f"no user can be called {name!r}: the name {_TAKEN[name]}")
             else:
                 yield name, self._user(root, key)
 
-    def _user(self, root: CommentedMap, name: str) -> Verifiers:
+    def _user(self, root: dict[Any, Any], name: str) -> Verifiers:
         entry = self._map(root, name, f"user {name!r}", tuple(HASHES))
         if entry is None:
             return {}
@@ -131,7 +182,7 @@ class _Reader:
         read = {key: self._verifier(entry, name, key) for key in entry if key in HASHES}
         return {key: verifier for key, verifier in read.items() if verifier is not None}
 
-    def _verifier(self, entry: CommentedMap, user: str, mechanism: str) -> Verifier | None:
+    def _verifier(self, entry: dict[Any, Any], user: str, mechanism: str) -> Verifier | None:
         label = f"user {user!r}, {mechanism}"
         fields = self._map(entry, mechanism, label, FIELDS)
         if fields is None:
@@ -147,10 +198,10 @@ class _Reader:
         return Verifier(salt, rounds, stored, server) if salt and rounds and stored and server else None
 
     def _map(
-        self, parent: CommentedMap, key: str, label: str, allowed: tuple[str, ...]
-    ) -> CommentedMap | None:
+        self, parent: dict[Any, Any], key: str, label: str, allowed: tuple[str, ...]
+    ) -> dict[Any, Any] | None:
         value = parent[key]
-        if not isinstance(value, CommentedMap):
+        if not isinstance(value, dict):
             self._note(parent, key, f"{label}: must be a map with {', '.join(allowed)}")
             return None
         for name in value:
@@ -158,7 +209,7 @@ class _Reader:
                 self._note(value, name, f"{label}: unknown key {name!r}; allowed: {', '.join(allowed)}")
         return value
 
-    def _rounds(self, fields: CommentedMap, label: str) -> int:
+    def _rounds(self, fields: dict[Any, Any], label: str) -> int:
         value = fields["iterations"]
         if isinstance(value, int) and MIN_ITERATIONS <= value <= MAX_ITERATIONS:
             return int(value)
@@ -166,7 +217,7 @@ class _Reader:
         self._note(fields, "iterations", f"{label}, iterations: must be {allowed}")
         return 0
 
-    def _binary(self, fields: CommentedMap, key: str, label: str, least: int, most: int) -> bytes:
+    def _binary(self, fields: dict[Any, Any], key: str, label: str, least: int, most: int) -> bytes:
         value = fields[key]
         try:
             data = b64decode(value, validate=True) if isinstance(value, str) else b""
@@ -178,6 +229,20 @@ class _Reader:
         self._note(fields, key, f"{label}, {key}: must be base64 of {allowed}")
         return b""
 
-    def _note(self, parent: CommentedMap, key: object, text: str) -> None:
+    def _note(self, parent: dict[Any, Any], key: object, text: str) -> None:
+        assert isinstance(parent, CommentedMap)
         line, column = parent.lc.key(key)
-        self._problems.append(f"{line + 1}:{column + 1}: {text}")
+        self.problem(f"{line + 1}:{column + 1}: {text}")
+
+
+class _Doubting(_Reader):
+    """Reads what the quick parser made, which knows no positions and takes every scalar for text."""
+
+    def problem(self, text: str) -> None:
+        raise quick.Unsure
+
+    def _rounds(self, fields: dict[Any, Any], label: str) -> int:
+        return super()._rounds({"iterations": quick.whole_number(fields["iterations"])}, label)
+
+    def _note(self, parent: dict[Any, Any], key: object, text: str) -> None:
+        raise quick.Unsure

@@ -1,21 +1,31 @@
 """SCRAM verifiers (RFC 5802, 3) per user: what is kept of a password, and how one is checked.
 
-PLAIN is checked against the same verifiers, so one user file serves every mechanism. A user that is not
-in the store gets a verifier too, made up but always the same one, so that a peer cannot tell "no such
-user" from "wrong password" by the salt, the messages or the time taken.
+PLAIN is checked against the same verifiers, so one users file serves every mechanism. A user that is not in the
+store gets an invented verifier, always the same one, so that a peer cannot tell "no such user" from "wrong password"
+by the salt, the iteration count, the messages or the time taken.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from scramp.utils import ScramException, saslprep
 
 HASHES: Final = {"scram-sha-256": "sha256", "scram-sha-512": "sha512"}
 ITERATIONS: Final = 4096
+RESERVED: Final = {
+    "anonymous": "is the user of every connection without a login",
+    "*": "means everybody in access rules",
+}
+"""Names that no user may have, and why."""
+MAX_CHARACTERS: Final = 255
+"""Characters of a name or a password, before and after SASLprep: preparing takes time for each of them."""
 
 
 class Verifier(NamedTuple):
@@ -31,7 +41,14 @@ Verifiers = dict[str, Verifier]
 
 
 def prepare(text: str) -> str | None:
-    """SASLprep (RFC 4013): how names and passwords are compared; None when `text` is not allowed."""
+    """SASLprep (RFC 4013): how names and passwords are compared; None when `text` is not allowed or too long."""
+    if len(text) > MAX_CHARACTERS:
+        return None
+    if text.isascii():
+        return text if text and text.isprintable() else None
+    # One character can stand for many: U+FDFA becomes 18.
+    if len(unicodedata.ucd_3_2_0.normalize("NFKC", text)) > MAX_CHARACTERS:
+        return None
     try:
         return str(saslprep(text)) or None
     except ScramException:
@@ -47,17 +64,32 @@ def derive(password: str, mechanism: str, salt: bytes, iterations: int) -> Verif
     return Verifier(salt, iterations, stored_key, hmac.digest(salted, b"Server Key", name))
 
 
+class _Shape(NamedTuple):
+    """What a peer can see of a user's verifiers."""
+
+    mechanism: str
+    iterations: int
+    salt_size: int
+
+
+_USUAL: Final = _Shape("scram-sha-256", ITERATIONS, 16)
+
+
 class UserStore:
     """Verifiers by user; answers alike for users it knows and users it does not."""
 
-    def __init__(self, users: Mapping[str, Verifiers]) -> None:
-        self._users: Final = dict(users)
+    def __init__(self, users: Mapping[str, Verifiers], secret: bytes | None = None) -> None:
+        """`secret`: the key of invented verifiers, the same for the life of the users file.
+
+        Without one it comes from the verifiers themselves: invented salts then change whenever the file does.
+        """
+        self._users: Final = {name: verifiers for name, verifiers in users.items() if verifiers}
         known = [verifier for user in self._users.values() for verifier in user.values()]
-        # Made-up verifiers look like the file's own. Their key comes from the file, so that every worker
-        # and every restart invents the same salt for the same unknown user.
-        self._key: Final = hashlib.sha256(b"".join(v.stored_key for v in known)).digest()
-        self._iterations: Final = known[0].iterations if known else ITERATIONS
-        self._salt_size: Final = len(known[0].salt) if known else 16
+        self._key: Final = secret or hashlib.sha256(b"".join(v.stored_key for v in known)).digest()
+        self.changes: Final = secret is None and bool(known)
+        """Whether what unknown users are answered depends on the rest of the file."""
+        shapes = Counter(_shape(verifiers) for verifiers in self._users.values())
+        self._shapes: Final = sorted(shapes.items()) or [(_USUAL, 1)]
 
     def __len__(self) -> int:
         return len(self._users)
@@ -66,25 +98,58 @@ class UserStore:
         return user in self._users
 
     def verifier(self, user: str, mechanism: str) -> Verifier:
-        """The verifier of a prepared user name for `scram-sha-…`; one that nothing fits when unknown."""
-        found = self._users.get(user, {}).get(mechanism)
-        return found if found is not None else self._invented(user, mechanism)
+        """The verifier of a prepared user name for `scram-sha-…`; one that nothing fits when there is none."""
+        verifiers = self._users.get(user)
+        if verifiers is None:
+            return self._invented(user, mechanism)
+        return verifiers.get(mechanism) or self._unusable(user, mechanism, next(iter(verifiers.values())))
+
+    def password_check(self, name: str, password: str) -> Callable[[], bool]:
+        """What tells whether `password` is that of `name`, both prepared.
+
+        The call hashes (RFC 5802, 3), which takes from a millisecond to tens of them: not on the event loop.
+        """
+        mechanism = next(iter(self._users.get(name) or (self._drawn(name).mechanism,)))
+        return partial(_fits, password, mechanism, self.verifier(name, mechanism), name in self._users)
 
     def check_password(self, user: str, password: str) -> str | None:
-        """The prepared user name when `password` is this user's, else None (RFC 4616, 2)."""
+        """The prepared user name when `password` is this user's, else None (RFC 4616, 2); hashes at once."""
         name, secret = prepare(user), prepare(password)
         if name is None or secret is None:
             return None
-        mechanism = next(iter(self._users.get(name, HASHES)))
-        kept = self.verifier(name, mechanism)
-        made = derive(secret, mechanism, kept.salt, kept.iterations)
-        fits = hmac.compare_digest(made.stored_key, kept.stored_key)
-        return name if fits and name in self._users else None
+        return name if self.password_check(name, secret)() else None
+
+    def _bits(self, purpose: str, user: str) -> bytes:
+        return hmac.digest(self._key, f"{purpose}\0{user}".encode(), "sha512")
+
+    def _drawn(self, user: str) -> _Shape:
+        """One of the shapes that the file's users have, as often as they have it; by name, so always the same."""
+        left = int.from_bytes(self._bits("shape", user)[:8], "big") * sum(count for _, count in self._shapes) >> 64
+        for shape, count in self._shapes:
+            if left < count:
+                return shape
+            left -= count
+        raise AssertionError("the draw is below the sum")
 
     def _invented(self, user: str, mechanism: str) -> Verifier:
-        def bits(purpose: bytes) -> bytes:
-            return hmac.digest(self._key, purpose + mechanism.encode() + b"\0" + user.encode(), "sha512")
+        # One salt for every mechanism: real users have one, too, for `scopegate users add` makes them so.
+        shape = self._drawn(user)
+        blocks = (self._bits(f"salt-{block}", user) for block in range(shape.salt_size // 64 + 1))
+        salt = b"".join(blocks)[: shape.salt_size]
+        return self._unusable(user, mechanism, Verifier(salt, shape.iterations, b"", b""))
 
+    def _unusable(self, user: str, mechanism: str, like: Verifier) -> Verifier:
+        """A verifier with the salt and the iterations of another, which no password fits."""
         size = hashlib.new(HASHES[mechanism]).digest_size
-        salt = bits(b"salt")[: self._salt_size]
-        return Verifier(salt, self._iterations, bits(b"stored")[:size], bits(b"server")[:size])
+        stored, server = (self._bits(f"{key}-{mechanism}", user)[:size] for key in ("stored", "server"))
+        return Verifier(like.salt, like.iterations, stored, server)
+
+
+def _shape(verifiers: Verifiers) -> _Shape:
+    mechanism, verifier = next(iter(verifiers.items()))
+    return _Shape(mechanism, verifier.iterations, len(verifier.salt))
+
+
+def _fits(password: str, mechanism: str, kept: Verifier, known: bool) -> bool:
+    made = derive(password, mechanism, kept.salt, kept.iterations)
+    return hmac.compare_digest(made.stored_key, kept.stored_key) and known

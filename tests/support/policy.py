@@ -12,7 +12,7 @@ from policies.load import load_policy
 from policies.problems import PolicyErrors
 from policies.rules import CompiledPolicy
 
-KEY = "k" * 43
+KEY = "Gx1vK8mQz0bT5rYd2WfLpNs7HcJ4uEaXoR9iVtBqDkM"  # as `scopegate keys new` makes them
 
 
 def load_text(

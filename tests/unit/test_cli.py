@@ -16,6 +16,7 @@ from gateway import __version__
 from gateway.amqp.users import load_users
 from gateway.cli import main
 from policies.secrets import signing_key
+from tests.support.policy import KEY
 
 QUICKSTART = str(Path(__file__).resolve().parents[2] / "policies" / "examples" / "quickstart.yaml")
 
@@ -26,7 +27,7 @@ def call(*args: str, stdin: str | None = None) -> Result:
 
 @pytest.fixture(autouse=True)
 def quickstart_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCOPEGATE_QUICKSTART_KEY", "k" * 43)
+    monkeypatch.setenv("SCOPEGATE_QUICKSTART_KEY", KEY)
 
 
 def test_check_counts_what_is_right() -> None:
@@ -116,15 +117,73 @@ def test_a_new_key_in_a_file_is_private_and_never_overwritten(tmp_path: Path) ->
 
 def test_users_are_added_and_replaced(tmp_path: Path) -> None:
     file = tmp_path / "users.yaml"
-    for user, password in (("ann", "one"), ("bob", "two"), ("ann", "three")):
+    for user, password in (("ann", "number one"), ("bob", "number two"), ("ann", "number three")):
         result = call("users", "add", str(file), user, "--password-stdin", stdin=f"{password}\n")
         assert result.output == f"{user} is in {file}\n"
     store = load_users(file.read_text())
-    assert store.check_password("ann", "three") == "ann"
-    assert store.check_password("ann", "one") is None
-    assert store.check_password("bob", "two") == "bob"
+    assert store.check_password("ann", "number three") == "ann"
+    assert store.check_password("ann", "number one") is None
+    assert store.check_password("bob", "number two") == "bob"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["users.yaml"]
+
+
+def test_the_users_file_has_one_secret_for_its_life(tmp_path: Path) -> None:
+    file = tmp_path / "users.yaml"
+    made = []
+    for user in ("ann", "bob"):
+        assert call("users", "add", str(file), user, "--password-stdin", stdin="number one\n").exit_code == 0
+        made.append(next(line for line in file.read_text().splitlines() if line.startswith("$secret: ")))
+    assert made[0] == made[1]
+    assert len(made[0]) > 40
+
+
+def test_a_short_password_is_warned_of(tmp_path: Path) -> None:
+    result = call("users", "add", str(tmp_path / "users.yaml"), "ann", "--password-stdin", stdin="x\n")
+    assert result.exit_code == 0
+    assert result.stderr == "warning: the password has fewer than 8 characters and can be guessed\n"
+
+
+@pytest.mark.parametrize("name", ["anonymous", "*", "$secret", "n" * 256])
+def test_names_that_no_user_may_have(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "users.yaml"
+    result = call("users", "add", str(file), name, "--password-stdin", stdin="long enough\n")
+    assert result.exit_code == 1
+    assert "no user can be called" in result.stderr or "255 characters" in result.stderr
+    assert not file.exists()
+
+
+def test_check_warns_of_files_that_everybody_may_write(tmp_path: Path) -> None:
+    key, users = tmp_path / "one.key", tmp_path / "users.yaml"
+    key.write_text("A" * 43)
+    assert call("users", "add", str(users), "ann", "--password-stdin", stdin="number one\n").exit_code == 0
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        """
+        gateway: {http: off}
+        keys: {active: one, ring: {one: {file: one.key}}}
+        scopes:
+          edge:
+            listen: [{bind: "127.0.0.1:5672", sasl: scram-sha-256, users: users.yaml}]
+            access: [{who: ann, may: send, on: "a"}]
+            addresses: [{match: a, direct: balanced}]
+        """
+    )
+    key.chmod(0o600)
+    (weak,) = call("check", str(policy)).stderr.splitlines()
+    assert "the key is not random" in weak
+    key.chmod(0o666)
+    users.chmod(0o666)
+    users.write_text("".join(line for line in users.read_text().splitlines(True) if "$secret" not in line))
+    result = call("check", str(policy))
+    assert result.exit_code == 0
+    _, *warnings = result.stderr.splitlines()
+    assert warnings == [
+        f"warning: {users}: has no $secret: answers to unknown users change with every change of the file, "
+        "which tells them from known ones; `scopegate users add` makes one",
+        f"warning: {key}: can be written by every user of this machine; use chmod 600",
+        f"warning: {users}: can be written by every user of this machine; use chmod 644",
+    ]
 
 
 def test_users_are_not_added_to_what_is_no_users_file(tmp_path: Path) -> None:
