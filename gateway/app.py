@@ -17,7 +17,7 @@ from gateway.logs import configure_logs
 from gateway.materials import MaterialsError
 from gateway.policy_file import load
 from gateway.service import Service
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, off_loop
 from policies.problems import PolicyErrors
 from policies.rules import CompiledPolicy
 
@@ -168,7 +168,7 @@ class Process:
 
     async def _apply(self) -> None:
         try:
-            policy = load(self._path)
+            policy = await off_loop(load, self._path)
         except PolicyErrors as errors:
             self._service.reload_failed(str(errors).splitlines())
             return

@@ -52,15 +52,17 @@ def _load(file: Path, *, with_secrets: bool = True) -> CompiledPolicy:
 
 
 def _check_files(policy: CompiledPolicy) -> None:
-    """User files, certificates and Kafka settings, as `run` would take them; mistakes on stderr and exit code 1."""
+    """Users files, certificates and Kafka settings, as `run` would take them; mistakes on stderr and exit code 1."""
     from gateway.app import check_cluster
     from gateway.materials import MaterialsError, load_materials
 
     try:
-        load_materials(policy, check_cluster)
+        materials = load_materials(policy, check_cluster)
     except MaterialsError as errors:
         click.echo(errors, err=True)
         sys.exit(1)
+    for warning in materials.warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 @main.command(epilog="Exit codes: 0 no mistake; 1 mistakes, all of them on stderr.")

@@ -22,6 +22,7 @@ from gateway.nodes.meeting import CrossingMaker
 from gateway.nodes.pull import Pull
 from gateway.nodes.remote import Relay, RemoteNode, comes_home
 from gateway.nodes.trunk import Trunk, TrunkNode
+from gateway.password_checks import Ticket
 from gateway.report import Report
 from gateway.scope.choice import HOMEWARD
 
@@ -136,7 +137,7 @@ class Connector:
                     ssl=self._tls if endpoint.tls else None,
                     server_hostname=endpoint.host if endpoint.tls else None,
                 )
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: a name that DNS cannot hold
             self._failed(f"{endpoint}: {error or 'timed out'}")
             return
         await self._ended.wait()
@@ -256,6 +257,11 @@ class Connector:
             tls=connection.ssl_object is not None,
             allow_plain_without_tls=self.model.allow_plain_without_tls,
         )
+
+    def check_password(
+        self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
+    ) -> Ticket:
+        raise AssertionError("a connector logs in; it checks nobody's password")
 
     def engine_config(self, connection: Connection) -> EngineConfig:
         return self._engine_config

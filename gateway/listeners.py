@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +14,11 @@ from gateway.amqp.connection import Connection, Hub
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.sasl import SaslServer
 from gateway.amqp.security import ServerSecurity
-from gateway.amqp.tls import peer_subject
+from gateway.amqp.tls import ServerTls, peer_subject, trust_anchor
 from gateway.amqp.tls_server import TlsServer
 from gateway.amqp.users import UserStore
 from gateway.errors import AmqpError
+from gateway.password_checks import PasswordChecks, Ticket
 from gateway.quota import Quota, Refusal
 from gateway.report import Report
 from gateway.tasks import Supervisor
@@ -50,16 +52,18 @@ class Listener:
         report: Report,
         supervisor: Supervisor,
         *,
+        checks: PasswordChecks,
         users: UserStore,
-        tls: ssl.SSLContext | None,
+        tls: ServerTls | None,
     ) -> None:
         self.settings: Final = settings
         self._scope: Final = scope
         self._hub: Final = hub
         self._report: Final = report
         self._supervisor: Final = supervisor
-        self._tls: Final = tls
-        self.users = users
+        self._checks: Final = checks
+        self._tls = tls
+        self._users = users
         self.connections: set[Connection] = set()
         self._quota: Final = Quota(settings.model.limits)
         self._recent: deque[float] = deque()
@@ -88,7 +92,7 @@ class Listener:
         else:
             handshake = self.settings.model.limits.handshake.seconds
             server = TlsServer(
-                self, self._accept, self._tls, handshake=handshake, supervisor=self._supervisor
+                self, self._accept, self._tls_context, handshake=handshake, supervisor=self._supervisor
             )
             await server.start(bind.host, bind.port)
             self._server = server
@@ -107,6 +111,23 @@ class Listener:
     @property
     def listening(self) -> bool:
         return self._server is not None and self._server.is_serving()
+
+    def _tls_context(self) -> ssl.SSLContext:
+        assert self._tls is not None
+        return self._tls.context
+
+    def renew(self, users: UserStore, tls: ServerTls | None) -> None:
+        """Use what a reload has read from the files of the same settings."""
+        self._users, self._tls = users, tls
+
+    def admits_login(self, connection: Connection) -> bool:
+        """Whether the login of an open connection, of this listener or one it replaced, would succeed now."""
+        peer = connection.peer
+        if peer.mechanism not in self.settings.model.sasl:
+            return False
+        if peer.mechanism == "EXTERNAL":
+            return self._tls is not None and self._tls.trusts(peer.anchor)
+        return peer.mechanism == "ANONYMOUS" or peer.user in self._users
 
     def stop(self) -> None:
         """Accept no more; connections stay."""
@@ -168,11 +189,12 @@ class Listener:
 
     def secure(self, connection: Connection) -> ServerSecurity:
         model, tls = self.settings.model, connection.ssl_object
+        connection.peer.anchor = trust_anchor(tls) if tls is not None else b""
 
         def make_sasl() -> SaslServer:
             return SaslServer(
                 model.sasl,
-                self.users,
+                self._users,
                 tls=tls is not None,
                 client_subject=peer_subject(tls) if tls is not None else None,
                 allow_plain_without_tls=model.allow_plain_without_tls,
@@ -182,6 +204,12 @@ class Listener:
 
     def engine_config(self, connection: Connection) -> EngineConfig:
         return self._engine_config
+
+    def check_password(
+        self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
+    ) -> Ticket:
+        address = connection.peer.address.rpartition(":")[0]
+        return self._checks.submit(str(self.settings.model.bind), address, passes, then)
 
     def refused(self, connection: Connection, reason: str) -> None:
         """Bad input before the engine: one line, one counter, nobody else notices."""
@@ -197,6 +225,17 @@ class Listener:
             "authentication failed",
             reason=security.reason,
             claimed=security.claimed,
+            connection=connection.name,
+            peer=connection.peer.address,
+        )
+
+    def revoked(self, connection: Connection) -> None:
+        """A reload has taken the login away; the connection is about to be closed."""
+        self._report.bump("logins_revoked", self.settings.scope)
+        self._report.log.warning(
+            "login revoked",
+            user=connection.peer.user,
+            mechanism=connection.peer.mechanism,
             connection=connection.name,
             peer=connection.peer.address,
         )

@@ -6,7 +6,8 @@ A start or a reload gets either all of them or one error that lists every mistak
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,8 @@ class Materials:
     users: dict[str, UserStore] = field(default_factory=dict)
     servers: dict[Listener, ServerTls] = field(default_factory=dict)
     clients: dict[Connector, ssl.SSLContext] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    """What works, and should not stay so."""
 
     def users_of(self, listener: Listener) -> UserStore:
         """Who may log in at a listener."""
@@ -60,7 +63,21 @@ def load_materials(policy: CompiledPolicy, check_cluster: CheckCluster) -> Mater
             problems += _connector(policy, connector, materials, f"scopes.{name}.connect {connector.name}")
     if problems:
         raise MaterialsError(problems)
+    materials.warnings += _exposed(policy)
     return materials
+
+
+def _exposed(policy: CompiledPolicy) -> Iterator[str]:
+    """Files with secrets or users that anybody on this machine may change or read."""
+    listeners = [listener for scope in policy.model.scopes.values() for listener in scope.listen]
+    private = [secret.file for secret in policy.secrets] + [each.tls.key for each in listeners if each.tls is not None]
+    for name in dict.fromkeys(filter(None, private)):
+        if (mode := policy.path(name).stat().st_mode) & (stat.S_IWOTH | stat.S_IROTH):
+            done = "written" if mode & stat.S_IWOTH else "read"
+            yield f"{policy.path(name)}: can be {done} by every user of this machine; use chmod 600"
+    for users in dict.fromkeys(str(each.users) for each in listeners if each.users is not None):
+        if policy.path(users).stat().st_mode & stat.S_IWOTH:
+            yield f"{policy.path(users)}: can be written by every user of this machine; use chmod 644"
 
 
 def _listener(policy: CompiledPolicy, model: Listener, materials: Materials, where: str) -> list[str]:
@@ -68,7 +85,10 @@ def _listener(policy: CompiledPolicy, model: Listener, materials: Materials, whe
     if model.users is not None and str(model.users) not in materials.users:
         path = policy.path(model.users)
         try:
-            materials.users[str(model.users)] = load_users(path.read_text())
+            users = materials.users[str(model.users)] = load_users(path.read_text())
+            if users.changes:
+                told = "answers to unknown users change with every change of the file, which tells them from known ones"
+                materials.warnings.append(f"{path}: has no $secret: {told}; `scopegate users add` makes one")
         except UsersError as error:
             problems += [f"{path}:{problem}" for problem in error.problems]
         except (OSError, UnicodeError) as error:

@@ -8,7 +8,7 @@ through; never a body, a secret or a cookie. Metric labels are words of the poli
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import AmqpError, Fault
@@ -59,6 +59,11 @@ class Report:
         """Something a peer did that AMQP or our limits forbid."""
         self.bump("bad_input", reason)
         self.log.warning("bad input", reason=reason, **ids)
+
+    def warnings(self, texts: Iterable[str]) -> None:
+        """What is accepted of a policy and its files, and should not stay so."""
+        for text in texts:
+            self.log.warning("policy warning", warning=text)
 
     def link_attached(self, link: Link) -> None:
         """A link was asked for and not refused at once."""

@@ -21,21 +21,22 @@ from gateway.http.readiness import Readiness
 from gateway.journal import Journaling
 from gateway.judge import Judge, Replaced
 from gateway.listeners import Listener, Settings
+from gateway.logins import close_revoked
 from gateway.materials import CheckCluster, Materials, MaterialsError, load_materials
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import EventStreams, Scope, World
+from gateway.password_checks import PasswordChecks
 from gateway.policy_file import make_filter_rules, make_ring, offered, routes_responses
 from gateway.report import Report, kafka_events, kafka_states
 from gateway.sharing import GroupDesk, announced, shared_leases
 from gateway.state import open_state
 from gateway.state.leases import Leases
 from gateway.state.termini import Termini
-from gateway.tasks import Supervisor, until
+from gateway.tasks import Supervisor, off_loop, until
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
-    from gateway.amqp.tls import ServerTls
     from gateway.journal.pump import Appender
     from policies.model import KafkaCluster
     from policies.model_scope import Connector
@@ -81,12 +82,12 @@ class Service:
         self.supervisor: Final = Supervisor(self.report.task_failed)
         self.leases: Final = shared_leases(policy, self.supervisor, self.readiness)
         self.hub: Final = Hub(loop)
+        self._password_checks: Final = PasswordChecks(loop)
         self.clusters: dict[str, Cluster] = {}
         self.listeners: dict[Settings, Listener] = {}
         self._unbound: dict[str, OSError] = {}
         self.retired: list[Listener] = []
         self.connectors: dict[tuple[str, str], connectors.Connector] = {}
-        self._tls: dict[Settings, ServerTls] = {}
         self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
         self._crossings = self._make_crossings(policy)
@@ -144,7 +145,7 @@ class Service:
     async def apply(self, policy: CompiledPolicy) -> None:
         """Take a new policy: links it still allows stay, others are told why they go."""
         try:
-            materials = load_materials(policy, self._check_cluster)
+            materials = await off_loop(load_materials, policy, self._check_cluster)
         except MaterialsError as errors:
             self.reload_failed(errors.problems)
             return
@@ -152,9 +153,11 @@ class Service:
         self.policy = policy
         self.world.crossings = self._make_crossings(policy)
         self.world.filter_rules = make_filter_rules(policy.model.filters)
-        closed = self._judge(await self._install(policy, materials))
+        replaced = await self._install(policy, materials)
+        revoked = close_revoked(self.listeners.values(), self.retired)
+        closed = self._judge(replaced)
         self.report.bump("reloads", "ok")
-        self.report.log.info("policy reloaded", policy=str(policy.file), links_closed=closed)
+        self.report.log.info("policy reloaded", policy=str(policy.file), links_closed=closed, logins_revoked=revoked)
 
     def reload_failed(self, problems: list[str]) -> None:
         """The new file, or one it names, is wrong: the old policy goes on."""
@@ -166,8 +169,7 @@ class Service:
         old, new = before.model.gateway, after.model.gateway
         fixed = [key for key in ("http", "state", "lease", "log", "journal") if getattr(old, key) != getattr(new, key)]
         if fixed:
-            keys = [f"gateway.{key}" for key in fixed]
-            self.report.log.warning("changes that need a restart", keys=keys)
+            self.report.log.warning("changes that need a restart", keys=[f"gateway.{key}" for key in fixed])
 
     def _judge(self, replaced: Replaced) -> int:
         """Look at every link under the new rules; returns how many had to go."""
@@ -182,6 +184,7 @@ class Service:
         return closed
 
     async def _install(self, policy: CompiledPolicy, materials: Materials) -> Replaced:
+        self.report.warnings([*map(str, policy.warnings), *materials.warnings])
         self.leases.about = announced(policy)
         clusters = self._install_clusters(policy)
         self._install_scopes(policy)
@@ -273,7 +276,6 @@ class Service:
         for settings, listener in list(self.listeners.items()):
             if settings not in wanted:
                 listener.stop()
-                self._tls.pop(settings, None)
                 self.retired.append(self.listeners.pop(settings))
                 if settings.scope not in self.world.scopes:
                     listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
@@ -289,25 +291,22 @@ class Service:
 
     async def _install_listener(self, settings: Settings, materials: Materials) -> None:
         model = settings.model
+        users, tls = materials.users_of(model), materials.servers.get(model)
         if (listener := self.listeners.get(settings)) is not None:
-            listener.users = materials.users_of(model)
-            if settings in self._tls:
-                self._tls[settings].reload()
+            listener.renew(users, tls)
             return
-        tls = materials.servers.get(model)
         listener = Listener(
             settings,
             self.world.scopes[settings.scope],
             self.hub,
             self.report,
             self.supervisor,
-            users=materials.users_of(model),
-            tls=tls.context if tls is not None else None,
+            checks=self._password_checks,
+            users=users,
+            tls=tls,
         )
         await listener.start()
         self.listeners[settings] = listener
-        if tls is not None:
-            self._tls[settings] = tls
 
     # -- what there is
 
@@ -396,5 +395,6 @@ class Service:
             await bridge.close(min(patience, 5.0))
         await self.leases.close()
         await self._state.close()
+        self._password_checks.close()
         await self.supervisor.close()
         self.report.log.info("stopped", unsettled=left)

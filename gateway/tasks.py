@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _AGAIN = 1.0
 """Seconds after which a task that has not ended is cancelled once more."""
@@ -52,3 +55,8 @@ async def until(condition: Callable[[], Any], seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110 - many small things make it true, none of them tells
                 await asyncio.sleep(0.01)
+
+
+async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what computes or reads files for a while in a thread; raises what it raises."""
+    return await asyncio.to_thread(work, *args, **kwargs)

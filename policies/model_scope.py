@@ -32,7 +32,11 @@ class ListenerTls(Strict):
 
     cert: Path = Field(description="certificate chain, PEM, path from the policy file")
     key: Path = Field(description="private key of the certificate, PEM, path from the policy file")
-    client_ca: Path | None = Field(default=None, description="authorities client certificates must come from, PEM")
+    client_ca: Path | None = Field(
+        default=None,
+        description="authorities client certificates must come from, PEM; a reload closes the connections whose "
+        "certificate comes from none of them",
+    )
     require_client_cert: Flag = Field(default=False, description="true: refuse clients without a certificate")
 
 
@@ -69,7 +73,9 @@ class Listener(Section):
         default=("ANONYMOUS",), min_length=1, description="mechanisms offered; PLAIN is offered only on TLS"
     )
     users: Path | None = Field(
-        default=None, description="user file for plain and scram, made with `scopegate users add`"
+        default=None,
+        description="users file for plain and scram, made with `scopegate users add`; a reload closes the connections "
+        "of users that are no longer in it",
     )
     tls: ListenerTls | None = Field(default=None, description="TLS; default: none")
     allow_plain_without_tls: Flag = Field(default=False, description=_PLAIN_TEXT)

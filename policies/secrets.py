@@ -79,13 +79,22 @@ def signing_key(text: bytes) -> bytes:
     return key
 
 
+_FEW: Final = 8
+
+
+def guessable(key: bytes) -> bool:
+    """Whether a key has so few different bytes that nobody can have drawn it at random."""
+    return len(set(key)) < _FEW
+
+
 def missing(parts: Outline, vault: Vault) -> Iterator[Finding]:
     """Everything the policy refers to that is not there or cannot be used."""
     for loc, secret in _secrets(parts):
         try:
             value = vault.secret(secret)
-            if isinstance(secret, KeyEntry):
-                signing_key(value)
+            if isinstance(secret, KeyEntry) and guessable(signing_key(value)):
+                what = "is not random: whoever guesses it can forge response addresses"
+                yield Finding(loc, f"the key {what}; make one with `scopegate keys new`", warning=True)
         except SecretError as error:
             yield Finding(loc, str(error))
     for loc, name in _files(parts):

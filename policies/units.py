@@ -127,9 +127,28 @@ def parse_endpoint(value: object) -> Endpoint:
 
 def _url_place(place: str, port: int) -> Bind:
     try:
-        return parse_bind(place if re.search(r":[0-9]+$", place) else f"{place}:{port}")
+        found = parse_bind(place if re.search(r":[0-9]+$", place) else f"{place}:{port}")
     except ValueError:
         raise ValueError("needs host[:port] after the scheme and nothing behind it") from None
+    if not is_host(found.host):
+        raise ValueError(f"{found.host!r} is no host name: each of its labels needs 1 to 63 characters, all of it 253")
+    return found
+
+
+def is_host(name: str) -> bool:
+    """Whether DNS can hold this name (RFC 1035, 2.3.4), or it is an IPv6 address."""
+    if ":" in name:
+        return True
+    labels = name.removesuffix(".").split(".")
+    return len(name) <= 253 and all(0 < len(_ascii(label)) <= 63 for label in labels)
+
+
+def _ascii(label: str) -> str:
+    """The label as DNS has it (RFC 5890), empty when it cannot be."""
+    try:
+        return label.encode("idna").decode()
+    except UnicodeError:
+        return ""
 
 
 def parse_endpoints(value: object) -> tuple[Endpoint, ...]:

@@ -22,6 +22,7 @@ from gateway.amqp.pndata import Granted
 from gateway.amqp.sasl_client import SaslClient
 from gateway.amqp.tls import TlsError, client_context
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, AmqpError
+from gateway.password_checks import Ticket
 from policies.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
@@ -104,7 +105,7 @@ class Client:
                     ssl=tls,
                     server_hostname=endpoint.host if endpoint.tls else None,
                 )
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot hold
             raise AmqpError(INTERNAL_ERROR, f"{endpoint} is not reached: {_why(error)}") from None
 
     def _connection(self) -> Connection:
@@ -222,6 +223,11 @@ class _Host:
         if self.error is None:
             self.error = AmqpError(condition, text)
         self._changed()
+
+    def check_password(
+        self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
+    ) -> Ticket:
+        raise AssertionError("a client logs in; it checks nobody's password")
 
     def secure(self, connection: Connection) -> SaslClient:
         who = self._credentials

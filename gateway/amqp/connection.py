@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig, Peer
 from gateway.amqp.link import Link
 from gateway.errors import AmqpError
+from gateway.password_checks import Ticket
 
 _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""
@@ -58,6 +60,9 @@ class Security(Protocol):
 
     def receive(self, data: bytes) -> None: ...
     def take(self) -> bytes: ...
+    def checked(self, passes: bool) -> None: ...
+    @property
+    def check(self) -> Callable[[], bool] | None: ...
     @property
     def done(self) -> bool: ...
     @property
@@ -66,6 +71,8 @@ class Security(Protocol):
     def reason(self) -> str: ...
     @property
     def user(self) -> str | None: ...
+    @property
+    def mechanism(self) -> str: ...
     @property
     def rest(self) -> bytes: ...
 
@@ -76,6 +83,9 @@ class Host(Protocol):
     def secure(self, connection: Connection) -> Security: ...
     def engine_config(self, connection: Connection) -> EngineConfig: ...
     def established(self, connection: Connection) -> None: ...
+    def check_password(
+        self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
+    ) -> Ticket: ...
     def refused(self, connection: Connection, reason: str) -> None: ...
     def unauthenticated(self, connection: Connection, security: Any) -> None: ...
     def opened(self, connection: Connection) -> None: ...
@@ -99,6 +109,7 @@ class Connection(asyncio.Protocol):
         self.engine: Engine | None = None
         self.peer = Peer(connection=name)
         self._security: Security | None = None
+        self._ticket: Ticket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending = False
         self._unread = b""
@@ -172,6 +183,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self._ticket is not None:
+            self._ticket.cancel()
         self.transport = None
         if (engine := self.engine) is not None:
             self._work(math.inf)  # what it sent before it went counts
@@ -185,14 +198,28 @@ class Connection(asyncio.Protocol):
 
     def _secure(self, security: Security, data: bytes) -> None:
         security.receive(data)
+        self._secured(security)
+
+    def _secured(self, security: Security) -> None:
+        """Go on as far as greeting and SASL have come."""
         self._write(security.take())
         if security.failed:
             self._host.unauthenticated(self, security)
             self.abort(gently=True)
         elif security.done:
-            self.peer.user = security.user or "anonymous"
+            self.peer.user, self.peer.mechanism = security.user or "anonymous", security.mechanism
             self._security = None
             self._start_engine(security.rest)
+        elif (passes := security.check) is not None and self._ticket is None and self.transport is not None:
+            self.transport.pause_reading()  # what else comes waits in the socket
+            self._ticket = self._host.check_password(self, passes, self._checked)
+
+    def _checked(self, passes: bool) -> None:
+        self._ticket = None
+        if (security := self._security) is not None and self.transport is not None:
+            security.checked(passes)
+            self.transport.resume_reading()
+            self._secured(security)
 
     def _start_engine(self, rest: bytes) -> None:
         engine = self.engine = Engine(self._host.engine_config(self), self, server=self._server)

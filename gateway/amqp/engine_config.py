@@ -37,6 +37,10 @@ class Peer:
     user: str = "anonymous"
     connection: str = ""
     address: str = ""
+    mechanism: str = ""
+    """The SASL mechanism of the login."""
+    anchor: bytes = b""
+    """The authority that vouched for the peer's certificate, where it logged in with one."""
 
 
 class Owner(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -93,7 +93,7 @@ class SaslMachine:
             return
         self._buffer += data
         try:
-            while not (self.done or self.failed) and (body := self._cut()) is not None:
+            while not (self.done or self.failed or self.check is not None) and (body := self._cut()) is not None:
                 self._on_frame(*_parse(body))
         except AmqpError:
             self._on_malformed()
@@ -101,6 +101,15 @@ class SaslMachine:
             self._rest += bytes(self._buffer)
         if self.done or self.failed:
             self._buffer.clear()
+
+    @property
+    def check(self) -> Callable[[], bool] | None:
+        """A password check that has to be made off the event loop before the exchange goes on; then `checked`."""
+        return None
+
+    def checked(self, passes: bool) -> None:
+        """What `check` said."""
+        raise AssertionError("nothing was to be checked")
 
     def take(self) -> bytes:
         """Bytes to send now; what is left when the exchange has failed is sent before closing."""

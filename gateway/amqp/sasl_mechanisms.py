@@ -1,16 +1,17 @@
 """The server's half of each SASL mechanism: one object per attempt, fed with the client's messages.
 
-`step` takes what the client sent and returns either a challenge or, at the end, `Success`; it raises
-`Denied` for everything else, and says no more than that.
+`step` takes what the client sent and returns a challenge, a `Check` to be made elsewhere or, at the end, `Success`; it
+raises `Denied` for everything else, and says no more than that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from scramp import ScramException, ScramMechanism
 
-from gateway.amqp.verifiers import UserStore, prepare
+from gateway.amqp.verifiers import RESERVED, UserStore, prepare
 
 ANONYMOUS: Final = "ANONYMOUS"
 PLAIN: Final = "PLAIN"
@@ -37,14 +38,22 @@ class Success(NamedTuple):
     data: bytes | None = None
 
 
+class Check(NamedTuple):
+    """The client is `user` if `passes()` says so; that takes processor time, so it is not called here."""
+
+    user: str
+    claimed: str
+    passes: Callable[[], bool]
+
+
 class Attempt(Protocol):
     """One authentication attempt."""
 
     wants_initial: bool
     """Whether an absent initial response is asked for with an empty challenge (RFC 4422, 3.3)."""
 
-    def step(self, data: bytes) -> bytes | Success:
-        """The client's message in, a challenge or the end out."""
+    def step(self, data: bytes) -> bytes | Check | Success:
+        """The client's message in, a challenge, a check or the end out."""
 
 
 class Anonymous:
@@ -67,6 +76,8 @@ class External:
     def step(self, data: bytes) -> Success:
         if data and data != self._subject.encode():
             raise Denied("authorization-identity", self._subject)
+        if self._subject in RESERVED:
+            raise Denied("reserved-name", self._subject)
         return Success(self._subject)
 
 
@@ -78,17 +89,17 @@ class Plain:
     def __init__(self, users: UserStore) -> None:
         self._users = users
 
-    def step(self, data: bytes) -> Success:
+    def step(self, data: bytes) -> Check:
         try:
             authorize, name, password = data.decode().split("\0")
         except ValueError:
             raise Denied("malformed-credentials") from None
         if authorize not in ("", name):
             raise Denied("authorization-identity", name)
-        user = self._users.check_password(name, password)
-        if user is None:
+        user, secret = prepare(name), prepare(password)
+        if user is None or secret is None:
             raise Denied("credentials", name)
-        return Success(user)
+        return Check(user, name, self._users.password_check(user, secret))
 
 
 class Scram:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gateway.amqp.codec import Array, Symbol
@@ -13,6 +13,7 @@ from gateway.amqp.sasl_mechanisms import (
     PLAIN,
     Anonymous,
     Attempt,
+    Check,
     Denied,
     External,
     Plain,
@@ -45,6 +46,7 @@ class SaslServer(SaslMachine):
         self._users = _NO_USERS if users is None else users
         self._subject = client_subject
         self._attempt: Attempt | None = None
+        self._check: Check | None = None
         self.claimed = ""
         """The name a failed client gave, as it gave it: for the log, never for a label."""
         absent = {PLAIN} if not (tls or allow_plain_without_tls) else set()
@@ -99,12 +101,33 @@ class SaslServer(SaslMachine):
             self.claimed = denied.claimed
             self._end(Code.AUTH, denied.reason)
             return
-        if isinstance(answer, Success):
-            self.user = answer.user
-            self.done = True
-            self._out += outcome(Code.OK, answer.data)
+        if isinstance(answer, Check):
+            self._check = answer
+        elif isinstance(answer, Success):
+            self._succeed(answer)
         else:
             self._out += frame(Kind.CHALLENGE, answer)
+
+    @property
+    def check(self) -> Callable[[], bool] | None:
+        """A password check that has to be made off the event loop before the exchange goes on; then `checked`."""
+        return None if self._check is None else self._check.passes
+
+    def checked(self, passes: bool) -> None:
+        """What `check` said; frames that came meanwhile are taken now."""
+        check, self._check = self._check, None
+        assert check is not None
+        if passes:
+            self._succeed(Success(check.user))
+        else:
+            self.claimed = check.claimed
+            self._end(Code.AUTH, "credentials")
+        self.receive(b"")
+
+    def _succeed(self, success: Success) -> None:
+        self.user = success.user
+        self.done = True
+        self._out += outcome(Code.OK, success.data)
 
     def _on_malformed(self) -> None:
         self._end(Code.SYS_PERM, "malformed")

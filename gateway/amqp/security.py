@@ -33,6 +33,21 @@ class ServerSecurity:
         return self._greeting.take() + (self._sasl.take() if self._sasl is not None else b"")
 
     @property
+    def check(self) -> Callable[[], bool] | None:
+        """A password check that has to be made off the event loop before anything goes on; then `checked`."""
+        return None if self._sasl is None else self._sasl.check
+
+    def checked(self, passes: bool) -> None:
+        """What the check said."""
+        assert self._sasl is not None
+        self._sasl.checked(passes)
+
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism by which the client logged in; ANONYMOUS without SASL."""
+        return "ANONYMOUS" if self._sasl is None else self._sasl.mechanism
+
+    @property
     def done(self) -> bool:
         return self._plain or (self._sasl is not None and self._sasl.done)
 

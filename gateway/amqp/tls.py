@@ -10,6 +10,7 @@ import ssl
 from pathlib import Path
 from typing import Any, Final
 
+_ENCODING_DER: Final = 2  # OpenSSL's number, which `_ssl` keeps to itself
 _NAME_TYPES: Final = ("URI", "email", "DNS")
 
 
@@ -20,15 +21,12 @@ class TlsError(Exception):
 class ServerTls:
     """A listener's TLS: at least 1.2, and client certificates when `client_ca` is given.
 
-    The same `context` stays in use for the listener's life; `reload` changes what new connections see.
+    A reload makes another one: OpenSSL can take no authority out of a context in use.
     """
 
     def __init__(
         self, cert: Path, key: Path, *, client_ca: Path | None = None, require_client_cert: bool = False
     ) -> None:
-        self._cert = cert
-        self._key = key
-        self._client_ca = client_ca
         self.context: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         _load_chain(self.context, cert, key)
@@ -38,18 +36,19 @@ class ServerTls:
         elif require_client_cert:
             raise TlsError("client certificates are required, but no client_ca says which are trusted")
 
-    def reload(self) -> None:
-        """Read the files again; raises `TlsError` and changes nothing when they do not fit together.
+    def trusts(self, anchor: bytes) -> bool:
+        """Whether client certificates that this authority (DER) vouches for are accepted."""
+        return anchor in self.context.get_ca_certs(binary_form=True)
 
-        OpenSSL cannot take an authority out of a context in use: one removed from `client_ca` is trusted
-        until the listener is made anew.
-        """
-        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        _load_chain(trial, self._cert, self._key)
-        if self._client_ca is not None:
-            _load_authorities(trial, self._client_ca)
-            _load_authorities(self.context, self._client_ca)
-        _load_chain(self.context, self._cert, self._key)
+
+def trust_anchor(ssl_object: Any) -> bytes:
+    """The authority (DER) at the end of the chain by which a peer's certificate was verified; empty when unknown."""
+    session = getattr(ssl_object, "_sslobj", ssl_object)
+    # Public on SSLObject from Python 3.13 on, which returns bytes; on the object underneath since 3.10.
+    chain = getattr(session, "get_verified_chain", lambda: None)()
+    if not chain:
+        return b""
+    return chain[-1] if isinstance(chain[-1], bytes) else bytes(chain[-1].public_bytes(_ENCODING_DER))
 
 
 def client_context(

@@ -31,14 +31,14 @@ class TlsServer:
         self,
         gate: Gate,
         make: Callable[[], asyncio.Protocol],
-        context: ssl.SSLContext,
+        context: Callable[[], ssl.SSLContext],
         *,
         handshake: float,
         supervisor: Supervisor,
     ) -> None:
         self._gate: Final = gate
         self._make: Final = make
-        self._context: Final = context
+        self._context: Final = context  # asked at each handshake: a reload makes a new one
         self._handshake: Final = handshake
         self._supervisor: Final = supervisor
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,7 +89,7 @@ class TlsServer:
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._make, accepted, ssl=self._context, ssl_handshake_timeout=self._handshake
+                self._make, accepted, ssl=self._context(), ssl_handshake_timeout=self._handshake
             )
         except OSError as error:  # ssl.SSLError and TimeoutError are of this kind
             self._gate.tls_failed(peer, error)

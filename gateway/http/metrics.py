@@ -29,6 +29,7 @@ OTHER: Final = "other"
 RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "bad_input": ("Peers that broke AMQP or a limit, by what they did.", ("reason",)),
     "sasl_failures": ("Failed authentication attempts.", ("reason",)),
+    "logins_revoked": ("Connections closed because a reload took their login away.", ("scope",)),
     "tls_failures": ("Failed TLS handshakes.", ()),
     "connections_accepted": ("Connections accepted.", ("scope",)),
     "connections_closed": ("Accepted connections that have ended.", ("scope",)),

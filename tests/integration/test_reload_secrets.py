@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import frames
-from tests.support.certs import Authority
+from tests.support.certs import Authority, Pair
 from tests.support.document import Document
 from tests.support.gateway import SCOPEGATE, Gateway, Gateways, written
 from tests.support.links import connected, passes, receiving
@@ -203,6 +203,62 @@ def test_users_and_certificates_are_read_again(secured: Secured) -> None:
     secured.login("alice", "wonderland", code=1)
     assert secured.serial() != before
     passes(*stays)
+
+
+def revoked(peer: Peer) -> None:
+    """The connection is closed because its login is no longer accepted."""
+    assert str(peer.until("close").error["condition"]) == "amqp:unauthorized-access"
+
+
+def test_a_user_who_was_removed_is_disconnected_and_others_stay(secured: Secured) -> None:
+    secured.add_user("carol", "looking-glass")
+    secured.gateway.reload()
+    carol, stays = secured.login("carol", "looking-glass"), links_of_alice(secured)
+    lines = secured.users.read_text().splitlines(keepends=True)
+    secured.users.write_text("".join(lines[: lines.index("carol:\n")]))
+    assert secured.gateway.reload()["logins_revoked"] == 1
+    revoked(carol)
+    secured.gateway.wait_log("login revoked", user="carol")
+    secured.login("carol", "looking-glass", code=1)
+    passes(*stays)
+    assert secured.gateway.metrics()["scopegate_logins_revoked_total"] == 1
+
+
+def test_a_mechanism_that_was_removed_ends_the_logins_made_with_it(secured: Secured) -> None:
+    alice = secured.login("alice", "wonderland")
+    secured.document.scope()["listen"][0]["sasl"] = ["scram-sha-256"]
+    secured.gateway.reload(secured.document.text)
+    revoked(alice)
+
+
+def test_a_certificate_that_is_no_longer_trusted_ends_its_connections(
+    start_gateway: Gateways, authority: Authority, tmp_path: Path
+) -> None:
+    other = Authority(tmp_path, "other")
+    trusted, pair = tmp_path / "trusted.pem", authority.server(file="revoking")
+    trusted.write_text(authority.ca.read_text() + other.ca.read_text())
+    document = Document()
+    tls = {"cert": str(pair.cert), "key": str(pair.key), "client_ca": str(trusted)}
+    document.scope()["listen"][0] |= {"sasl": ["external"], "tls": tls}
+    gateway = start_gateway(document.text)
+
+    def login(client: Pair) -> Peer:
+        context = ssl.create_default_context(cafile=authority.ca)
+        context.load_cert_chain(client.cert, client.key)
+        peer = Peer(document.edge, tls=context, seconds=15).sasl("EXTERNAL", b"")
+        peer.negotiate()
+        return peer
+
+    ours, theirs = authority.client("ours", file="ours"), other.client("theirs", file="theirs")
+    stays, goes = login(ours), login(theirs)
+    trusted.write_text(authority.ca.read_text())
+    assert gateway.reload()["logins_revoked"] == 1
+    revoked(goes)
+    login(ours).close().until("close")
+    with pytest.raises((ssl.SSLError, OSError, AssertionError)):
+        login(theirs)
+    gateway.wait_metric("scopegate_tls_failures_total", lambda count: count == 1)
+    stays.close().until("close")
 
 
 @pytest.mark.parametrize("wrong", ["users", "cert", "key", "pair"])

@@ -12,7 +12,7 @@ from gateway.amqp.users import UserStore, load_users, make_entry, put_user
 def users() -> UserStore:
     """`alice` with the password `wonderland`, and `jörg,x=1` with `pässwörd`."""
     text = put_user("", "alice", make_entry("wonderland", salt=b"salt for alice!!"))
-    return load_users(put_user(text, "jörg,x=1", make_entry("pässwörd", salt=b"salt for joerg")))
+    return load_users(put_user(text, "jörg,x=1", make_entry("pässwörd", salt=b"salt for joerg!!")))
 
 
 def run(client: SaslClient, server: SaslServer, piece: int = 1 << 20, after: bytes = b"") -> None:
@@ -28,12 +28,15 @@ def run(client: SaslClient, server: SaslServer, piece: int = 1 << 20, after: byt
         incoming = server.take()
         if not (outgoing or incoming):
             break
-        _feed(server, outgoing, piece)
-        _feed(client, incoming, piece)
+        feed(server, outgoing, piece)
+        feed(client, incoming, piece)
         outgoing = client.take()
-    _feed(server, after, piece)
+    feed(server, after, piece)
 
 
-def _feed(machine: SaslClient | SaslServer, data: bytes, piece: int) -> None:
+def feed(machine: SaslClient | SaslServer, data: bytes, piece: int = 1 << 20) -> None:
+    """Hand bytes to a machine, `piece` at a time; a server's password checks are made at once."""
     for start in range(0, len(data), piece):
         machine.receive(data[start : start + piece])
+        if (check := machine.check) is not None:
+            machine.checked(check())

@@ -8,7 +8,7 @@ from gateway.amqp.codec import Array, Described, Symbol, Ubyte, Ulong, decode, e
 from gateway.amqp.sasl import AMQP_HEADER, SASL_HEADER, SaslClient, SaslServer
 from gateway.amqp.sasl_frames import Code as SaslCode
 from gateway.amqp.sasl_frames import Kind, frame, outcome
-from tests.support.sasl import run, users
+from tests.support.sasl import feed, run, users
 
 ALL = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS")
 WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -77,9 +77,27 @@ def test_external_takes_the_certificates_name(piece: int) -> None:
     assert theirs.user == "device-7"
 
 
+@pytest.mark.parametrize("name", ["anonymous", "*"])
+def test_external_refuses_the_name_of_no_user(name: str) -> None:
+    # Rules for everybody and for connections without a login would apply to a certificate with this name.
+    ours, theirs = client("EXTERNAL"), server(subject=name)
+    run(ours, theirs)
+    assert (theirs.done, theirs.reason) == (False, "reserved-name")
+
+
+def test_nothing_goes_on_while_a_password_is_checked() -> None:
+    theirs = server()
+    theirs.take()
+    theirs.receive(frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wonderland") + AMQP_HEADER + b"open")
+    assert theirs.check is not None
+    assert (theirs.take(), theirs.done, theirs.failed) == (b"", False, False)
+    theirs.checked(theirs.check())
+    assert (theirs.done, theirs.user, theirs.rest) == (True, "alice", AMQP_HEADER + b"open")
+
+
 def test_external_refuses_another_identity() -> None:
     theirs = server(subject="device-7")
-    theirs.receive(frame(Kind.INIT, Symbol("EXTERNAL"), b"device-8"))
+    feed(theirs, frame(Kind.INIT, Symbol("EXTERNAL"), b"device-8"))
     assert last_code(theirs) == SaslCode.AUTH
     assert theirs.failed
 
@@ -100,7 +118,7 @@ def test_an_unknown_user_looks_like_a_known_one(mechanism: str) -> None:
     def challenge(name: str) -> bytes:
         theirs = server()
         theirs.take()
-        theirs.receive(frame(Kind.INIT, Symbol(mechanism), f"n,,n={name},r=nonce".encode()))
+        feed(theirs, frame(Kind.INIT, Symbol(mechanism), f"n,,n={name},r=nonce".encode()))
         ((kind, fields),) = performatives(theirs.take())
         assert kind == Kind.CHALLENGE
         assert isinstance(fields[0], bytes)
@@ -127,7 +145,7 @@ def test_what_is_offered_depends_on_the_connection() -> None:
 
 def test_what_was_not_offered_cannot_be_used() -> None:
     theirs = server(tls=False)
-    theirs.receive(frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wonderland"))
+    feed(theirs, frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wonderland"))
     assert last_code(theirs) == SaslCode.AUTH
     assert theirs.reason == "mechanism"
 
@@ -140,19 +158,19 @@ def test_nothing_to_offer_fails_at_once() -> None:
 
 def test_one_attempt_per_connection() -> None:
     theirs = server()
-    theirs.receive(frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wrong"))
+    feed(theirs, frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wrong"))
     theirs.take()
-    theirs.receive(frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wonderland"))
+    feed(theirs, frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wonderland"))
     assert (theirs.done, theirs.take()) == (False, b"")
 
 
 def test_init_and_more_in_one_piece() -> None:
     theirs = server()
     init = frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wonderland", "gw.example")
-    theirs.receive(init + AMQP_HEADER + b"open")
+    feed(theirs, init + AMQP_HEADER + b"open")
     assert theirs.done
     assert theirs.rest == AMQP_HEADER + b"open"
-    theirs.receive(b" and more")
+    feed(theirs, b" and more")
     assert theirs.rest == b" and more"
 
 
@@ -160,7 +178,7 @@ def test_init_and_more_in_one_piece() -> None:
 def test_an_absent_initial_response_is_asked_for(mechanism: str) -> None:
     theirs = server()
     theirs.take()
-    theirs.receive(frame(Kind.INIT, Symbol(mechanism)))
+    feed(theirs, frame(Kind.INIT, Symbol(mechanism)))
     assert performatives(theirs.take()) == [(Kind.CHALLENGE, [b""])]
     theirs.receive(
         frame(Kind.RESPONSE, b"\0alice\0wonderland" if mechanism == "PLAIN" else b"n,,n=alice,r=x")
@@ -171,7 +189,7 @@ def test_an_absent_initial_response_is_asked_for(mechanism: str) -> None:
 def test_symbolic_descriptors_and_extended_headers_are_understood() -> None:
     body = encode(Described(Symbol("amqp:sasl-init:list"), [Symbol("ANONYMOUS")]))
     theirs = server()
-    theirs.receive((12 + len(body)).to_bytes(4, "big") + b"\x03\x01\x00\x00extd" + body)
+    feed(theirs, (12 + len(body)).to_bytes(4, "big") + b"\x03\x01\x00\x00extd" + body)
     assert theirs.done
 
 
@@ -181,19 +199,19 @@ def test_symbolic_descriptors_and_extended_headers_are_understood() -> None:
 )
 def test_plain_messages_that_are_none(response: bytes) -> None:
     theirs = server()
-    theirs.receive(frame(Kind.INIT, Symbol("PLAIN"), response))
+    feed(theirs, frame(Kind.INIT, Symbol("PLAIN"), response))
     assert last_code(theirs) == SaslCode.AUTH
 
 
 def test_plain_with_its_own_authorization_identity() -> None:
     theirs = server()
-    theirs.receive(frame(Kind.INIT, Symbol("PLAIN"), b"alice\0alice\0wonderland"))
+    feed(theirs, frame(Kind.INIT, Symbol("PLAIN"), b"alice\0alice\0wonderland"))
     assert theirs.user == "alice"
 
 
 def test_channel_binding_is_not_pretended() -> None:
     theirs = server()
-    theirs.receive(frame(Kind.INIT, Symbol("SCRAM-SHA-256"), b"p=tls-unique,,n=alice,r=x"))
+    feed(theirs, frame(Kind.INIT, Symbol("SCRAM-SHA-256"), b"p=tls-unique,,n=alice,r=x"))
     assert last_code(theirs) == SaslCode.AUTH
 
 
@@ -226,7 +244,7 @@ MALFORMED = {
 def test_malformed_frames_end_the_exchange(data: bytes, piece: int) -> None:
     theirs = server()
     for start in range(0, len(data), piece):
-        theirs.receive(data[start : start + piece])
+        feed(theirs, data[start : start + piece])
     assert last_code(theirs) == SaslCode.SYS_PERM
     assert (theirs.failed, theirs.reason) == (True, "malformed")
 
@@ -234,7 +252,7 @@ def test_malformed_frames_end_the_exchange(data: bytes, piece: int) -> None:
 @pytest.mark.parametrize("kind", [Kind.MECHANISMS, Kind.CHALLENGE, Kind.RESPONSE, Kind.OUTCOME])
 def test_frames_out_of_order(kind: Kind) -> None:
     theirs = server()
-    theirs.receive(frame(kind, b"x"))
+    feed(theirs, frame(kind, b"x"))
     assert last_code(theirs) == SaslCode.SYS_PERM
     assert theirs.reason == "out-of-order"
 
@@ -242,7 +260,7 @@ def test_frames_out_of_order(kind: Kind) -> None:
 def test_a_truncated_frame_waits() -> None:
     theirs = server()
     theirs.take()
-    theirs.receive(frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wonderland")[:-1])
+    feed(theirs, frame(Kind.INIT, Symbol("PLAIN"), b"\0alice\0wonderland")[:-1])
     assert (theirs.done, theirs.failed, theirs.take()) == (False, False, b"")
 
 
@@ -303,9 +321,9 @@ def test_the_client_checks_the_servers_challenge(challenge: bytes) -> None:
 @pytest.mark.parametrize("proof", [None, b"", b"v=AAAA", b"\xff", b"e=other-error"])
 def test_the_client_does_not_believe_a_server_without_proof(proof: bytes | None) -> None:
     ours, theirs = client("SCRAM-SHA-256"), server()
-    theirs.receive(ours.take().removeprefix(SASL_HEADER))
+    feed(theirs, ours.take().removeprefix(SASL_HEADER))
     ours.receive(theirs.take())
-    theirs.receive(ours.take())
+    feed(theirs, ours.take())
     ours.receive(theirs.take())
     ours.take()
     ours.receive(outcome(SaslCode.OK, proof))
@@ -314,11 +332,11 @@ def test_the_client_does_not_believe_a_server_without_proof(proof: bytes | None)
 
 def test_the_client_takes_the_proof_as_a_challenge_too() -> None:
     ours, theirs = client("SCRAM-SHA-256"), server()
-    theirs.receive(ours.take().removeprefix(SASL_HEADER))
+    feed(theirs, ours.take().removeprefix(SASL_HEADER))
     ours.receive(theirs.take())
-    theirs.receive(ours.take())
+    feed(theirs, ours.take())
     ours.receive(theirs.take())
-    theirs.receive(ours.take())
+    feed(theirs, ours.take())
     ((_, fields),) = performatives(theirs.take())
     ours.receive(frame(Kind.CHALLENGE, fields[1]))
     assert performatives(ours.take()) == [(Kind.RESPONSE, [b""])]

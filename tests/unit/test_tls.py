@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gateway.amqp.tls import ServerTls, TlsError, client_context, peer_subject
+from gateway.amqp.tls import ServerTls, TlsError, client_context, peer_subject, trust_anchor
 from tests.support.certs import Authority
 
 
@@ -104,24 +104,27 @@ def test_client_certificates_optional_or_required(authority: Authority, tmp_path
         ServerTls(*pair, require_client_cert=True)
 
 
-def test_reload_serves_the_new_certificate(authority: Authority) -> None:
-    server = ServerTls(*authority.server())
-    authority.server("renewed.example")
-    client = client_context(ca=authority.ca)
-    with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(server.context, client, "renewed.example")
-    server.reload()
-    handshake(server.context, client, "renewed.example")
+def test_the_authority_that_vouches_for_a_client_is_known(authority: Authority, tmp_path: Path) -> None:
+    pair, other = authority.server(), Authority(tmp_path, "other")
+    server = ServerTls(*pair, client_ca=authority.ca)
+    cert, key = authority.client("device-7")
+    far, _ = handshake(server.context, client_context(ca=authority.ca, cert=cert, key=key))
+    anchor = trust_anchor(far)
+    assert anchor == ssl.PEM_cert_to_DER_cert(authority.ca.read_text())
+    assert server.trusts(anchor)
+    assert not ServerTls(*pair, client_ca=other.ca).trusts(anchor)
+    assert not ServerTls(*pair).trusts(anchor)
+    without, _ = handshake(server.context, client_context(ca=authority.ca))
+    assert trust_anchor(without) == b""
+    assert not server.trusts(b"")
 
 
-def test_a_reload_that_fails_changes_nothing(authority: Authority) -> None:
+def test_a_certificate_without_its_key_is_refused(authority: Authority) -> None:
     pair = authority.server()
-    server = ServerTls(*pair)
     other = authority.server("other.example", file="other")
     pair.cert.write_bytes(other.cert.read_bytes())
     with pytest.raises(TlsError, match="the key does not belong to the certificate"):
-        server.reload()
-    handshake(server.context, client_context(ca=authority.ca))
+        ServerTls(*pair)
 
 
 def test_unusable_files_are_named(authority: Authority, tmp_path: Path) -> None:
