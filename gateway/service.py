@@ -138,7 +138,7 @@ class Service:
 
             started = asyncio.Event()
             app = make_app(self.report.metrics, self.readiness, GroupDesk(self.leases, self.world))
-            self.supervisor.start(serve_http(bind.host, bind.port, app, started), "http")
+            self.supervisor.start(serve_http(bind.host, bind.port, app, started, self.report.bad_input), "http")
             await started.wait()
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
 

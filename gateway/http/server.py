@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
+from gateway.http.bounded import bounded
 from gateway.http.groups import Desk, group_routes
 from gateway.http.metrics import CONTENT_TYPE, Metrics
 from gateway.http.readiness import Readiness
@@ -41,12 +42,15 @@ def make_app(metrics: Metrics, readiness: Readiness, groups: Desk | None = None)
     return Starlette(routes=routes + (group_routes(groups) if groups is not None else []))
 
 
-def serve_http(host: str, port: int, app: ASGIApp, started: asyncio.Event) -> Coroutine[Any, Any, None]:
+def serve_http(
+    host: str, port: int, app: ASGIApp, started: asyncio.Event, dropped: Callable[[str], None] = lambda reason: None
+) -> Coroutine[Any, Any, None]:
     """What serves until it is cancelled, then finishes what is being answered; sets `started` in between.
 
     The port is taken now, so that `OSError` meets whoever starts the gateway and not a task in the background.
+    `dropped` hears why a connection was dropped (see `bounded`).
     """
-    return _serve(_bind(host, port), app, started)
+    return _serve(_bind(host, port), app, started, dropped)
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -63,10 +67,12 @@ def _bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def _serve(listening: socket.socket, app: ASGIApp, started: asyncio.Event) -> None:
+async def _serve(
+    listening: socket.socket, app: ASGIApp, started: asyncio.Event, dropped: Callable[[str], None]
+) -> None:
     config = Config(
         app, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
-        timeout_graceful_shutdown=GRACE, limit_concurrency=256,
+        timeout_graceful_shutdown=GRACE, http=bounded(dropped),
     )  # fmt: skip
     server = _QuietServer(config, started)
     try:

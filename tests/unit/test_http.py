@@ -9,11 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.http import bounded
 from gateway.http.metrics import CONTENT_TYPE, Metrics
 from gateway.http.readiness import Readiness
 from gateway.http.server import make_app, serve_http
@@ -27,10 +29,22 @@ def failed(name: str, error: BaseException) -> None:
     raise AssertionError(f"{name}: {error!r}")
 
 
+def ignored(reason: str) -> None:
+    pass
+
+
 @asynccontextmanager
-async def serving(metrics: Metrics, readiness: Readiness) -> AsyncIterator[int]:
+async def serving(
+    metrics: Metrics, readiness: Readiness, dropped: Callable[[str], None] = ignored
+) -> AsyncIterator[int]:
+    async with running(make_app(metrics, readiness), dropped) as port:
+        yield port
+
+
+@asynccontextmanager
+async def running(app: ASGIApp, dropped: Callable[[str], None]) -> AsyncIterator[int]:
     supervisor, started, port = Supervisor(failed), asyncio.Event(), free_port()
-    supervisor.start(serve_http("127.0.0.1", port, make_app(metrics, readiness), started), "http")
+    supervisor.start(serve_http("127.0.0.1", port, app, started, dropped), "http")
     await asyncio.wait_for(started.wait(), 5)
     try:
         yield port
@@ -120,3 +134,75 @@ def test_importing_it_leaves_most_of_the_start_budget() -> None:
     code = "import time; t = time.process_time(); import gateway.http.server; print(time.process_time() - t)"
     taken = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3))
     assert taken < 0.6
+
+
+# -- bounds
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines of a tenth of a second."""
+    monkeypatch.setattr(bounded, "HEAD", 0.1)
+    monkeypatch.setattr(bounded, "ANSWER", 0.1)
+
+
+class Half:
+    """A client that says something and no more, and hears when the server has enough of it."""
+
+    def __init__(self, port: int, said: bytes = b"GET /healthz HTTP/1.1\r\n") -> None:
+        self._port, self._said = port, said
+
+    async def __aenter__(self) -> asyncio.StreamReader:
+        reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writer.write(self._said)
+        return reader
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """What still came before the server closed the connection."""
+    async with asyncio.timeout(5):
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /hea", b"GET /healthz HTTP/1.1\r\nhost: x\r\n", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /"]
+)
+async def test_half_a_request_is_not_waited_for(said: bytes) -> None:
+    reasons = list[str]()
+    async with serving(Metrics(), Readiness(), reasons.append) as port, Half(port, said) as reader:
+        answer = await ended(reader)
+        assert (b"200 OK" in answer) == (b"\r\n\r\n" in said)
+    assert reasons == ["http-too-slow"]
+
+
+@pytest.mark.usefixtures("short")
+async def test_an_answer_that_takes_too_long_ends_its_connection() -> None:
+    reasons, asked = list[str](), asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with running(app, reasons.append) as port, Half(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n") as reader:
+        await asyncio.wait_for(asked.wait(), 5)
+        assert await ended(reader) == b""
+    assert reasons == ["http-too-slow"]
+
+
+async def test_health_is_answered_while_others_send_half_requests() -> None:
+    reasons = list[str]()
+    async with serving(Metrics(), Readiness(), reasons.append) as port, AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(Half(port)) for _ in range(bounded.CONNECTIONS + 20)]
+        for _ in range(3):
+            status, _, _ = await asyncio.to_thread(ask, port, "/healthz")
+            assert status == 200
+        assert await ended(readers[0]) == b""
+        assert set(reasons) == {"http-too-many-connections"}
+        assert len(reasons) >= 20

@@ -1,0 +1,109 @@
+"""HTTP connections within bounds: a request comes and is answered in time, and few connections are open at once.
+
+uvicorn waits without end for the rest of a request and answers 503 to everybody when its limit of connections is
+reached. Here whoever dawdles is dropped, and a new connection takes the place of the one that has waited longest
+without a whole request: health checks are answered whatever else is connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+CONNECTIONS: Final = 128
+"""Open connections of the HTTP listener at a time."""
+HEAD: Final = 10.0
+"""Seconds from the connection, or the last answer, to the end of a request's head."""
+ANSWER: Final = 30.0
+"""Seconds from the head of a request to the end of its answer; a client that does not read counts too."""
+
+
+class Waiting:
+    """The connections that have no request in progress, in the order in which they began to wait."""
+
+    def __init__(self, dropped: Callable[[str], None]) -> None:
+        self._order: dict[BoundedProtocol, None] = {}
+        self.dropped: Final = dropped
+
+    def add(self, connection: BoundedProtocol) -> None:
+        """Put a connection at the end."""
+        self._order.pop(connection, None)
+        self._order[connection] = None
+
+    def remove(self, connection: BoundedProtocol) -> None:
+        """A connection that has a request now, or has gone."""
+        self._order.pop(connection, None)
+
+    def drop_first(self) -> None:
+        """Make room for another connection."""
+        connection = next(iter(self._order))
+        self.dropped("http-too-many-connections")
+        connection.drop()
+
+
+class BoundedProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 with deadlines and a place in `waiting`."""
+
+    def __init__(self, *args: Any, waiting: Waiting, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting: Final = waiting
+        self._deadline: asyncio.TimerHandle | None = None
+        self._answering: object = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > CONNECTIONS:
+            self._waiting.drop_first()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait()
+        self._look()  # a pipelined request may have begun
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """Close the socket at once."""
+        self._stop()
+        self.transport.abort()
+
+    def _wait(self) -> None:
+        self._waiting.add(self)
+        self._within(HEAD)
+
+    def _look(self) -> None:
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and cycle is not self._answering:
+            self._answering = cycle
+            self._waiting.remove(self)
+            self._within(ANSWER)
+
+    def _within(self, seconds: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(seconds, self._too_slow)
+
+    def _too_slow(self) -> None:
+        self._waiting.dropped("http-too-slow")
+        self.drop()
+
+    def _stop(self) -> None:
+        self._waiting.remove(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+
+def bounded(dropped: Callable[[str], None]) -> Any:
+    """What uvicorn makes protocols with; `dropped` hears why a connection was dropped, in a word."""
+    return partial(BoundedProtocol, waiting=Waiting(dropped))
