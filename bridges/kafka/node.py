@@ -28,6 +28,7 @@ from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import Selections
 from bridges.kafka.sender import Sender
 from bridges.kafka.starts import resolve, within
+from gateway.amqp.hop import TARGETED
 from gateway.amqp.types import Symbol
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError
 from gateway.filters.event_log import beyond_position, mentions_log
@@ -145,7 +146,12 @@ class KafkaNode:
             bound=bound,
             window=self._route.credit,
         )
-        link.accept(sender, properties=partitions.properties_of(bound), max_message_size=_size(link, topic))
+        link.accept(
+            sender,
+            properties=partitions.properties_of(bound),
+            max_message_size=_size(link, topic),
+            understands=TARGETED,
+        )
         sender.begin()
 
     async def _topic_if_reachable(self) -> Topic | None:

@@ -63,6 +63,15 @@ static PyObject *layout(PyObject *module, PyObject *message) {
     return result;
 }
 
+/* may_be_annotated(data) -> False only where the message has no delivery annotations */
+static PyObject *may_be(PyObject *module, PyObject *message) {
+    if (!PyBytes_Check(message)) {
+        PyErr_SetString(PyExc_TypeError, "a message is bytes");
+        return NULL;
+    }
+    return PyBool_FromLong(may_be_annotated((const uint8_t *)PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message)));
+}
+
 typedef struct {
     const uint8_t *data;
     Py_ssize_t at, end;
@@ -293,6 +302,7 @@ static PyObject *take_off(PyObject *module, PyObject *const *args, Py_ssize_t co
 static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "Give the class of layouts and the widths of values, once."},
     {"layout", layout, METH_O, "Where the sections of a message lie."},
+    {"may_be_annotated", may_be, METH_O, "Whether a message may have delivery annotations."},
     {"field", (PyCFunction)(void (*)(void))field, METH_FASTCALL, "One field of the properties, encoded."},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "The first six fields of the properties, encoded."},
     {"put_on", (PyCFunction)(void (*)(void))put_on, METH_FASTCALL, "Annotate a message as known for its reply-to."},

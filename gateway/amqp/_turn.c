@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "_complaints.h"
+#include "_section.h"
 #include "_unsettled.h"
 
 #define ACCEPTED 0x24 /* the descriptor of the outcome, part 3, 3.4.2 */
@@ -222,6 +223,21 @@ static PyObject *came(pointer delivery, PyObject *data) {
     return item;
 }
 
+static bool annotated(PyObject *data) {
+    return may_be_annotated((const uint8_t *)PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
+}
+
+/* The message with those delivery annotations alone that its link understands; takes the message. */
+static PyObject *without_foreign(PyObject *owner, PyObject *data) {
+    PyObject *left = PyObject_CallMethod(owner, "understood", "O", data);
+    Py_DECREF(data);
+    if (left == NULL || PyBytes_Check(left))
+        return left;
+    Py_DECREF(left);
+    PyErr_SetString(PyExc_TypeError, "a message is bytes");
+    return NULL;
+}
+
 /* Append a message that has come as a whole to the list `found`, which begins with it; 1 if so, 0 if somebody has to look, -1 on an exception. */
 static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most, PyObject *run, PyObject **found) {
     PyObject *data, *item;
@@ -240,6 +256,8 @@ static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most,
         return -1;
     }
     pn.advance(link);
+    if (annotated(data) && (data = without_foreign(owner, data)) == NULL)
+        return -1;
     item = came(delivery, data);
     if (item == NULL)
         return -1;
@@ -328,15 +346,14 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyBool_FromLong(event != NULL);
 }
 
-/* usual(messages, most, needle, within, whether one may be settled) -> whether all are: none is larger than `most`, or has
- * `needle` among its first bytes (b"": nothing is looked for) */
+/* usual(messages, most, whether one may be annotated, whether one may be settled) -> whether all are: none is larger than
+ * `most`, or may have delivery annotations, or is settled, where it may not */
 static PyObject *usual(PyObject *module, PyObject *args) {
     PyObject *messages, *item, *data;
-    Py_ssize_t most, within, needle_size, index, size;
-    const char *needle;
-    int settled;
+    Py_ssize_t most, index;
+    int annotations, settled;
     bool all = true;
-    if (!PyArg_ParseTuple(args, "O!ny#np", &PyList_Type, &messages, &most, &needle, &needle_size, &within, &settled))
+    if (!PyArg_ParseTuple(args, "O!npp", &PyList_Type, &messages, &most, &annotations, &settled))
         return NULL;
     for (index = 0; all && index < PyList_GET_SIZE(messages); index++) {
         item = PyList_GET_ITEM(messages, index);
@@ -344,10 +361,8 @@ static PyObject *usual(PyObject *module, PyObject *args) {
             PyErr_SetString(PyExc_TypeError, "a message is a tuple of delivery, bytes and whether it is settled");
             return NULL;
         }
-        size = PyBytes_GET_SIZE(data);
-        all = size <= most && (settled || PyTuple_GET_ITEM(item, 2) == Py_False) &&
-              (needle_size == 0 || memmem(PyBytes_AS_STRING(data), (size_t)(size < within ? size : within), needle,
-                                          (size_t)needle_size) == NULL);
+        all = PyBytes_GET_SIZE(data) <= most && (settled || PyTuple_GET_ITEM(item, 2) == Py_False) &&
+              (annotations || !annotated(data));
     }
     return PyBool_FromLong(all);
 }

@@ -15,6 +15,7 @@ from cproton_ffi import lib
 from gateway.amqp import pndata
 from gateway.amqp.annotated import SUPPORTED
 from gateway.amqp.handlers import Incoming, Outgoing
+from gateway.amqp.hop import ROUTING
 from gateway.amqp.receiving import Receiving
 from gateway.amqp.sending import Sending
 from gateway.errors import AmqpError
@@ -38,15 +39,18 @@ class Link(Receiving, Sending):
         node_properties: Mapping[Any, Any] | None = None,
         durable: bool = False,
         volatile: bool = False,
+        understands: frozenset[bytes] = ROUTING,
     ) -> None:
         """Answer the attach; from here on `handler` gets what happens on the link.
 
         What is not given is not in force: filters and capabilities are echoed only when named (CORE-3). `durable`: the
         terminus outlives its link; `volatile`: but not this process, so it is not called durable (AMQP 3.5.5).
+        `understands` are the names of the delivery annotations that the node is to get (3.2.2).
         """
         if self.gone:
             handler.on_detach(None)
             return
+        self.understands = understands
         self.unannounced = self.incoming and SUPPORTED not in (capabilities := tuple(capabilities))
         properties = {**self.echo, **(properties or {})}
         granted = pndata.Granted(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cproton_ffi import lib
 
 from gateway.amqp import pndata
+from gateway.amqp.hop import ROUTING
 from gateway.amqp.outcomes import SETTLED, Outcome
 from gateway.amqp.turn import Unsettled, address
 from gateway.errors import AmqpError
@@ -41,7 +42,7 @@ class LinkBase:
         "_at_once", "_granted", "_never_settled", "_parts", "_several", "accepted", "at", "draining", "durable", "echo",
         "engine", "failure", "filter_rules", "flow", "gone", "handler", "incoming", "left", "max_message_size", "name",
         "node", "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target",
-        "transfers", "unannounced", "unsaid", "unsettled", "way", "window",
+        "transfers", "unannounced", "understands", "unsaid", "unsettled", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -66,10 +67,10 @@ class LinkBase:
         """Link properties that our answer has whatever the node says."""
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
+        self.understands = ROUTING  # the names of the delivery annotations that pass this hop (3.2.2)
         self.node: Any = None
         self.flow: Any = None  # where the journal counts what is on the link (`journal.Flow`)
-        self.filter_rules: Any = None
-        """How the resolver wants its filters read (`filters.filter_set.Rules`)."""
+        self.filter_rules: Any = None  # how the resolver wants its filters read (`filters.filter_set.Rules`)
         self.way: Any = None
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = 0

@@ -8,6 +8,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp import dispositions, turn
 from gateway.amqp.annotated import annotated
+from gateway.amqp.hop import may_be_annotated, only
 from gateway.amqp.link_base import BUFFER_SIZE, LinkBase
 from gateway.amqp.outcomes import ACCEPTED, SETTLED, Outcome, Rejected
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED, AmqpError
@@ -18,9 +19,6 @@ _MOST: Final = 2**31 - 1
 """Credit that proton can count."""
 _PARTIAL: Final = 128 * 1024
 """Bytes of an unfinished message that are taken out of proton, so that the session window stays open."""
-_ANNOTATED: Final = b"response-"
-"""How the names of those annotations begin, and within how much of a message they are looked for first."""
-_LOOKED_AT: Final = 4096
 _buffer = ffi.new("char[]", BUFFER_SIZE)
 """Where proton copies a message on its way to becoming bytes; one suffices, the loop is one thread."""
 
@@ -96,8 +94,11 @@ class Receiving(LinkBase):
 
     def _usual(self, messages: list[tuple[int, bytes, bool]]) -> bool:
         """Whether `_received` would only hand them on."""
-        looked_for = _ANNOTATED if self.unannounced else b""
-        return turn.usual(messages, self._at_once, looked_for, _LOOKED_AT, not self._never_settled)
+        return turn.usual(messages, self._at_once, not self.unannounced, not self._never_settled)
+
+    def understood(self, data: bytes) -> bytes:
+        """A message that may have delivery annotations, with those alone that this link understands (3.2.2)."""
+        return only(data, self.understands)
 
     def _received(self, delivery: int, data: bytes, settled: bool) -> None:
         self._granted = granted = self._granted - 1
@@ -108,7 +109,7 @@ class Receiving(LinkBase):
             self._too_large(len(data))
             return
         self.transfers += 1
-        if self.unannounced and data.find(_ANNOTATED, 0, _LOOKED_AT) >= 0 and annotated(data):
+        if self.unannounced and may_be_annotated(data) and annotated(data):
             self._unsupported(delivery)
             return
         self.handler.on_transfer(delivery, data, settled and not self._never_settled)
@@ -134,6 +135,8 @@ class Receiving(LinkBase):
             self._no_credit()
             return
         self.transfers += 1
+        if may_be_annotated(data):
+            data = self.understood(data)
         if self.unannounced and annotated(data):
             self._unsupported(number)
             return

@@ -50,6 +50,7 @@ __all__ = [
     "edit_map",
     "footer",
     "header",
+    "keep_entries",
     "map_entry",
     "message_annotations",
     "properties",
@@ -154,9 +155,23 @@ def edit_map(
     entries: list[tuple[bytes, bytes]] = []
     if annotations:
         code = descriptor(annotations, 0)[0]
-        entries = _entries_without(annotations, {name.encode() for name in (*put, *drop)})
+        unwanted = {name.encode() for name in (*put, *drop)}
+        entries = [entry[1:] for entry in _entries(annotations) if entry[0] not in unwanted]
     entries += [(_symbol(name), value) for name, value in put.items()]
     return bytes((0, 0x53, code)) + encode_map(entries) if entries else None
+
+
+def keep_entries(annotations: bytes, names: frozenset[bytes]) -> bytes | None:
+    """An annotations section with the entries of these names alone; the same object where there are no others.
+
+    `None`: nothing is left. A string key counts as the symbol of the same text.
+    """
+    entries = _entries(annotations)
+    kept = [entry[1:] for entry in entries if entry[0] in names]
+    if kept and len(kept) == len(entries):
+        return annotations
+    code = descriptor(annotations, 0)[0]
+    return bytes((0, 0x53, code)) + encode_map(kept) if kept else None
 
 
 def map_entry(annotations: bytes, name: str) -> bytes | None:
@@ -174,18 +189,19 @@ def map_entry(annotations: bytes, name: str) -> bytes | None:
     return None
 
 
-def _entries_without(annotations: bytes, unwanted: set[bytes]) -> list[tuple[bytes, bytes]]:
+def _entries(annotations: bytes) -> list[tuple[bytes | None, bytes, bytes]]:
+    """Each entry's name, where it has one, and its encoded key and value."""
     position, end, count = opened(annotations, 0)
-    kept = []
+    found = []
     for _ in range(count >> 1):
         after = skip(annotations, position)
         value_end = skip(annotations, after)
-        if _key_text(annotations, position, after) not in unwanted:
-            kept.append((annotations[position:after], annotations[after:value_end]))
+        key = _key_text(annotations, position, after)
+        found.append((key, annotations[position:after], annotations[after:value_end]))
         position = value_end
     if position != end or count & 1:
         raise malformed("entries do not fill the annotations")
-    return kept
+    return found
 
 
 def _key_text(data: bytes, start: int, end: int) -> bytes | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.amqp.hop import EVENTS
 from gateway.amqp.outcomes import ACCEPTED, Outcome
 from gateway.amqp.pndata import Granted
 from gateway.amqp.sections import walk
@@ -79,6 +80,7 @@ class RemoteSource:
             durable=durable,
         )
         self._asked = True
+        link.understands = EVENTS
         link.request(self, granted)
 
     def closed(self) -> None:

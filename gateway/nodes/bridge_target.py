@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.annotated import SUPPORTED, annotated
 from gateway.amqp.engine_config import EngineConfig, Peer
+from gateway.amqp.hop import ROUTING, may_be_annotated, only
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.pndata import ABSENT
 from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError
@@ -91,11 +92,20 @@ class Target(InnerLink):
 
     # -- what a node does
 
-    def accept(self, handler: Any, *, max_message_size: int = 0, capabilities: Iterable[str] = (), **_: Any) -> None:
+    def accept(
+        self,
+        handler: Any,
+        *,
+        max_message_size: int = 0,
+        capabilities: Iterable[str] = (),
+        understands: frozenset[bytes] = ROUTING,
+        **_: Any,
+    ) -> None:
         """The node takes the link."""
         if not self.taken(self.tapped(handler)):
             return
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
+        self.understands = understands
         self._flow.target_open(self._give)
         self._owner.target_stands()
 
@@ -129,7 +139,7 @@ class Target(InnerLink):
     # -- from the bridge
 
     def _give(self, item: Item) -> None:
-        data = item.event.data
+        data = only(item.event.data, self.understands) if may_be_annotated(item.event.data) else item.event.data
         if not self._announced and annotated(data):
             text = "the target of this bridge does not take response annotations"
             refuse(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)  # type: ignore[arg-type]

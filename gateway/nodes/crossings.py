@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.annotated import annotated
 from gateway.amqp.codec import encode
+from gateway.amqp.hop import without
 from gateway.amqp.sections import Layout, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.keeping import keeping
 from gateway.nodes.pairs import asks_me, own_address, with_own_address
 from gateway.scope.annotate import Annotator, LinkTarget, Restored
-from gateway.scope.annotations import RESPONSE_COOKIE
+from gateway.scope.annotations import REQUEST_ANNOTATIONS, RESPONSE_COOKIE
 from gateway.scope.carry import Carried, Carrier
 from gateway.scope.choice import ANNOTATED, CARRIED, HOMEWARD, REFUSED, UNCHANGED, WITHIN, Choice, choose
 from gateway.scope.keys import KeyRing
@@ -102,7 +103,7 @@ class Crossings:
         if choice is WITHIN:
             return self._within(from_way, to_way, self._capable(target))
         if choice.result == UNCHANGED:
-            return None
+            return partial(without, names=(*REQUEST_ANNOTATIONS, *(() if from_way.answer else (RESPONSE_COOKIE,))))
         if choice.result == REFUSED:
             fault = Fault.GATEWAY if choice.condition == NOT_ALLOWED else Fault.PEER
             return _refuse(AmqpError(choice.condition or "", choice.why, fault=fault))
@@ -143,13 +144,13 @@ class Crossings:
     def _annotating(self, origin: Way, destination: str, home: Home | None = None) -> Crossing:
         announced = None if home is None else home.address
         annotate = self._annotator(origin.scope, destination, announced, origin.uses).annotate
-        clock, own = self._clock, partial(own_address, origin.pair)
-        return self._kept(lambda data: annotate(data, clock(), own))
+        clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
+        return self._kept(lambda data: annotate(data, clock(), own, answer=answer))
 
     def _rewriting(self, origin: Way, destination: str) -> Crossing:
         rewrite = self._rewriter(origin.scope, destination, origin.uses).rewrite
-        clock, own = self._clock, partial(own_address, origin.pair)
-        return self._kept(lambda data: rewrite(data, clock(), own))
+        clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
+        return self._kept(lambda data: rewrite(data, clock(), own, answer=answer))
 
     def _carrying(self, origin: Way, destination: str, address: str) -> Crossing:
         """Rewritten for a container that answers at an address of its own: the way home is in the ids."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from gateway.amqp.codec import Symbol, encode
+from gateway.amqp.hop import may_be_annotated
 from gateway.amqp.sections import delivery_annotations, edit_map, splice, walk
 from gateway.errors import AmqpError
 
@@ -19,11 +20,11 @@ _OFFSET: Final = "event-streams-offset"
 _TIMESTAMP: Final = "event-streams-timestamp"
 _SOURCE: Final = "event-streams-source-partition"
 _ASSOCIATED: Final = "event-streams-associated-partitions-changed"
+_ASSIGNED: Final = "event-streams-assigned-partitions-changed"
+"""ES 4.6.5 has both spellings."""
 _TARGET: Final = "event-streams-target-partition"
 _TIMESTAMP_TYPE: Final = "x-opt-kafka-timestamp-type"
-_OF_THE_LOG: Final = (_OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _SOURCE, _ASSOCIATED)
-_EVENT: Final = b"event-streams-"
-_LOOKED_AT: Final = 4096
+_OF_THE_LOG: Final = (_OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _SOURCE, _ASSOCIATED, _ASSIGNED)
 
 
 class Event(NamedTuple):
@@ -42,7 +43,7 @@ def forwarded(data: bytes) -> bytes:
 
 def read_event(data: bytes, *, aim: bool = False) -> Event:
     """Take an event from its log; `aim`: it names its partition as the one it wants to get to (ES 4.6.6)."""
-    if data.find(_EVENT, 0, _LOOKED_AT) < 0:
+    if not may_be_annotated(data):
         return Event(data)
     try:
         layout = walk(data)

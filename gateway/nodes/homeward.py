@@ -13,6 +13,7 @@ from itertools import count
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from gateway.amqp.hop import TARGETED
 from gateway.amqp.outcomes import RELEASED, Modified, Outcome
 from gateway.errors import AmqpError
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink, Router, Wait
@@ -145,7 +146,9 @@ class HomeRouter(Router):
     def start(self, capabilities: tuple[str, ...] = (), properties: Mapping[Any, Any] | None = None) -> None:
         """Accept the link."""
         size = self.link.engine.config.max_message_size
-        self.link.accept(self, max_message_size=size, capabilities=capabilities, properties=properties)
+        self.link.accept(
+            self, max_message_size=size, capabilities=capabilities, properties=properties, understands=TARGETED
+        )
         self.link.grant(self.window)
 
     def passed(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gateway.amqp.hop import ROUTING
 from gateway.errors import AmqpError
 
 
@@ -27,6 +28,8 @@ class InnerLink:
         self.open = False
         self.gone = False
         self.max_message_size = 0
+        self.understands = ROUTING
+        """The names of the delivery annotations that the node is to get."""
 
     def taken(self, handler: Any) -> bool:
         """The node takes the link; False: it answers too late, and has been told so."""

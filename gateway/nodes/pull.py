@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.annotated import SUPPORTED, annotated
+from gateway.amqp.hop import ROUTING
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.pndata import ABSENT, Granted
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
-from gateway.nodes.events import forwarded
 from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
 
@@ -129,7 +129,13 @@ class PulledLink(InnerLink):
     # -- what a node does
 
     def accept(
-        self, handler: Any, *, max_message_size: int = 0, capabilities: Iterable[str] = (), **_: Any
+        self,
+        handler: Any,
+        *,
+        max_message_size: int = 0,
+        capabilities: Iterable[str] = (),
+        understands: frozenset[bytes] = ROUTING,
+        **_: Any,
     ) -> None:
         """The node takes the link: now the queue is asked."""
         if not self.taken(self.tapped(handler)):
@@ -137,6 +143,7 @@ class PulledLink(InnerLink):
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         far = self.engine.attach(self.name, incoming=True)
         own = (SUPPORTED,) if self._announced else ()
+        far.understands = understands
         far.request(self, Granted(self._pull.wish.source, max_message_size=max_message_size, own=own))
 
     @property
@@ -198,7 +205,6 @@ class PulledLink(InnerLink):
 
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
         self._busy += 1
-        data = forwarded(data)
         if not self._announced and annotated(data):
             text = "the address this is pulled to does not take response annotations"
             refuse(self, delivery, AmqpError(NOT_IMPLEMENTED, text), settled)  # type: ignore[arg-type]

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
 from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified
 from gateway.amqp.pndata import Granted
 from gateway.errors import DETACH_FORCED, LINK_REDIRECT, NOT_FOUND, AmqpError, Fault
 from gateway.filters.filter_set import RULES, read
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
+from gateway.nodes.events import CAPABILITY
 from gateway.nodes.filtering import CAPABILITIES, Test, message_test
 from gateway.nodes.meeting import CrossingMaker, Inlet, Item, Meeting, Outlet
 
@@ -117,6 +119,8 @@ class Relay(Meeting):
     def attached(self, end: Inlet | Outlet, far: Link) -> None:
         far.way = self._dialer.far_way(home=comes_home(self.near, far.scope))
         self.far = far
+        if CAPABILITY in far.engine.offered:
+            far.understands = EVENTS
         self.join(end)
         if not self._accepted:
             self._accept_near(far)
@@ -147,6 +151,7 @@ class Relay(Meeting):
             filter=in_force,
             distribution_mode=given.distribution_mode,
             max_message_size=near.engine.config.max_message_size,
+            understands=TARGETED if CAPABILITY in far.engine.offered else ROUTING,
         )
 
     def _filters(self, far: Mapping[Any, Any]) -> tuple[dict[Any, Any], Test | None]:

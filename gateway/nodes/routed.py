@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from gateway.amqp.hop import ROUTING, TARGETED, may_be_annotated, only
 from gateway.amqp.outcomes import RELEASED, Outcome
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.inner import InnerLink
@@ -113,9 +114,10 @@ class RoutedLink(InnerLink):
         max_message_size: int = 0,
         capabilities: Iterable[str] = (),
         properties: Mapping[Any, Any] | None = None,
+        understands: frozenset[bytes] = ROUTING,
         **_: Any,
     ) -> None:
-        self.max_message_size = max_message_size
+        self.max_message_size, self.understands = max_message_size, understands
         if not self.gone and (missing := self._router.demands.missing(capabilities, properties)) is not None:
             self.refuse(missing)
         self.taken(self.tapped(handler))
@@ -167,6 +169,8 @@ class RoutedLink(InnerLink):
 
     def _give(self, delivery: Any, data: bytes, settled: bool) -> None:
         self.granted -= 1
+        if may_be_annotated(data):  # the link around it understands what some destination does
+            data = only(data, self.understands)
         self.handler.on_transfer(delivery, data, settled)
 
     def close(self) -> None:
@@ -194,7 +198,9 @@ class Router:
     def start(self, capabilities: tuple[str, ...] = (), properties: Mapping[Any, Any] | None = None) -> None:
         """Accept the link."""
         size = self.link.engine.config.max_message_size
-        self.link.accept(self, max_message_size=size, capabilities=capabilities, properties=properties)
+        self.link.accept(
+            self, max_message_size=size, capabilities=capabilities, properties=properties, understands=TARGETED
+        )
         self.link.grant(WINDOW)
 
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:

@@ -19,6 +19,7 @@ from gateway.scope.annotations import (
     REQUEST_COOKIE,
     REQUEST_EXPIRY,
     REQUEST_TARGET,
+    RESPONSE_COOKIE,
     previous_annotations,
 )
 from gateway.scope.cookie import NONCE_BYTES, Cookie, Maker, Uses, expiry_of
@@ -75,23 +76,25 @@ class Annotator:
         self._responses = LinkTarget(ring, link_target, (origin,), shelf=shelf)
         self._recent: Steps[bytes, bytes] = Steps(ttl_ms)
 
-    def annotate(self, data: bytes, now_ms: int, own: Callable[[], bytes] | None = None) -> bytes:
+    def annotate(
+        self, data: bytes, now_ms: int, own: Callable[[], bytes] | None = None, *, answer: bool = False
+    ) -> bytes:
         """The request with the three annotations of RA 2.3.
 
         Where it asks for its response over the paired link, the cookie names what `own` gives, an encoded address;
-        the message itself goes on as it came (RA-2.3-8).
+        the message itself goes on as it came (RA-2.3-8). Only an `answer` keeps the cookie that it answers with.
         """
         found = _sections.put_on(data, self._recent.at(now_ms))  # most: it has none, and its reply-to came before
-        return self._annotate(data, now_ms, own) if found is ... else found
+        return self._annotate(data, now_ms, own, answer) if found is ... else found
 
-    def _annotate(self, data: bytes, now_ms: int, own: Callable[[], bytes] | None) -> bytes:
+    def _annotate(self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, answer: bool) -> bytes:
         """Any request; what is made for it is remembered for others with its reply-to."""
         layout = walk(data)
         reply_to = property_field(data, layout, REPLY_TO) or NULL
         if own is not None and is_me(reply_to):
             reply_to = own()
         if layout.da != layout.ma:
-            return self._annotate_further(data, layout, reply_to, now_ms)
+            return self._annotate_further(data, layout, reply_to, now_ms, answer)
         recent = self._recent.at(now_ms)
         section = recent.get(reply_to)
         if section is None:
@@ -115,7 +118,7 @@ class Annotator:
             return self._responses.restore(data, now_ms)
         return restore_response(self._ring, data, now_ms, link_target=self._target, scopes=(scope,))
 
-    def _annotate_further(self, data: bytes, layout: Layout, reply_to: bytes, now_ms: int) -> bytes:
+    def _annotate_further(self, data: bytes, layout: Layout, reply_to: bytes, now_ms: int, answer: bool) -> bytes:
         """The message has delivery annotations: a previous gateway's travel inside our cookie (A31)."""
         section = data[layout.da : layout.ma]
         cookie, target, until = previous_annotations(section)
@@ -126,7 +129,7 @@ class Annotator:
             REQUEST_TARGET: encode(self._announced),
             REQUEST_EXPIRY: encode(Timestamp(expiry)),
         }
-        return splice(data, layout, da=edit_map(section, put=entries))
+        return splice(data, layout, da=edit_map(section, put=entries, drop=() if answer else (RESPONSE_COOKIE,)))
 
     def _cookie(self, reply_to: bytes, expiry_ms: int, inner_cookie: bytes | None, inner_target: str | None) -> bytes:
         address = address_text(reply_to, "reply-to")

@@ -14,10 +14,10 @@ from itertools import count
 from typing import Final
 
 from gateway.amqp.codec import encode
-from gateway.amqp.sections import edit_map, splice, walk
+from gateway.amqp.sections import splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.scope import keys, sealed
-from gateway.scope.annotations import NO_PREVIOUS, REQUEST_ANNOTATIONS, Previous, previous_annotations
+from gateway.scope.annotations import NO_PREVIOUS, Previous, previous_annotations
 from gateway.scope.cookie import (
     MAX_TOKEN,
     NONCE_BYTES,
@@ -47,6 +47,7 @@ from gateway.scope.keys import MAC_BYTES, BadToken, KeyRing
 from gateway.scope.message_id import MARK, UNIQUE_BYTES, ScopeIds, id_token
 from gateway.scope.recent import Recent
 from gateway.scope.restore import Restored, restored_annotations
+from gateway.scope.rewrite import without_routing
 from gateway.scope.shelf import Shelf, partly
 
 VERSION: Final = 1
@@ -91,15 +92,16 @@ class Carrier:
         """
         layout = walk(data)
         annotations, previous = data[layout.da : layout.ma], NO_PREVIOUS
-        if annotations and (previous := previous_annotations(annotations)) is not NO_PREVIOUS:
-            annotations = edit_map(annotations, drop=REQUEST_ANNOTATIONS) or b""
+        if annotations:
+            previous = previous_annotations(annotations)
+            annotations = without_routing(annotations, answer=answer)
         fields = leading_fields(data, layout)
         leading = fields[0]
         correlation = check_id(leading[CORRELATION_ID], "correlation-id")
         quoted = self._far_ids.original(correlation, now_ms)
         if leading[REPLY_TO] == NULL:
             if quoted is None:
-                return data if previous is NO_PREVIOUS else splice(data, layout, da=annotations or None)
+                return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
             leading[MESSAGE_ID] = self._ids.mint(check_id(leading[MESSAGE_ID], "message-id"))
         else:
             home = self._home(leading[REPLY_TO], previous, now_ms)

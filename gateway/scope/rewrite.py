@@ -15,7 +15,13 @@ from gateway.amqp.codec import encode
 from gateway.amqp.sections import Layout, edit_map, splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.scope import keys
-from gateway.scope.annotations import NO_PREVIOUS, REQUEST_ANNOTATIONS, Previous, previous_annotations
+from gateway.scope.annotations import (
+    NO_PREVIOUS,
+    REQUEST_ANNOTATIONS,
+    RESPONSE_COOKIE,
+    Previous,
+    previous_annotations,
+)
 from gateway.scope.cookie import (
     NONCE_BYTES,
     Cookie,
@@ -83,8 +89,12 @@ class Rewriter:
         self._recent_addresses: Steps[bytes | tuple[bytes, Previous], bytes] = Steps(ttl_ms)
         self._recent_tokens: Recent[str, tuple[Cookie, bytes]] = Recent()
 
-    def rewrite(self, data: bytes, now_ms: int, own: Callable[[], bytes] | None = None) -> bytes:
+    def rewrite(
+        self, data: bytes, now_ms: int, own: Callable[[], bytes] | None = None, *, answer: bool = False
+    ) -> bytes:
         """The request as a new message; without a reply-to as it is, less the RA annotations.
+
+        Only an `answer` keeps the cookie that it answers with.
 
         `own` gives the encoded address of the paired link, for a request that asks for its response there. An id
         that stands for one of the destination scope is translated back where it is quoted: that alone makes a new
@@ -95,7 +105,7 @@ class Rewriter:
         if layout.da != layout.ma:
             annotations = data[layout.da : layout.ma]
             previous = previous_annotations(annotations)
-            annotations = _without_previous(annotations, previous)
+            annotations = without_routing(annotations, answer=answer)
         fields = leading_fields(data, layout)
         leading = fields[0]
         quoted = self._quoted(leading[CORRELATION_ID], now_ms) if leading[CORRELATION_ID] != NULL else None
@@ -103,7 +113,7 @@ class Rewriter:
             asked = own() if own is not None and is_me(leading[REPLY_TO]) else leading[REPLY_TO]
             leading[REPLY_TO] = self._reply_to(asked, previous, now_ms)
         elif quoted is None:
-            return data if previous is NO_PREVIOUS else splice(data, layout, da=annotations or None)
+            return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
         if quoted is not None:
             leading[CORRELATION_ID] = quoted
         leading[MESSAGE_ID] = self._new_id(leading[MESSAGE_ID], now_ms)
@@ -213,7 +223,6 @@ def no_address(fault: BadToken) -> AmqpError:
     return AmqpError(NOT_FOUND, "there is no such response address")
 
 
-def _without_previous(annotations: bytes, previous: Previous) -> bytes:
-    if previous is NO_PREVIOUS:
-        return annotations
-    return edit_map(annotations, drop=REQUEST_ANNOTATIONS) or b""
+def without_routing(annotations: bytes, *, answer: bool) -> bytes:
+    """Delivery annotations without those of a request, and of a response unless it is an `answer` (RA-2.5-10)."""
+    return edit_map(annotations, drop=REQUEST_ANNOTATIONS if answer else (*REQUEST_ANNOTATIONS, RESPONSE_COOKIE)) or b""

@@ -82,8 +82,9 @@ def test_what_the_log_said_of_an_event_is_left_behind(fars: Fars) -> None:
     kept = {"event-streams-group-key": "k"}
     far.peer.transfer(event(3, "0", da=changed, ma=kept, subject="s"), handle)
     assert inbox.take() == message(b"3", ma=kept, subject="s")
-    far.peer.transfer(event(4, "0", da={"mine": 1}), handle)
-    assert inbox.take() == message(b"4", da={"mine": 1})
+    assigned = {"event-streams-assigned-partitions-changed": Array("symbol", (Symbol("0"), Symbol("1")))}
+    far.peer.transfer(event(4, "0", da={"mine": 1, **assigned}), handle)
+    assert inbox.take() == message(b"4")
 
 
 @pytest.mark.row("ES-4.6.4-3")
@@ -102,12 +103,13 @@ def test_it_is_left_behind_on_the_way_to_another_container_too(fars: Fars) -> No
 
 
 def test_partitions_are_kept_where_the_policy_says_so(fars: Fars) -> None:
-    far = fars(keep_partitions="true").accept(STREAMS)
+    far = fars(to="{connector: far, address: other}", keep_partitions="true").accept(STREAMS)
+    target = far.attach()
+    far.take(target, credit=5)
     attach, handle = asked(far)
-    inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     far.peer.transfer(event(1, "7"), handle)
-    assert sections(inbox.take())["delivery_annotations"] == {"event-streams-target-partition": "7"}
+    assert sections(far.transfer(target))["delivery_annotations"] == {"event-streams-target-partition": "7"}
 
 
 @pytest.mark.row("ES-5.1.2-4")

@@ -114,7 +114,7 @@ def test_limits_come_from_the_policy(edge: int) -> None:
 @pytest.fixture(scope="module")
 def far(start_module_gateway: Gateways) -> Iterator[Far]:
     with Listener() as listener:
-        yield Far(start_module_gateway, listener, "").accept()
+        yield Far(start_module_gateway, listener, "").accept("AMQP_EVENT_STREAMS_V1_0")
 
 
 def relayed(far: Far, address: str, *, echoed: tuple[str, ...], **source: Any) -> tuple[Inbox, int]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp import _sections, layout, properties
+from gateway.amqp import _sections, hop, layout, properties
+from gateway.amqp.codec import Symbol
+from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
+from gateway.amqp.sections import delivery_annotations
 from gateway.errors import AmqpError
 from gateway.scope import fields
+from tests.support.messages import section
 from tests.support.strategies import (
     AP_SECTIONS,
     BODIES,
@@ -17,17 +21,49 @@ from tests.support.strategies import (
     MA_SECTIONS,
     MESSAGES,
     PROPERTIES_SECTIONS,
+    SCALARS,
     mutated,
     result_or_condition,
 )
 
 _PARTS = (HEADER_SECTIONS, DA_SECTIONS, MA_SECTIONS, PROPERTIES_SECTIONS, AP_SECTIONS, BODIES, FOOTER_SECTIONS)
 _ANY_ORDER = st.lists(st.one_of(*_PARTS), max_size=9).map(b"".join)
+_NAMES = st.sampled_from([*sorted(name.decode() for name in TARGETED | EVENTS), "foo", "x-opt-a", ""])
+_NAMED = st.dictionaries(_NAMES.map(Symbol) | _NAMES, SCALARS, max_size=6).map(lambda entries: section(0x71, entries))
+_ANNOTATED = st.tuples(st.just(b"") | HEADER_SECTIONS, _NAMED, st.just(b"") | MA_SECTIONS, BODIES).map(b"".join)
 
 
 @given(MESSAGES | mutated(MESSAGES) | _ANY_ORDER | mutated(_ANY_ORDER))
 def test_both_walks_agree(data: bytes) -> None:
     assert result_or_condition(layout.walk, data) == result_or_condition(layout._walk, data)
+
+
+@given(MESSAGES | mutated(MESSAGES) | _ANY_ORDER | mutated(_ANY_ORDER))
+def test_the_first_bytes_tell_whether_there_are_delivery_annotations(data: bytes) -> None:
+    """False only where the general walk finds none; true only where it finds some, or in unusual forms."""
+    found, may_be = _placed(data), _sections.may_be_annotated(data)
+    if found is not None and not may_be:
+        assert found.da == found.ma
+    if may_be and _sections.layout(data) is not ...:
+        assert found is not None
+        assert found.da < found.ma
+
+
+@given(_ANNOTATED | mutated(_ANNOTATED) | MESSAGES, st.sampled_from([ROUTING, TARGETED, EVENTS]))
+def test_only_what_is_understood_is_left(data: bytes, names: frozenset[bytes]) -> None:
+    left, found = hop.only(data, names), _placed(data)
+    if found is None:
+        assert left == data
+        return
+    assert left.startswith(data[: found.da])
+    assert left.endswith(data[found.ma :])
+    try:
+        before = delivery_annotations(data, found)
+    except (AmqpError, TypeError):
+        return
+    assert delivery_annotations(left, layout.walk(left)) == {
+        name: value for name, value in before.items() if isinstance(name, str) and name.encode() in names
+    }
 
 
 @given(st.integers(1, 4000))

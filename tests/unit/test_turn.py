@@ -9,6 +9,7 @@ import pytest
 from cproton_ffi import lib
 
 from gateway.amqp import _turn, turn
+from tests.support.messages import message
 
 
 @pytest.mark.parametrize(
@@ -31,10 +32,10 @@ from gateway.amqp import _turn, turn
         lambda: _turn.accept("one"),  # type: ignore[arg-type]
         lambda: _turn.accept_all((1,)),  # type: ignore[arg-type]
         lambda: _turn.accept_all(["one"]),  # type: ignore[list-item]
-        lambda: _turn.usual((), 1, b"", 1, True),  # type: ignore[arg-type]
-        lambda: _turn.usual([(1, b"")], 1, b"", 1, True),  # type: ignore[list-item]
-        lambda: _turn.usual([(1, "text", False)], 1, b"", 1, True),  # type: ignore[list-item]
-        lambda: _turn.usual([None], 1, b"", 1, True),  # type: ignore[list-item]
+        lambda: _turn.usual((), 1, True, True),  # type: ignore[arg-type]
+        lambda: _turn.usual([(1, b"")], 1, True, True),  # type: ignore[list-item]
+        lambda: _turn.usual([(1, "text", False)], 1, True, True),  # type: ignore[list-item]
+        lambda: _turn.usual([None], 1, True, True),  # type: ignore[list-item]
         lambda: _turn.bind((1, 2, 3)),
     ],
 )
@@ -57,23 +58,24 @@ def test_nothing_is_at_address_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "most", "needle", "within", "settled", "expected"),
+    ("messages", "most", "annotations", "settled", "expected"),
     [
-        ([], 0, b"", 0, False, True),
-        ([(1, b"12345", False)], 5, b"", 9, False, True),
-        ([(1, b"1", False), (2, b"12345", False)], 4, b"", 9, True, False),
-        ([(1, b"xx-xx", False)], 9, b"-", 9, True, False),
-        ([(1, b"xx-xx", False)], 9, b"-x", 3, True, True),
-        ([(1, b"xx-xx", False)], 9, b"-x", 4, True, False),
-        ([(1, b"", False)], 9, b"-", 9, True, True),
-        ([(1, b"x", False), (2, b"x", True)], 9, b"-", 9, True, True),
-        ([(1, b"x", False), (2, b"x", True)], 9, b"-", 9, False, False),
+        ([], 0, False, False, True),
+        ([(1, b"12345", False)], 5, False, False, True),
+        ([(1, b"1", False), (2, b"12345", False)], 4, False, True, False),
+        ([(1, b"x", False), (2, message(da={"a": 1}), False)], 99, False, True, False),
+        ([(1, b"x", False), (2, message(da={"a": 1}), False)], 99, True, True, True),
+        ([(1, message(header=[True], da={"a": 1}), False)], 99, False, True, False),
+        ([(1, message(header=[True], ma={"a": 1}), False)], 99, False, True, True),
+        ([(1, b"", False)], 9, False, True, True),
+        ([(1, b"x", False), (2, b"x", True)], 9, False, True, True),
+        ([(1, b"x", False), (2, b"x", True)], 9, False, False, False),
     ],
 )
 def test_what_needs_no_look_at_each(
-    messages: list[Any], most: int, needle: bytes, within: int, settled: bool, expected: bool
+    messages: list[Any], most: int, annotations: bool, settled: bool, expected: bool
 ) -> None:
-    assert _turn.usual(messages, most, needle, within, settled) is expected
+    assert _turn.usual(messages, most, annotations, settled) is expected
 
 
 def test_another_proton_is_found_at_the_start() -> None:

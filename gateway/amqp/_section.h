@@ -1,0 +1,51 @@
+/* One section of an encoded message that begins as most do: `00 53`, the code, a value of the right kind with its size.
+ * Nothing outside the given bytes is read. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PLACES = 7, FIRST_CODE = 0x70, LAST_CODE = 0x78, SMALL_ULONG = 0x53, WIDE = 0x10, EMPTY_LIST = 0x45 };
+enum { DELIVERY_ANNOTATIONS = 0x71, MESSAGE_ANNOTATIONS = 0x72, APPLICATION_PROPERTIES = 0x74, DATA_SECTION = 0x75 };
+
+/* By code: the place in the order, and the kind of the value when its size has one byte (0: any that has a size). */
+static const int8_t place_of[] = {0, 1, 2, 3, 4, 5, 5, 5, 6};
+static const uint8_t kind_of[] = {0xC0, 0xC1, 0xC1, 0xC0, 0xC1, 0xA0, 0xC0, 0, 0xC1};
+
+static bool usual_kind(uint8_t wanted, uint8_t kind) {
+    if (wanted)
+        return kind == wanted;
+    return kind == 0xA0 || kind == 0xA1 || kind == 0xA3 || kind == 0xC0 || kind == 0xC1;
+}
+
+/* The end of the section at `at`, its place in `place`; -1 where it does not begin as usual. */
+static ptrdiff_t section_end(const uint8_t *data, ptrdiff_t at, ptrdiff_t length, int *place) {
+    uint8_t code, constructor;
+    if (length - at < 5 || data[at] != 0 || data[at + 1] != SMALL_ULONG)
+        return -1;
+    code = data[at + 2], constructor = data[at + 3];
+    if (code < FIRST_CODE || code > LAST_CODE || !usual_kind(kind_of[code - FIRST_CODE], constructor & ~WIDE))
+        return -1;
+    *place = place_of[code - FIRST_CODE];
+    if (!(constructor & WIDE))
+        return at + 5 + data[at + 4];
+    if (length - at < 8)
+        return -1;
+    return at + 8 + (ptrdiff_t)((uint32_t)data[at + 4] << 24 | (uint32_t)data[at + 5] << 16 |
+                                 (uint32_t)data[at + 6] << 8 | data[at + 7]);
+}
+
+/* Whether the message may have delivery annotations: false only where the first section behind the header, if any, is
+ * another one or none. Looks at a few bytes; what is unusual may have some. */
+static bool may_be_annotated(const uint8_t *data, ptrdiff_t length) {
+    ptrdiff_t at = 0;
+    int place = 0;
+    if (length > 4 && data[0] == 0 && data[1] == SMALL_ULONG && data[2] == FIRST_CODE) {
+        at = data[3] == EMPTY_LIST ? 4 : section_end(data, 0, length, &place);
+        if (at < 0)
+            return true;
+    }
+    if (length - at < 4 || data[at] != 0)
+        return false;
+    return data[at + 1] != SMALL_ULONG || data[at + 2] == DELIVERY_ANNOTATIONS;
+}
