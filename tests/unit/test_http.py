@@ -146,6 +146,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "ANSWER", 0.1)
 
 
+WHOLE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
 class Half:
     """A client that says something and no more, and hears when the server has enough of it."""
 
@@ -171,9 +174,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize(
-    "said", [b"", b"GET /hea", b"GET /healthz HTTP/1.1\r\nhost: x\r\n", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /"]
-)
+@pytest.mark.parametrize("said", [b"", b"GET /hea", WHOLE[:-2], WHOLE + b"GET /"])
 async def test_half_a_request_is_not_waited_for(said: bytes) -> None:
     reasons = list[str]()
     async with serving(Metrics(), Readiness(), reasons.append) as port, Half(port, said) as reader:
