@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.amqp.codec import Described, Symbol, Timestamp, Uint, Ulong, decode, encode
+from tests.support.wire_types import wrong_names
 
 PROPERTIES = [
     "message_id",
@@ -40,6 +41,9 @@ SECTIONS = {
     0x77: "value",
     0x78: "footer",
 }
+
+
+ANNOTATIONS = ("delivery_annotations", "message_annotations", "footer")
 
 
 def section(code: int, value: Any) -> bytes:
@@ -91,7 +95,10 @@ def message(
 
 
 def sections(data: bytes) -> dict[str, Any]:
-    """Return what a message holds, by section; properties by name, repeated body sections as a list."""
+    """Return what a message holds, by section; properties by name, repeated body sections as a list.
+
+    Annotations are held to the wire types of `wire_types`.
+    """
     found: dict[str, Any] = {}
     offset = 0
     while offset < len(data):
@@ -100,6 +107,8 @@ def sections(data: bytes) -> dict[str, Any]:
         value = described.value
         if name == "properties":
             value = {key: item for key, item in zip(PROPERTIES, value, strict=False) if item is not None}
+        if name in ANNOTATIONS:
+            assert not (wrong := wrong_names(value)), f"wrong wire types in {name}: {'; '.join(wrong)}"
         found[name] = [found[name], value] if name in found else value
     return found
 

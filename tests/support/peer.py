@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from tests.support import frames
 from tests.support.frames import AMQP_HEADER, MAX_FRAME, SASL_HEADER, Frame, matches
+from tests.support.wire_types import wrong_fields
 
 SENDER = False
 RECEIVER = True
@@ -38,7 +39,10 @@ class Peer:
         tls: ssl.SSLContext | None = None,
         seconds: float = 5.0,
         connection: socket.socket | None = None,
+        strict: bool = True,
     ) -> None:
+        """`strict`: a frame with a wrong wire type is a failure."""
+        self.strict = strict
         self._socket = connection or socket.create_connection(("127.0.0.1", port or 0), timeout=seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a script waits for each answer
         if tls is not None:
@@ -139,6 +143,8 @@ class Peer:
             frame = frames.parse(head + self.read(size - 4, seconds))
             if frame is not None:
                 self.transcript.append(f"<- {frame!r}")
+                if self.strict and (wrong := wrong_fields(frame.fields)):
+                    raise self.unexpected(f"wrong wire types in {frame.kind}: {'; '.join(wrong)}")
                 self._received_transfers += frame.kind == "transfer"
                 return frame
 
