@@ -1,7 +1,8 @@
 """pytest plugin: which conformance rows the tests show (`@pytest.mark.row(ids)`), and the report of it.
 
-A row is `passed` when every test that carries it passed, `failed` when one of them failed, `definitional`
-when the matrix gives it no check, else `not shown`. A whole run writes build/conformance.json; with
+A row is `definitional` when the matrix gives it no check, whatever carries it; `failed` when a test that carries it
+failed; `passed` when all of them passed; `partly` when each shows a part of it only (`row(id, part="which")`); else
+`not shown`. A whole run writes build/conformance.json; with
 `--conformance` only tests that carry rows run, and every row is printed.
 
 Rows travel in the reports of the tests, so the workers of pytest-xdist need nothing more to be counted.
@@ -17,7 +18,7 @@ import pytest
 
 from tests.support.matrix import FAMILIES, read_rows
 
-STATUSES = ("passed", "failed", "definitional", "not shown")
+STATUSES = ("passed", "partly", "failed", "definitional", "not shown")
 RANK = {"passed": 0, "skipped": 1, "failed": 2}
 
 
@@ -28,6 +29,7 @@ class Conformance:
         self.rows = read_rows()
         self.config = config
         self.tests: dict[str, set[str]] = defaultdict(set)
+        self.parts: dict[str, set[str]] = defaultdict(set)
         self.results: dict[str, str] = {}
         self.collected: set[str] = set()
         self.only_rows: bool = config.getoption("conformance")
@@ -37,9 +39,12 @@ class Conformance:
         """Note which test carries which rows; a row that the matrix does not have stops the run."""
         unknown = []
         for item in items:
-            ids = {id for mark in item.iter_markers("row") for id in mark.args}
-            unknown += [f"{item.nodeid}: {id}" for id in sorted(ids - self.rows.keys())]
-            item.user_properties += [("row", id) for id in sorted(ids)]
+            marks = list(item.iter_markers("row"))
+            whole = {id for mark in marks for id in mark.args if "part" not in mark.kwargs}
+            partly = {id for mark in marks for id in mark.args} - whole
+            unknown += [f"{item.nodeid}: {id}" for id in sorted((whole | partly) - self.rows.keys())]
+            item.user_properties += [("row", id) for id in sorted(whole)]
+            item.user_properties += [("part of row", id) for id in sorted(partly)]
         if unknown:
             raise pytest.UsageError("rows that docs/conformance.md does not have: " + "; ".join(unknown))
         if self.only_rows:
@@ -63,8 +68,10 @@ class Conformance:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the worst result of set-up, call and tear-down; passing counts only for the call."""
         for name, value in report.user_properties:
-            if name == "row":
+            if name in ("row", "part of row"):
                 self.tests[str(value)].add(report.nodeid)
+            if name == "part of row":
+                self.parts[str(value)].add(report.nodeid)
         if report.when == "call" or not report.passed:
             before = self.results.get(report.nodeid, "passed")
             self.results[report.nodeid] = max(before, report.outcome, key=RANK.__getitem__)
@@ -72,11 +79,13 @@ class Conformance:
     def status(self, id: str) -> str:
         """Return the row's word for the report."""
         outcomes = {self.results[test] for test in self.tests[id]}
+        if self.rows[id].definitional:
+            return "definitional"
         if "failed" in outcomes:
             return "failed"
-        if outcomes == {"passed"}:
-            return "passed"
-        return "definitional" if self.rows[id].definitional else "not shown"
+        if outcomes != {"passed"}:
+            return "not shown"
+        return "partly" if self.tests[id] == self.parts[id] else "passed"
 
     def whole(self) -> bool:
         """Tell whether this run had the whole suite before it, so that the report says something."""

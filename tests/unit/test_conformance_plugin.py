@@ -30,6 +30,13 @@ def broken():
 @pytest.mark.row("ES-1-4")
 def test_left_out(): pytest.skip("not here")
 
+@pytest.mark.row("ES-1-5", part="the first half")
+@pytest.mark.row("ES-1-6", part="the first half")
+def test_half(): pass
+
+@pytest.mark.row("ES-1-6", "ES-1-8")
+def test_whole(): pass
+
 def test_without_row(): pass
 """
 INI = """
@@ -55,21 +62,23 @@ def report(suite: pytest.Pytester) -> dict[str, Any]:
 
 @pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["alone", "workers"])
 def test_a_row_passes_only_when_each_of_its_tests_does(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
-    suite.runpytest_subprocess(*workers).assert_outcomes(passed=4, failed=1, errors=1, skipped=1)
+    suite.runpytest_subprocess(*workers).assert_outcomes(passed=6, failed=1, errors=1, skipped=1)
     statuses = report(suite)
     assert statuses["ES-1-1"] == "passed"
     assert statuses["ES-1-2"] == "failed"
     assert statuses["ES-1-3"] == "failed", "an error after the test is an error of the row"
     assert statuses["ES-1-4"] == "not shown"
-    assert statuses["ES-1-5"] == "not shown"
-    assert statuses["ES-1-8"] == "definitional"
+    assert statuses["ES-1-5"] == "partly"
+    assert statuses["ES-1-6"] == "passed", "some test shows all of it"
+    assert statuses["ES-1-7"] == "not shown"
+    assert statuses["ES-1-8"] == "definitional", "a mark does not make a row pass that has no check"
     assert len(statuses) == 437
 
 
 def test_the_option_runs_only_rows_and_prints_each(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("--conformance")
-    result.assert_outcomes(passed=3, failed=1, errors=1, skipped=1, deselected=1)
-    result.stdout.fnmatch_lines(["ES-1-1 *passed*inf*1 *", "ES *1* 2* 4* 144* 151", "all *437"])
+    result.assert_outcomes(passed=5, failed=1, errors=1, skipped=1, deselected=1)
+    result.stdout.fnmatch_lines(["ES-1-1 *passed*inf*1 *", "ES *2* 1* 2* 4* 142* 151", "all *437"])
 
 
 def test_a_row_the_matrix_does_not_have_stops_the_run(suite: pytest.Pytester) -> None:
