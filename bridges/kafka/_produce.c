@@ -88,7 +88,8 @@ static PyTypeObject outbox_type;
 
 static bool make_room(Outbox *self) {
     size_t index, room = self->room ? 2 * self->room : LEAST_ROOM;
-    place *grown = PyMem_Resize(self->places, place, room);
+    place *grown = self->places; /* PyMem_Resize sets its argument to NULL where there is no memory */
+    PyMem_Resize(grown, place, room);
     if (grown == NULL) {
         PyErr_NoMemory();
         return false;

@@ -9,7 +9,7 @@ static bool find(const uint8_t *data, ptrdiff_t length, ptrdiff_t *starts) {
     int next = 0, place = 0;
     while (at < length) {
         end = section_end(data, at, length, &place);
-        if (end < 0 || end > length || place < next)
+        if (end < 0 || place < next)
             return false;
         while (next <= place)
             starts[next++] = at;

@@ -18,9 +18,10 @@ static bool usual_kind(uint8_t wanted, uint8_t kind) {
     return kind == 0xA0 || kind == 0xA1 || kind == 0xA3 || kind == 0xC0 || kind == 0xC1;
 }
 
-/* The end of the section at `at`, its place in `place`; -1 where it does not begin as usual. */
+/* The end of the section at `at`, its place in `place`; -1 where it does not begin as usual or is cut off. */
 static ptrdiff_t section_end(const uint8_t *data, ptrdiff_t at, ptrdiff_t length, int *place) {
     uint8_t code, constructor;
+    uint32_t size;
     if (length - at < 5 || data[at] != 0 || data[at + 1] != SMALL_ULONG)
         return -1;
     code = data[at + 2], constructor = data[at + 3];
@@ -28,11 +29,14 @@ static ptrdiff_t section_end(const uint8_t *data, ptrdiff_t at, ptrdiff_t length
         return -1;
     *place = place_of[code - FIRST_CODE];
     if (!(constructor & WIDE))
-        return at + 5 + data[at + 4];
-    if (length - at < 8)
+        size = data[at + 4], at += 5;
+    else if (length - at < 8)
         return -1;
-    return at + 8 + (ptrdiff_t)((uint32_t)data[at + 4] << 24 | (uint32_t)data[at + 5] << 16 |
-                                 (uint32_t)data[at + 6] << 8 | data[at + 7]);
+    else {
+        size = (uint32_t)data[at + 4] << 24 | (uint32_t)data[at + 5] << 16 | (uint32_t)data[at + 6] << 8 | data[at + 7];
+        at += 8;
+    }
+    return size > (size_t)(length - at) ? -1 : at + (ptrdiff_t)size; /* on 32 bits their sum may be too large */
 }
 
 /* Whether the message may have delivery annotations: false only where the first section behind the header, if any, is

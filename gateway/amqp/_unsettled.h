@@ -31,7 +31,8 @@ static PyTypeObject unsettled_type;
 static int make_room(Unsettled *self) {
     Py_ssize_t index, to = 0, room = self->room ? 2 * self->room : LEAST_ROOM;
     if (2 * self->count > self->room || self->room == 0) {
-        sent *grown = PyMem_Resize(self->all, sent, (size_t)room);
+        sent *grown = self->all; /* PyMem_Resize sets its argument to NULL where there is no memory */
+        PyMem_Resize(grown, sent, (size_t)room);
         if (grown == NULL) {
             PyErr_NoMemory();
             return -1;

@@ -151,7 +151,7 @@ class Intake:
         self._asked.append(asked(fields))
 
     def _transfer(self, handles: dict[int, Any], data: bytes) -> None:
-        """Note a delivery whose message format is not zero; proton does not show it."""
+        """Note a delivery whose message format is not zero: proton does not show it, and reads a wrong handle as 0."""
         handle, tag, message_format = transfer_head(data)
         if tag is None:  # it goes on with a delivery
             return

@@ -157,17 +157,23 @@ def read_control(channel: int, body: bytes) -> Performative | None:
     return Performative(code, channel, value.value)
 
 
-def transfer_head(body: bytes) -> tuple[Any, Any, Any]:
-    """Handle, delivery-tag and message-format of a transfer; None for what is absent, or wrong, which proton says."""
+_TRANSFER_HEAD: Final = (
+    Field("handle", _UINT, True),
+    Field("delivery-id", _UINT),
+    Field("delivery-tag", _is(bytes)),
+    Field("message-format", _UINT),
+)
+
+
+def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None]:
+    """Handle, delivery-tag and message-format of a transfer, None for what is absent; checked like a control frame."""
     values: list[Any] = [None, None, None, None]
     if body[1:2] == b"\x80":  # the descriptor in its long form
         body = body[:1] + b"\x53\x14" + body[10:]
-    try:
-        position, _, count = opened(body, 0)
-        for index in range(min(count, 4)):
-            values[index], position = decode(body, position)
-    except AmqpError:
-        return None, None, None
+    position, _, count = opened(body, 0)
+    for index in range(min(count, 4)):
+        values[index], position = decode(body, position)
+    check_fields(_TRANSFER_HEAD, values)
     return values[0], values[2], values[3]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.amqp._turn import FORMAT_STATE, other_formats
-from gateway.amqp.codec import Uint
+from gateway.amqp.codec import Described, Uint, Ulong, encode
 from tests.protocol.conftest import Served, Watch
 from tests.support.frames import AMQP_HEADER, framed, performative
 from tests.support.messages import message
@@ -132,3 +133,21 @@ def test_a_long_descriptor_hides_no_format(served: Served) -> None:
         assert body.startswith(b"\x00\x53\x14")
         peer.send_raw(framed(b"\x00\x80" + bytes(7) + b"\x14" + body[3:] + message(b"other")))
         assert peer.until("disposition", first=0).state.name == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("handle", [[Uint(1)], Uint(1), b"1", Uint(9)]),
+        ("handle", [None, Uint(1), b"1", Uint(9)]),
+        ("delivery-id", [Uint(0), "1", b"1", Uint(9)]),
+        ("delivery-tag", [Uint(0), Uint(1), "1", Uint(9)]),
+        ("message-format", [Uint(0), Uint(1), b"1", "9"]),
+    ],
+)
+def test_a_field_of_a_wrong_type_hides_no_format(served: Served, watch: Watch, field: str, values: list[Any]) -> None:
+    with sender(served, "events/orders") as peer:
+        peer.send_raw(framed(encode(Described(Ulong(0x14), values)) + message(b"other")))
+        close = peer.until("close", error="amqp:invalid-field")
+        assert close.error["description"].startswith(f"{field} ")
+    watch.bad_input("amqp:invalid-field")
