@@ -210,8 +210,8 @@ class Bridge:
 
     def _start_target(self) -> None:
         if self._may(self._start_target):
-            end = self.model.to
-            self._target = Target(self, self._flow, self._world.scopes[self._scope], self._link_name, end)
+            end, source = self.model.to, self.model.source
+            self._target = Target(self, self._flow, self._world.scopes[self._scope], self._link_name, end, source)
             self._target.start()
 
     def _start_source(self) -> None:

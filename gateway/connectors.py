@@ -244,7 +244,7 @@ class Connector:
     # -- host of the connection
 
     def established(self, connection: Connection) -> None:
-        connection.peer.scope = self.scope
+        connection.peer.scope, connection.peer.connector = self.scope, self.name
         self._connection = connection
 
     def secure(self, connection: Connection) -> SaslClient:

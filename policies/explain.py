@@ -64,7 +64,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
     rule = rules.rule(address)
     where = decision.route.where if decision.route else rule.where if rule else None
     allowed = action == "send" and decision.condition is None
-    replies = tuple(replies_lines(policy, scope, decision.route, hops)) if allowed else ()
+    replies = tuple(replies_lines(policy, scope, user, decision.route, hops)) if allowed else ()
     pulled = _pulled(policy, scope, address) if action == "send" else ()
     bridged = _bridged(policy, scope, address, action)
     asks = f"{shown(user)} asks to {action} at {shown(address)}"

@@ -14,7 +14,9 @@ Hops = Sequence[tuple[str, Route | None]]
 """The scopes a relay leads through, and the route in each."""
 
 
-def replies_lines(policy: CompiledPolicy, scope: str, route: Route | None, hops: Hops) -> Iterator[str]:
+def replies_lines(
+    policy: CompiledPolicy, scope: str, user: str, route: Route | None, hops: Hops
+) -> Iterator[str]:
     """What happens to requests that `route` takes out of `scope`, and to their responses; nothing if it does not."""
     if not isinstance(route, RelayRoute):
         return
@@ -31,6 +33,14 @@ def replies_lines(policy: CompiledPolicy, scope: str, route: Route | None, hops:
         yield f"responses none come through the gateway by themselves; a reply-to has to be an address of scope {there}"
     else:
         yield from _crossing(policy, scope, route, there, end)
+        yield f"          {_allowed(policy, scope, user)}"
+
+
+def _allowed(policy: CompiledPolicy, scope: str, user: str) -> str:
+    """Where the reply-to may be, as `ScopeRules.answers` decides."""
+    patterns = policy.scopes[scope].answered_at(user)
+    found = f"at {', '.join(patterns)}, where this user may send or receive, or " if patterns else ""
+    return f"the reply-to has to be {found}a temporary node; else amqp:unauthorized-access"
 
 
 def _crossing(policy: CompiledPolicy, scope: str, route: RelayRoute, there: str, end: Route) -> Iterator[str]:

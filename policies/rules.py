@@ -175,6 +175,20 @@ class ScopeRules:
                     return Grant(True, entry.where)
         return Grant(False)
 
+    def answers(self, user: str, address: str) -> bool:
+        """Whether responses to this user's requests may go to `address`: where it may send or receive."""
+        return self.access(user, "send", address).allowed or self.access(user, "receive", address).allowed
+
+    def answered_at(self, user: str) -> tuple[str, ...]:
+        """The patterns of the addresses that `answers` allows."""
+        named = [self._access[at] for at in self.entries_for(user)]
+        found = [on.text for entry in named if entry.may & {"send", "receive"} for on in entry.on]
+        return tuple(dict.fromkeys(found))
+
+    def entries_for(self, user: str) -> tuple[int, ...]:
+        """Which access entries name this user: whoever is named by the same ones may do the same."""
+        return tuple(at for at, entry in enumerate(self._access) if entry.who is None or user in entry.who)
+
     def decide(self, user: str, action: Action, address: str) -> Decision:
         """What an attach gets. Existence comes first, then permission (docs/conformance.md 0.3)."""
         base = address.removesuffix(INFO_SUFFIX)

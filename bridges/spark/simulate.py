@@ -81,7 +81,7 @@ class Verdict(NamedTuple):
     """What may become of requests that cross; several where the receiver decides it and is not known."""
     filtered: Any = None
     responses: str | None = None
-    """Messages with a reply-to that cross: `home` or `nowhere`."""
+    """Messages with a reply-to that cross: `home`, `nowhere`, or `refused` for want of a right."""
 
     def __str__(self) -> str:
         if self.decision == DENY:
@@ -93,7 +93,7 @@ class Verdict(NamedTuple):
         }  # fmt: skip
         where = ", ".join(f"{name} {place}" for name, place in places.items() if place)
         crossing = f", {' or '.join(self.crossing)}" if self.crossing else ""
-        lost = ", responses nowhere" if self.responses == "nowhere" else ""
+        lost = _LOST.get(self.responses or "", "")
         return f"{end.route}{f' ({where})' if where else ''}{crossing}{lost}"
 
 
@@ -113,6 +113,7 @@ class Known(NamedTuple):
 
 
 NOTHING: Final = Known({}, {})
+_LOST: Final = {"nowhere": ", responses nowhere", "refused": ", no right at its reply-to"}
 _EITHER: Final = frozenset((False, True))
 
 
@@ -206,11 +207,13 @@ class Judge:
         return next(each for each in self.policy.model.scopes[end.to_scope].connect if each.name == end.to_connector)
 
     def _responses(self, case: Case, crossing: tuple[str, ...]) -> str | None:
-        """Where the response to this message would go: to its reply-to, by the gateway itself."""
+        """Where the response to this message would go: to its reply-to, if its requester may be answered there."""
         if case.reply_to is None or case.reply_to == "$me" or not {ANNOTATED, REWRITTEN, CARRIED} & set(crossing):
             return None
         if case.reply_to.startswith(("$temp/", "$replies.")):
             return "home"
+        if case.user is not None and not self.policy.scopes[case.scope].answers(case.user, case.reply_to):
+            return "refused"
         back = Case(case.scope, None, "send", case.reply_to)
         return "home" if self._decide(back)[0].condition is None else "nowhere"
 
@@ -256,7 +259,7 @@ def _differences(before: Verdict, after: Verdict) -> Iterator[str]:
     if before.filtered != after.filtered:
         unknown = UNKNOWN_FILTERS in (*(after.filtered or ()), *(before.filtered or ()))
         yield "filters-unknown" if unknown else "filtered"
-    if before.responses != after.responses and "nowhere" in (before.responses, after.responses):
+    if before.responses != after.responses and _LOST.keys() & {before.responses, after.responses}:
         yield "responses"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.errors import AmqpError
+from gateway.principal import Container, Requester, User
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -41,6 +43,19 @@ class Peer:
     """The SASL mechanism of the login."""
     anchor: bytes = b""
     """The authority that vouched for the peer's certificate, where it logged in with one."""
+    connector: str = ""
+    """The connector whose container it is; empty: a client of a listener."""
+
+    @property
+    def requester(self) -> Requester:
+        """Whose messages come from it."""
+        return _requester(self.scope, self.user, self.connector)
+
+
+@lru_cache(maxsize=65_536)
+def _requester(scope: str, user: str, connector: str) -> Requester:
+    """One object for all links of a user: nodes compare by identity first."""
+    return Container(scope, connector) if connector else User(scope, user)
 
 
 class Owner(Protocol):

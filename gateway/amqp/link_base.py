@@ -41,8 +41,8 @@ class LinkBase:
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_parts", "_several", "accepted", "at", "draining", "durable", "echo",
         "engine", "failure", "filter_rules", "flow", "gone", "handler", "incoming", "left", "max_message_size", "name",
-        "node", "open", "others", "presettled", "properties", "ptr", "refusals", "session", "source", "target",
-        "transfers", "unannounced", "understands", "unsaid", "unsettled", "way", "window",
+        "node", "open", "others", "presettled", "properties", "ptr", "refusals", "requester", "session", "source",
+        "target", "transfers", "unannounced", "understands", "unsaid", "unsettled", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -59,8 +59,7 @@ class LinkBase:
         """Valid in `on_detach`."""
         self.durable = False
         """Our terminus outlives the link (CORE-6)."""
-        self.failure: AmqpError | None = None
-        """Why we detached it."""
+        self.failure: AmqpError | None = None  # why we detached it
         self.handler: Any = None
         self.unsaid: Outcome = SETTLED  # the outcome of what the peer settles without one
         self.echo: Mapping[Any, Any] = {}
@@ -72,6 +71,7 @@ class LinkBase:
         self.flow: Any = None  # where the journal counts what is on the link (`journal.Flow`)
         self.filter_rules: Any = None  # how the resolver wants its filters read (`filters.filter_set.Rules`)
         self.way: Any = None
+        self.requester: Final = engine.peer.requester  # whose messages come on it, and who resolves its address
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = 0
         self._at_once = BUFFER_SIZE - 1

@@ -19,6 +19,7 @@ from gateway.nodes.bridge_flow import Flow, Item
 from gateway.nodes.bridge_target import End, inside
 from gateway.nodes.events import PARTITION, read_event
 from gateway.nodes.inner import InnerLink
+from gateway.principal import GatewayItself, nobody
 
 if TYPE_CHECKING:
     from gateway.nodes.scopes import Scope
@@ -89,7 +90,7 @@ class LocalSource(InnerLink):
     user: Final = ""
 
     def __init__(self, owner: Owner, flow: Flow, scope: Scope, wish: Wish) -> None:
-        super().__init__(way(scope.name))
+        super().__init__(way(scope.name), nobody(scope.name))
         self._owner: Final = owner
         self._flow: Final = flow
         self._scope: Final = scope
@@ -121,7 +122,7 @@ class LocalSource(InnerLink):
     def start(self) -> None:
         """Attach; the bridge hears `source_stands` or `source_ended`."""
         try:
-            self._scope.attach_to(self, self.address, None)
+            self._scope.attach_to(self, self.address, GatewayItself(self.scope, "bridge", self.address))
         except AmqpError as error:
             self.end(error)
 

@@ -16,6 +16,7 @@ from gateway.nodes.announcing import way
 from gateway.nodes.bridge_flow import Flow, Item
 from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
+from gateway.principal import Container, GatewayItself, Requester, nobody
 
 if TYPE_CHECKING:
     from gateway.nodes.scopes import Scope
@@ -36,6 +37,11 @@ class Owner(Protocol):
     def target_stands(self) -> None: ...
     def target_ended(self, error: AmqpError | None) -> None: ...
     def message_refused(self, error: AmqpError) -> None: ...
+
+
+def _author(scope: str, source: End) -> Requester:
+    """Whose events these are: the container's that they come from; a topic does not say who wrote to it."""
+    return nobody(scope) if source.connector is None else Container(scope, source.connector)
 
 
 def inside(scope: str) -> Any:
@@ -61,8 +67,8 @@ class Target(InnerLink):
     user: Final = ""
     filter_rules: Final = None
 
-    def __init__(self, owner: Owner, flow: Flow, scope: Scope, name: str, end: End) -> None:
-        super().__init__(way(scope.name))
+    def __init__(self, owner: Owner, flow: Flow, scope: Scope, name: str, end: End, source: End) -> None:
+        super().__init__(way(scope.name), _author(scope.name, source))
         self._owner: Final = owner
         self._flow: Final = flow
         self._scope: Final = scope
@@ -81,7 +87,7 @@ class Target(InnerLink):
         """Attach; the bridge hears `target_stands` or `target_ended`."""
         try:
             if self._end.connector is None:
-                self._scope.attach_to(self, self._end.address, None)
+                self._scope.attach_to(self, self.address, GatewayItself(self.scope, "bridge", self.address))
                 return
             self._connector = connector = self._scope.connectors.get(self._end.connector)
             if connector is None:

@@ -6,9 +6,9 @@ One decision per pair of links, at the first message: the target that understand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.annotated import annotated
 from gateway.amqp.codec import encode
@@ -35,6 +35,17 @@ if TYPE_CHECKING:
 _REPLIES: Final = "$replies"
 _REMEMBERED: Final = 4096
 """Reply addresses whose origin is remembered, so that a response is not tried against every scope."""
+
+
+class Right(Protocol):
+    """Where one requester may be answered (`reply_rights`)."""
+
+    @property
+    def key(self) -> Hashable:
+        """The same for all requesters with the same rights."""
+
+    def __call__(self, address: str) -> bool:
+        """As `gateway.scope.permit.Permit`."""
 
 
 def replies_address(scope: str) -> str:
@@ -67,14 +78,14 @@ class Crossings:
         self._ttl_ms: Final = ttl_ms
         self._scopes: Final = scopes
         self._clock: Final = clock
-        self._annotators: dict[tuple[str, str, str | None, int | None], Annotator] = {}
-        self._carriers: dict[tuple[str, str, int | None], Carrier] = {}
+        self._annotators: dict[tuple[str, str, str | None, int | None, Hashable], Annotator] = {}
+        self._carriers: dict[tuple[str, str, int | None, Hashable], Carrier] = {}
         self._carried: dict[str, Carried] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
         self.tokens: Final[dict[str, dict[bytes, str]]] = {name: {} for name in scopes}
         """By scope, of encoded rewritten addresses that proved to be ours there: their tokens. For `replies`."""
-        self._rewriters: dict[tuple[str, str, int | None], Rewriter] = {}
+        self._rewriters: dict[tuple[str, str, int | None, Hashable], Rewriter] = {}
 
     def routes(self, scope: str) -> bool:
         """Whether targets of this scope may announce that responses follow the annotations."""
@@ -96,12 +107,15 @@ class Crossings:
         carries = home is not None and home.address is not None
         return choose(wanted, keys=self._ring is not None, capable=self._capable(target), carries=carries)
 
-    def between(self, origin: Link, target: Link) -> Crossing | None:
-        """How messages from `origin` must change for `target`; None: not at all."""
+    def between(self, origin: Link, target: Link, right: Right) -> Crossing | None:
+        """How messages from `origin` must change for `target`; None: not at all.
+
+        `right` is that of their requester to be answered where they say.
+        """
         from_way, to_way = origin.way, target.way
         choice = self.choose(origin, target)
         if choice is WITHIN:
-            return self._within(from_way, to_way, self._capable(target))
+            return self._within(from_way, to_way, self._capable(target), right)
         if choice.result == UNCHANGED:
             return partial(without, names=(*REQUEST_ANNOTATIONS, *(() if from_way.answer else (RESPONSE_COOKIE,))))
         if choice.result == REFUSED:
@@ -109,17 +123,17 @@ class Crossings:
             return _refuse(AmqpError(choice.condition or "", choice.why, fault=fault))
         if from_way.uses is None and to_way.uses is not None and from_way.replies != HOMEWARD:
             from_way = from_way._replace(uses=to_way.uses)
-        return self._into(from_way, to_way, choice.result)
+        return self._into(from_way, to_way, choice.result, right)
 
-    def _into(self, from_way: Way, to_way: Way, result: str) -> Crossing:
+    def _into(self, from_way: Way, to_way: Way, result: str, right: Right) -> Crossing:
         """The request as the other side understands it, with an address that can be answered there."""
         if result == ANNOTATED:
-            return self._annotating(from_way, to_way.scope, to_way.home)
+            return self._annotating(from_way, to_way.scope, right, to_way.home)
         if result == CARRIED:
             assert to_way.home is not None
             assert to_way.home.address is not None
-            return self._carrying(from_way, to_way.scope, to_way.home.address)
-        return self._rewriting(from_way, to_way.scope)
+            return self._carrying(from_way, to_way.scope, to_way.home.address, right)
+        return self._rewriting(from_way, to_way.scope, right)
 
     def _capable(self, target: Link) -> bool:
         """Whether requests to this target are annotated; the target's word counts, not the container's (RA-2.1-4)."""
@@ -127,39 +141,41 @@ class Crossings:
         believed = target.way.scope not in self._unrouted and (home is None or home.annotates)
         return believed and RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
 
-    def _within(self, origin: Way, target: Way, capable: bool) -> Crossing | None:
+    def _within(self, origin: Way, target: Way, capable: bool, right: Right) -> Crossing | None:
         """In one scope only two things need a change: `$me`, and annotations for a receiver that does not know
         them, behind a target that announced them for others (RA-2.2-3)."""
         if self._ring is None:
             return None
         if origin.pair is not None:
             carries = target.home is not None and target.home.address is not None
-            change = self._into(origin, target, choose("auto", keys=True, capable=capable, carries=carries).result)
+            choice = choose("auto", keys=True, capable=capable, carries=carries)
+            change = self._into(origin, target, choice.result, right)
             return lambda data: change(data) if asks_me(data) or (not capable and annotated(data)) else data
         if capable or not origin.announces:
             return None
-        rewrite = self._rewriting(origin, origin.scope)
+        rewrite = self._rewriting(origin, origin.scope, right)
         return lambda data: rewrite(data) if annotated(data) else data
 
-    def _annotating(self, origin: Way, destination: str, home: Home | None = None) -> Crossing:
+    def _annotating(self, origin: Way, destination: str, right: Right, home: Home | None = None) -> Crossing:
         announced = None if home is None else home.address
-        annotate = self._annotator(origin.scope, destination, announced, origin.uses).annotate
+        annotate = self._annotator((origin.scope, destination, announced, origin.uses, right.key)).annotate
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
-        return self._kept(lambda data: annotate(data, clock(), own, answer=answer))
+        return self._kept(lambda data: annotate(data, clock(), own, right, answer=answer))
 
-    def _rewriting(self, origin: Way, destination: str) -> Crossing:
-        rewrite = self._rewriter(origin.scope, destination, origin.uses).rewrite
+    def _rewriting(self, origin: Way, destination: str, right: Right) -> Crossing:
+        rewrite = self._rewriter(origin.scope, destination, origin.uses, right.key).rewrite
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
-        return self._kept(lambda data: rewrite(data, clock(), own, answer=answer))
+        return self._kept(lambda data: rewrite(data, clock(), own, right, answer=answer))
 
-    def _carrying(self, origin: Way, destination: str, address: str) -> Crossing:
+    def _carrying(self, origin: Way, destination: str, address: str, right: Right) -> Crossing:
         """Rewritten for a container that answers at an address of its own: the way home is in the ids."""
-        carrier, clock, pair = self._carrier(origin.scope, destination, origin.uses), self._clock, origin.pair
+        carrier = self._carrier((origin.scope, destination, origin.uses, right.key))
+        clock, pair = self._clock, origin.pair
         reply_to, answer = encode(address), origin.answer
 
         def crossing(data: bytes) -> bytes:
             own = with_own_address(data, pair) if asks_me(data) else data
-            return carrier.rewrite(own, clock(), reply_to=reply_to, answer=answer)
+            return carrier.rewrite(own, clock(), reply_to=reply_to, answer=answer, permit=right)
 
         return self._kept(crossing)
 
@@ -169,10 +185,9 @@ class Crossings:
             return crossing
         return keeping(crossing, self._shelf, self._store, self._clock)
 
-    def _annotator(
-        self, origin: str, destination: str, announced: str | None = None, uses: int | None = None
-    ) -> Annotator:
-        key = (origin, destination, announced, uses)
+    def _annotator(self, key: tuple[str, str, str | None, int | None, Hashable]) -> Annotator:
+        """One for all requesters with the same rights; so what it remembers of them was permitted to each."""
+        origin, destination, announced, uses, _ = key
         if key not in self._annotators:
             assert self._ring is not None
             if len(self._annotators) >= _REMEMBERED:  # a connector's own address changes with its connection
@@ -183,23 +198,37 @@ class Crossings:
             )
         return self._annotators[key]
 
-    def _carrier(self, origin: str, destination: str, uses: int | None) -> Carrier:
-        key = (origin, destination, uses)
+    def _carrier(self, key: tuple[str, str, int | None, Hashable]) -> Carrier:
+        origin, destination, uses, _ = key
         if key not in self._carriers:
             assert self._ring is not None
+            if len(self._carriers) >= _REMEMBERED:
+                self._carriers.clear()
             target = replies_address(destination)
             self._carriers[key] = Carrier(
                 self._ring, origin, destination, target, self._ttl_ms, uses=uses, shelf=self._shelf
             )
         return self._carriers[key]
 
-    def _rewriter(self, origin: str, destination: str, uses: int | None = None) -> Rewriter:
-        key = (origin, destination, uses)
+    def _rewriter(
+        self, origin: str, destination: str, uses: int | None = None, right: Hashable = None
+    ) -> Rewriter:
+        """One for all requesters with the same rights; that without any undoes what the others did."""
+        key = (origin, destination, uses, right)
         if key not in self._rewriters:
             assert self._ring is not None
-            prefix = replies_address(destination)
+            if len(self._rewriters) >= _REMEMBERED:
+                self._rewriters.clear()
+            first = None if key == (origin, destination, None, None) else self._rewriter(origin, destination)
             self._rewriters[key] = Rewriter(
-                self._ring, origin, prefix, self._ttl_ms, destination=destination, uses=uses, shelf=self._shelf
+                self._ring,
+                origin,
+                replies_address(destination),
+                self._ttl_ms,
+                destination=destination,
+                uses=uses,
+                shelf=self._shelf,
+                like=first,
             )
         return self._rewriters[key]
 

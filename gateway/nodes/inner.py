@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.amqp.hop import ROUTING
 from gateway.errors import AmqpError
+from gateway.principal import Requester
 
 
 class InnerLink:
@@ -19,8 +20,10 @@ class InnerLink:
     draining = False
     presettled: Any = False
 
-    def __init__(self, way: Any) -> None:
+    def __init__(self, way: Any, requester: Requester) -> None:
         self.way = way
+        self.requester = requester
+        """Whose messages it carries."""
         self.node: Any = None
         self.flow: Any = None
         """What the journal counts of it."""

@@ -28,6 +28,10 @@ CrossingMaker = Callable[["Link", "Link"], Crossing | None]
 """Decides at first use how messages go from one link to another; None: unchanged."""
 
 
+_CROSSINGS: Final = 4096
+"""Requesters whose crossings a receiver remembers."""
+
+
 class Inlet:
     """A sender at the meeting point: `link` is the incoming link."""
 
@@ -57,7 +61,7 @@ class Inlet:
 class Outlet:
     """A receiver at the meeting point, with the crossings from each sender's scope to its own."""
 
-    __slots__ = ("_crossings", "_meeting", "last", "last_way", "link", "test")
+    __slots__ = ("_crossings", "_meeting", "last", "last_requester", "last_way", "link", "test")
 
     def __init__(self, meeting: Meeting, link: Link, test: Test | None = None) -> None:
         """`test`: which messages it takes; None: all."""
@@ -66,22 +70,25 @@ class Outlet:
         self.link = link
         self._crossings: dict[Any, Crossing | None] = {}
         self.last_way: Any = None
+        self.last_requester: Any = None
         self.last: Crossing | None = None
-        """What `crossing` said for an origin with `last_way`."""
+        """What `crossing` said for an origin with `last_way` and `last_requester`."""
 
     def crossing(self, origin: Link) -> Crossing | None:
         """How messages of `origin` must be changed for this receiver; decided once per sender."""
-        way = origin.way
+        way, requester = origin.way, origin.requester
         try:
-            made = self._crossings[way]
+            made = self._crossings[way, requester]
         except KeyError:
-            made = self._crossings[way] = self._meeting.make_crossing(origin, self.link)
-        self.last_way, self.last = way, made
+            if len(self._crossings) >= _CROSSINGS:
+                self._crossings.clear()
+            made = self._crossings[way, requester] = self._meeting.make_crossing(origin, self.link)
+        self.last_way, self.last_requester, self.last = way, requester, made
         return made
 
     def forget(self, origin: Link) -> None:
         """A sender whose crossing is its own, for what `$me` means, has left."""
-        self._crossings.pop(origin.way, None)
+        self._crossings.pop((origin.way, origin.requester), None)
         self.last_way = None
 
     def policy_changed(self, verdict: Any) -> None:
@@ -256,7 +263,8 @@ class Meeting:
         target = outlet.link
         if (way := link.way) is not target.way:
             try:
-                crossing = outlet.last if outlet.last_way is way else outlet.crossing(link)
+                same = outlet.last_way is way and outlet.last_requester is link.requester
+                crossing = outlet.last if same else outlet.crossing(link)
                 if crossing is not None:
                     data = crossing(data)
             except AmqpError as error:

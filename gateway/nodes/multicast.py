@@ -67,7 +67,7 @@ class _Copies:
     def __init__(self, link: Link, delivery: Any, count: int) -> None:
         self._link, self._delivery, self._left = link, delivery, count
         self._worst: Outcome | None = None
-        self.way = link.way
+        self.way, self.requester = link.way, link.requester
 
     @property
     def rejects(self) -> bool:

@@ -14,6 +14,7 @@ from gateway.amqp.properties import REPLY_TO
 from gateway.amqp.sections import property_field, replace_properties, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.nodes.temporary import Temporary
+from gateway.principal import client
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -72,7 +73,7 @@ class Pairs:
     def attach_responses(self, link: Link, pair: Pair) -> None:
         """The half for responses: it may be where requests to the same address may be sent."""
         if link.address is not None:
-            self._scope.decide("send", link.address, link.user)
+            self._scope.decide("send", link.address, client(link))
         node = self._scope.temporaries.add(_Responses, link)
         node.pair = pair
         node.attach(link)

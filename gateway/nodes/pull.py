@@ -19,6 +19,7 @@ from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
+from gateway.principal import Container, GatewayItself
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -40,6 +41,8 @@ class Wish(Protocol):
 class Owner(Protocol):
     """The connector, as far as this needs it."""
 
+    @property
+    def name(self) -> str: ...
     def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
     def pulling(self, source: str, to: str) -> None: ...
     def pull_failed(self, source: str, to: str, detail: str) -> None: ...
@@ -75,9 +78,9 @@ class Pull:
         engine, scope = self._engine, self._scope()
         if self._link is not None or engine is None or engine.closed:
             return
-        self._link = link = PulledLink(self, engine, scope.name)
+        self._link = link = PulledLink(self, engine, scope.name, self._owner.name)
         try:
-            scope.attach_to(link, self.wish.to, None)
+            scope.attach_to(link, self.wish.to, GatewayItself(scope.name, "pull", self.wish.to))
         except AmqpError as error:
             link.end(error)
 
@@ -106,10 +109,9 @@ class PulledLink(InnerLink):
     incoming: Final = True
     rejects: Final = True
     user: Final = ""
-    """Nobody in particular: a service answers it where everybody may send."""
 
-    def __init__(self, pull: Pull, engine: Engine, scope: str) -> None:
-        super().__init__(way(scope))
+    def __init__(self, pull: Pull, engine: Engine, scope: str, connector: str) -> None:
+        super().__init__(way(scope), Container(scope, connector))
         wish = pull.wish
         self._pull: Final = pull
         self._credit: Final = wish.credit

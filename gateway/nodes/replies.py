@@ -17,6 +17,7 @@ from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
 from gateway.nodes.crossings import replies_address
 from gateway.nodes.homeward import HomeRouter, Tolled
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink
+from gateway.principal import GatewayItself, client
 from gateway.scope.annotate import Restored
 from gateway.scope.choice import HOMEWARD
 from gateway.scope.fields import NULL, TO, address_text
@@ -35,10 +36,10 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
     """The anonymous terminus of `scope` (AT 2.3)."""
 
     world, name, replies = scope.world, scope.name, replies_address(scope.name)
-    rewritten, home = replies + "/", homing(scope, link.user)
+    rewritten, home, sender = replies + "/", homing(scope, link.user), client(link)
 
     def attach(route: RoutedLink) -> None:
-        scope.attach_to(route, route.key[1], link.user)
+        scope.attach_to(route, route.key[1], sender)
 
     def aim(link: Link, data: bytes) -> Aim:
         layout = walk(data)
@@ -107,7 +108,7 @@ def homing(scope: Scope, responder: str) -> Callable[[Restored], Aim]:
     def attach(route: RoutedLink) -> None:
         origin, address, kind = route.key
         route.way = way(scope.name, kind.removesuffix(_COUNTED), answer=True)
-        scope.world.scopes[origin].attach_to(route, address, None)
+        scope.world.scopes[origin].attach_to(route, address, GatewayItself(origin, "response"))
 
     def home(restored: Restored) -> Aim:
         origin, near, data, target, onward, cookie, refuse = restored

@@ -63,7 +63,7 @@ class RoutedLink(InnerLink):
     incoming: Final = True
 
     def __init__(self, router: Router, link: Link, key: tuple[str, str, str]) -> None:
-        super().__init__(link.way)
+        super().__init__(link.way, link.requester)
         self._router: Final = router
         self._link: Final = link
         self.key: Final = key

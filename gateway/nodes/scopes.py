@@ -1,7 +1,8 @@
 """The resolver: an address and who asks become a node, or the one AMQP error (DESIGN 3).
 
 One `Scope` per address space. Attach, anonymous terminus and responses all come through `Scope.attach` and
-`Scope.attach_internal`, so the error a direct link would have got is the error they get.
+`Scope.attach_to`, so the error a direct link would have got is the error they get. Neither can be asked without
+saying who acts (`gateway.principal`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, AmqpError, Fault, quoted
+from gateway.errors import (
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    UNAUTHORIZED_ACCESS,
+    AmqpError,
+    Fault,
+    quoted,
+)
 from gateway.filters.filter_set import RULES, Rules
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
@@ -23,19 +33,21 @@ from gateway.nodes.multicast import Multicast
 from gateway.nodes.names import Names
 from gateway.nodes.pairs import Pairs
 from gateway.nodes.replies import attach_anonymous, attach_replies
+from gateway.nodes.reply_rights import permit
 from gateway.nodes.service import Service
-from gateway.nodes.temporary import Temporaries
+from gateway.nodes.temporary import TEMPORARY, Temporaries
+from gateway.principal import GatewayItself, Principal, User, client, user_name
 from gateway.scope.rate import Buckets
 from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Route, ScopeRules, ServiceRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.journal.journal import Journal
+    from policies.model_rules import Action
     from policies.units import Rate
 
 _RELAY: Final = "ANONYMOUS-RELAY"
 _INFO: Final = "/$info"
-_TEMPORARY: Final = "$temp/"
 _MAX_HOPS: Final = 8
 
 
@@ -65,14 +77,11 @@ class Remotes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the policy decided for a link: equal decisions keep the link on a reload.
-
-    `user` None is the gateway itself.
-    """
+    """What the policy decided for a link: equal decisions keep the link on a reload."""
 
     scope: str
-    user: str | None
-    action: str
+    principal: Principal
+    action: Action
     address: str
     rule: str
     routes: tuple[Route, ...]
@@ -91,8 +100,8 @@ class World:
     journal: Journal | None = None
 
     def between(self, origin: Link, target: Link) -> Crossing | None:
-        """How messages cross from one link to another, by the present policy."""
-        crossing = self.crossings.between(origin, target)
+        """How messages cross from one link to another, by the present policy and the right of their requester."""
+        crossing = self.crossings.between(origin, target, permit(self.scopes.get(origin.way.scope), origin.requester))
         if self.journal is None:
             return crossing
         return self.journal.crossing(origin, target, self.crossings.choose(origin, target), crossing)
@@ -161,48 +170,49 @@ class Scope:
         link.way = way(self.name, pair=pair if link.incoming else None)
         link.filter_rules = self.world.filter_rules
         terminus = link.target if link.incoming else link.source
+        peer = client(link)
         if terminus.address is not None and not (terminus.dynamic or (pair is not None and not link.incoming)):
-            self.attach_to(link, terminus.address, link.user)
+            self.attach_to(link, terminus.address, peer)
             return
-        with self._journaled(link, terminus.address, link.user):
+        with self._journaled(link, terminus.address, peer):
             if terminus.coordinator:
                 raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
             if not (terminus.dynamic or terminus.present):
                 raise AmqpError(INVALID_FIELD, "the attach has no " + ("target" if link.incoming else "source"))
             if pair is not None and not link.incoming:
-                self._allowed(link, terminus.address, link.user, "pair")
+                self._allowed(link, terminus.address, peer, "pair")
                 self.pairs.attach_responses(link, pair)
             else:
                 self._attach_unnamed(link, terminus.dynamic)
 
-    def attach_to(self, link: Any, address: str, user: str | None) -> None:
-        """Attach to `address` as `user`; None is the gateway itself, which needs no access rule."""
-        with self._journaled(link, address, user):
-            if address.startswith(_TEMPORARY):
+    def attach_to(self, link: Any, address: str, principal: Principal) -> None:
+        """Attach to `address` with the rights of `principal`; raises AmqpError where it has none."""
+        with self._journaled(link, address, principal):
+            if address.startswith(TEMPORARY):
                 node = self.temporaries.at(address)
-                self._allowed(link, address, user, "temporary")
+                self._allowed(link, address, principal, "temporary")
                 announcing(link, self._announces(link, node))
                 node.attach(link)
             elif self.takes_replies(address):
-                self._allowed(link, address, user, "replies")
+                self._allowed(link, address, principal, "replies")
                 attach_replies(self, link, address)
             else:
-                self._attach_route(link, address, user)
+                self._attach_route(link, address, principal)
 
     @contextmanager
-    def _journaled(self, link: Any, address: str | None, user: str | None) -> Iterator[None]:
+    def _journaled(self, link: Any, address: str | None, principal: Principal) -> Iterator[None]:
         """What goes wrong with an attach is told to the journal, too."""
         try:
             yield
         except AmqpError as error:
             if self.world.journal is not None:
-                self.world.journal.refused(link, self.name, address, user, error)
+                self.world.journal.refused(link, self.name, address, user_name(principal), error)
             raise
 
-    def _allowed(self, link: Any, address: str | None, user: str | None, route: str) -> None:
+    def _allowed(self, link: Any, address: str | None, principal: Principal, route: str) -> None:
         """Tell the journal before the node has the link: it counts from the first message on."""
         if self.world.journal is not None:
-            self.world.journal.allowed(link, self.name, address, user, route)
+            self.world.journal.allowed(link, self.name, address, user_name(principal), route)
 
     def takes_replies(self, address: str) -> bool:
         """Whether responses sent to `address` are this gateway's to bring home.
@@ -217,12 +227,12 @@ class Scope:
             return not separator
         return self.rules.route(address) is None or self.world.crossings.issued(self.name, token)
 
-    def _attach_route(self, link: Any, address: str, user: str | None) -> None:
-        action = "send" if link.incoming else "receive"
-        decided = self.decide(action, address, user)
+    def _attach_route(self, link: Any, address: str, principal: Principal) -> None:
+        action: Action = "send" if link.incoming else "receive"
+        decided = self.decide(action, address, principal)
         link.node = decided
         if (journal := self.world.journal) is not None:
-            journal.allowed(link, self.name, address, user, "", decided.routes, decided.rule)
+            journal.allowed(link, self.name, address, user_name(principal), "", decided.routes, decided.rule)
         first = decided.routes[0]
         if isinstance(first, RelayRoute) and link.way.replies == "auto":
             # A response keeps the scope that it comes from.
@@ -254,7 +264,7 @@ class Scope:
             raise AmqpError(INVALID_FIELD, "the source has no address and is not dynamic")
         if (error := self.unnamed(link)) is not None:
             raise error
-        self._allowed(link, None, link.user, "temporary" if dynamic else "anonymous")
+        self._allowed(link, None, client(link), "temporary" if dynamic else "anonymous")
         if dynamic:
             self.temporaries.create(link)
         else:
@@ -262,28 +272,40 @@ class Scope:
 
     # -- policy
 
-    def decide(self, action: str, address: str, user: str | None) -> Decided:
+    def decide(self, action: Action, address: str, principal: Principal) -> Decided:
         """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
-        info = False
-        if user is not None:
-            decision = self.rules.decide(user, action, address)  # type: ignore[arg-type]
-            if decision.condition is not None and isinstance(decision.route, RedirectRoute) and decision.grant.allowed:
-                raise redirected(decision.route)
-            if decision.condition is not None:
-                raise AmqpError(decision.condition, f"{quoted(address)}: {decision.reason}")
-            route, info = decision.route, decision.info
+        if principal.scope != self.name:  # a name of another scope says nothing here
+            raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: not allowed to {action} here")
+        if isinstance(principal, User):
+            route, info = self._decide_for_user(action, address, principal.name)
         else:
-            route = self.rules.route(address)
-            if route is None and address.endswith(_INFO):
-                route, info = self.rules.route(address.removesuffix(_INFO)), True
-            if isinstance(route, RedirectRoute):  # a redirect is for clients of this scope, who can follow it
-                raise AmqpError(NOT_FOUND, "the node behind this address is in another container")
+            route, info = self._decide_for_gateway(action, address, principal)
         if route is None:
             raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
         rule = self.rules.rule(address.removesuffix(_INFO) if info else address)
         assert rule is not None  # it made the route
         routes = (route, *self._further(route))
-        return Decided(self.name, user, "info" if info else action, address, rule.match.text, routes)
+        return Decided(self.name, principal, "info" if info else action, address, rule.match.text, routes)
+
+    def _decide_for_user(self, action: Action, address: str, user: str) -> tuple[Route | None, bool]:
+        """The route, and whether it is its `$info`; by the access entries."""
+        decision = self.rules.decide(user, action, address)
+        if decision.condition is not None and isinstance(decision.route, RedirectRoute) and decision.grant.allowed:
+            raise redirected(decision.route)
+        if decision.condition is not None:
+            raise AmqpError(decision.condition, f"{quoted(address)}: {decision.reason}")
+        return decision.route, decision.info
+
+    def _decide_for_gateway(self, action: Action, address: str, itself: GatewayItself) -> tuple[Route | None, bool]:
+        """The same for a link of our own: no access entry names it, its purpose says what it may."""
+        if not itself.may(action, address):
+            raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: {itself.purpose} does not {action} here")
+        route, info = self.rules.route(address), False
+        if route is None and address.endswith(_INFO):
+            route, info = self.rules.route(address.removesuffix(_INFO)), True
+        if isinstance(route, RedirectRoute):  # a redirect is for clients of this scope, who can follow it
+            raise AmqpError(NOT_FOUND, "the node behind this address is in another container")
+        return route, info
 
     def _further(self, route: Route, hops: int = 0) -> tuple[Route, ...]:
         """The routes in the scopes that a relay leads to."""
@@ -298,9 +320,9 @@ class Scope:
 
     def still(self, decided: Decided) -> AmqpError | None:
         """Why a link may not stay under the present rules; None: it may (reload)."""
-        action = "receive" if decided.action == "info" else decided.action
+        action: Action = "receive" if decided.action == "info" else decided.action
         try:
-            now = self.decide(action, decided.address, decided.user)
+            now = self.decide(action, decided.address, decided.principal)
         except AmqpError as error:
             return error
         return None if now == decided else AmqpError(NOT_FOUND, "the node at this address has changed")

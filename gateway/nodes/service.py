@@ -13,6 +13,7 @@ from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpErro
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way, announcing, way
 from gateway.nodes.pairs import ME
 from gateway.nodes.routed import Aim, RoutedLink, Router
+from gateway.principal import User, nobody
 from gateway.scope.respond import Request, echo, read_request
 
 if TYPE_CHECKING:
@@ -60,9 +61,7 @@ class _Answers:
             data = crossing(data)
         request = read_request(data, honoured=scope.world.crossings.routes(scope.name))
         address = _destination(link, request, scope.name)
-        # The answer of a service is no way around the access rules: it goes where its requester may send.
-        user = link.user if link.way.scope == scope.name else ""
-        return Aim((scope.name, address, ""), echo(request), _attach(scope, address, user))
+        return Aim((scope.name, address, ""), echo(request), _attach(scope, address, _responder(link, scope.name)))
 
     def _crossed(self, link: Link) -> Crossing | None:
         """How a request of another scope comes in; decided anew when a reload has made new crossings."""
@@ -86,9 +85,15 @@ def _destination(link: Link, request: Request, scope: str) -> str:
     return address
 
 
-def _attach(scope: Scope, address: str, user: str) -> Callable[[RoutedLink], None]:
+def _responder(link: Link, scope: str) -> User:
+    """The answer of a service is no way around the access rules: it goes where its requester may send."""
+    asked = link.requester
+    return asked if isinstance(asked, User) and asked.scope == scope else nobody(scope)
+
+
+def _attach(scope: Scope, address: str, responder: User) -> Callable[[RoutedLink], None]:
     def attach(route: RoutedLink) -> None:
-        route.way = way(scope.name)
-        scope.attach_to(route, address, user)
+        route.way, route.requester = way(scope.name), responder
+        scope.attach_to(route, address, responder)
 
     return attach

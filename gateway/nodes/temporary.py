@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.nodes.scopes import Scope
 
+TEMPORARY: Final = "$temp/"
 _DELETE_ON_CLOSE: Final = 0x2B
 _LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE), [])}
 
@@ -44,7 +45,7 @@ class Temporaries:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._nodes: dict[str, Meeting] = {}
+        self._nodes: dict[str, Temporary] = {}
 
     def create(self, link: Link) -> None:
         """Make a node for a dynamic terminus; its lifetime is delete-on-close whatever was wished."""
@@ -52,7 +53,7 @@ class Temporaries:
 
     def add(self, kind: type[T], link: Link, **more: Any) -> T:
         """A node of `kind` that ends with `link`, which is still to be attached."""
-        address = f"$temp/{self._scope.world.new_name()}"
+        address = f"{TEMPORARY}{self._scope.world.new_name()}"
         node = kind(address, self._scope.world.between, unused=self._drop, **more)
         node.creator = link
         self._nodes[address] = node
@@ -61,7 +62,11 @@ class Temporaries:
     def _drop(self, meeting: Meeting) -> None:
         self._nodes.pop(meeting.address, None)
 
-    def at(self, address: str) -> Meeting:
+    def find(self, address: str) -> Temporary | None:
+        """The node at `address`, if there is one in this process."""
+        return self._nodes.get(address)
+
+    def at(self, address: str) -> Temporary:
         """An existing one: knowing its address is the permission."""
         node = self._nodes.get(address)
         if node is None:

@@ -25,6 +25,7 @@ from gateway.scope.annotations import (
 from gateway.scope.cookie import NONCE_BYTES, Cookie, Maker, Uses, expiry_of
 from gateway.scope.fields import NULL, REPLY_TO, address_text, is_me
 from gateway.scope.keys import KeyRing
+from gateway.scope.permit import Permit, anywhere
 from gateway.scope.recent import Steps
 from gateway.scope.restore import LinkTarget, Restored, restore_response
 from gateway.scope.shelf import Shelf
@@ -77,29 +78,39 @@ class Annotator:
         self._recent: Steps[bytes, bytes] = Steps(ttl_ms)
 
     def annotate(
-        self, data: bytes, now_ms: int, own: Callable[[], bytes] | None = None, *, answer: bool = False
+        self,
+        data: bytes,
+        now_ms: int,
+        own: Callable[[], bytes] | None = None,
+        permit: Permit = anywhere,
+        *,
+        answer: bool = False,
     ) -> bytes:
-        """The request with the three annotations of RA 2.3.
+        """The request with the three annotations of RA 2.3; raises AmqpError where `permit` does.
 
         Where it asks for its response over the paired link, the cookie names what `own` gives, an encoded address;
         the message itself goes on as it came (RA-2.3-8). Only an `answer` keeps the cookie that it answers with.
         """
         found = _sections.put_on(data, self._recent.at(now_ms))  # most: it has none, and its reply-to came before
-        return self._annotate(data, now_ms, own, answer) if found is ... else found
+        return self._annotate(data, now_ms, own, permit, answer) if found is ... else found
 
-    def _annotate(self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, answer: bool) -> bytes:
+    def _annotate(
+        self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, permit: Permit, answer: bool
+    ) -> bytes:
         """Any request; what is made for it is remembered for others with its reply-to."""
         layout = walk(data)
         reply_to = property_field(data, layout, REPLY_TO) or NULL
         if own is not None and is_me(reply_to):
             reply_to = own()
         if layout.da != layout.ma:
-            return self._annotate_further(data, layout, reply_to, now_ms, answer)
+            return self._annotate_further(data, layout, reply_to, now_ms, permit, answer)
         recent = self._recent.at(now_ms)
         section = recent.get(reply_to)
         if section is None:
-            section = self._section(reply_to, expiry_of(self._recent.expiry_ms, None))
-            if not self._pending and self._shared(reply_to):
+            address = address_text(reply_to, "reply-to")
+            section = self._section(address, expiry_of(self._recent.expiry_ms, None))
+            lasting = address is None or permit(address)
+            if lasting and not self._pending and self._shared(reply_to):
                 recent[reply_to] = section
         at = layout.da
         return b"".join((data[:at], section, data[at:])) if at else section + data
@@ -118,29 +129,35 @@ class Annotator:
             return self._responses.restore(data, now_ms)
         return restore_response(self._ring, data, now_ms, link_target=self._target, scopes=(scope,))
 
-    def _annotate_further(self, data: bytes, layout: Layout, reply_to: bytes, now_ms: int, answer: bool) -> bytes:
+    def _annotate_further(
+        self, data: bytes, layout: Layout, reply_to: bytes, now_ms: int, permit: Permit, answer: bool
+    ) -> bytes:
         """The message has delivery annotations: a previous gateway's travel inside our cookie (A31)."""
         section = data[layout.da : layout.ma]
         cookie, target, until = previous_annotations(section)
+        address = address_text(reply_to, "reply-to")
         self._recent.at(now_ms)
         expiry = expiry_of(self._recent.expiry_ms, until)
         entries = {
-            REQUEST_COOKIE: encode_binary(self._cookie(reply_to, expiry, cookie, target)),
+            REQUEST_COOKIE: encode_binary(self._cookie(address, expiry, cookie, target)),
             REQUEST_TARGET: encode(self._announced),
             REQUEST_EXPIRY: encode(Timestamp(expiry)),
         }
+        if (answered := target or address) is not None:  # there the response will go (RA-2.3-17)
+            permit(answered)
         return splice(data, layout, da=edit_map(section, put=entries, drop=() if answer else (RESPONSE_COOKIE,)))
 
-    def _cookie(self, reply_to: bytes, expiry_ms: int, inner_cookie: bytes | None, inner_target: str | None) -> bytes:
-        address = address_text(reply_to, "reply-to")
+    def _cookie(
+        self, address: str | None, expiry_ms: int, inner_cookie: bytes | None, inner_target: str | None
+    ) -> bytes:
         uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
         return self._maker.make(
             Cookie(self._origin, self._target, address, expiry_ms, inner_cookie, inner_target, uses)
         )
 
-    def _section(self, reply_to: bytes, expiry: int) -> bytes:
+    def _section(self, address: str | None, expiry: int) -> bytes:
         """The whole delivery annotations section of a request that has none yet."""
-        cookie = encode_binary(self._cookie(reply_to, expiry, None, None))
+        cookie = encode_binary(self._cookie(address, expiry, None, None))
         when = expiry.to_bytes(8, "big")
         entries = b"%b%b%b%b\x83%b" % (_COOKIE_KEY, cookie, self._target_entry, _EXPIRY_KEY, when)
         if len(entries) <= _MAP8_MAX:

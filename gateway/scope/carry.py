@@ -45,6 +45,7 @@ from gateway.scope.fields import (
 )
 from gateway.scope.keys import MAC_BYTES, BadToken, KeyRing
 from gateway.scope.message_id import MARK, UNIQUE_BYTES, ScopeIds, id_token
+from gateway.scope.permit import Permit, anywhere
 from gateway.scope.recent import Recent
 from gateway.scope.restore import Restored, restored_annotations
 from gateway.scope.rewrite import without_routing
@@ -84,8 +85,10 @@ class Carrier:
         self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
         self._recent: Recent[tuple[bytes, Previous], bytes] = Recent()
 
-    def rewrite(self, data: bytes, now_ms: int, *, reply_to: bytes, answer: bool = False) -> bytes:
-        """The request as a new message that is answered at `reply_to` (encoded).
+    def rewrite(
+        self, data: bytes, now_ms: int, *, reply_to: bytes, answer: bool = False, permit: Permit = anywhere
+    ) -> bytes:
+        """The request as a new message that is answered at `reply_to` (encoded); raises AmqpError where `permit` does.
 
         `answer` says that it is a response too, whose correlation-id the other side knows. Without a reply-to
         only what quotes an id of the destination changes, as in `Rewriter`.
@@ -104,7 +107,7 @@ class Carrier:
                 return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
             leading[MESSAGE_ID] = self._ids.mint(check_id(leading[MESSAGE_ID], "message-id"))
         else:
-            home = self._home(leading[REPLY_TO], previous, now_ms)
+            home = self._home(leading[REPLY_TO], previous, now_ms, permit)
             leading[REPLY_TO] = reply_to
             leading[MESSAGE_ID] = self._mint(home, self._own(leading[MESSAGE_ID], now_ms))
             if quoted is None and correlation != NULL and not answer:
@@ -117,17 +120,19 @@ class Carrier:
         """The id as its own scope knows it: a response that goes on as a request may have a new one already."""
         return self._ids.original(field, now_ms) or check_id(field, "message-id")
 
-    def _home(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
+    def _home(self, field: bytes, previous: Previous, now_ms: int, permit: Permit) -> bytes:
         """What all requests with this reply-to share for a while, signed or sealed as a reply-to token is."""
         expiry = lifetime(now_ms, self._ttl_ms)
         recent = self._recent.at(expiry)
         home = recent.get((field, previous)) if self._uses is None else None
         if home is None:
             address, until = address_text(field, "reply-to"), expiry_of(expiry, previous.expiry_ms)
+            answered = previous.target or address  # there the response will go (RA-2.3-17)
             uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
             cookie = Cookie(self._origin, self._target, address, until, previous.cookie, previous.target, uses)
             home = self._maker.make(cookie)
-            if not self._pending:
+            lasting = answered is None or permit(answered)
+            if lasting and not self._pending:
                 recent[field, previous] = home
         return home
 

@@ -49,6 +49,7 @@ from gateway.scope.fields import (
 )
 from gateway.scope.keys import BadToken, KeyRing
 from gateway.scope.message_id import ScopeIds
+from gateway.scope.permit import Permit, anywhere
 from gateway.scope.recent import Recent, Steps
 from gateway.scope.restore import Restored, restored_annotations
 from gateway.scope.shelf import Shelf, Unfetched, partly
@@ -77,24 +78,35 @@ class Rewriter:
         destination: str | None = None,
         uses: int | None = None,
         shelf: Shelf | None = None,
+        like: Rewriter | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
+        """`like` is another one for the same two scopes, which then knows the ids that this one makes."""
         self._ring, self._origin, self._prefix, self._ttl_ms = ring, origin, prefix, ttl_ms
         self._shelf = shelf or Shelf(ring)
         self._maker = Maker(ring, origin, prefix, keys.REPLY_TO, shelf=self._shelf)
         self._reader = Reader(ring, keys.REPLY_TO)
         self._uses, self._token_bytes = uses, token_bytes
-        self._ids = ScopeIds(ring, origin, token_bytes)
-        self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
+        if like is None:
+            self._ids = ScopeIds(ring, origin, token_bytes)
+            self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
+        else:
+            self._ids, self._far_ids = like._ids, like._far_ids
         self._recent_addresses: Steps[bytes | tuple[bytes, Previous], bytes] = Steps(ttl_ms)
         self._recent_tokens: Recent[str, tuple[Cookie, bytes]] = Recent()
 
     def rewrite(
-        self, data: bytes, now_ms: int, own: Callable[[], bytes] | None = None, *, answer: bool = False
+        self,
+        data: bytes,
+        now_ms: int,
+        own: Callable[[], bytes] | None = None,
+        permit: Permit = anywhere,
+        *,
+        answer: bool = False,
     ) -> bytes:
         """The request as a new message; without a reply-to as it is, less the RA annotations.
 
-        Only an `answer` keeps the cookie that it answers with.
+        Only an `answer` keeps the cookie that it answers with. Raises AmqpError where `permit` does.
 
         `own` gives the encoded address of the paired link, for a request that asks for its response there. An id
         that stands for one of the destination scope is translated back where it is quoted: that alone makes a new
@@ -111,7 +123,7 @@ class Rewriter:
         quoted = self._quoted(leading[CORRELATION_ID], now_ms) if leading[CORRELATION_ID] != NULL else None
         if leading[REPLY_TO] != NULL:
             asked = own() if own is not None and is_me(leading[REPLY_TO]) else leading[REPLY_TO]
-            leading[REPLY_TO] = self._reply_to(asked, previous, now_ms)
+            leading[REPLY_TO] = self._reply_to(asked, previous, now_ms, permit)
         elif quoted is None:
             return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
         if quoted is not None:
@@ -175,20 +187,22 @@ class Rewriter:
             raise no_address(fault) from fault
         return cookie, elsewhere
 
-    def _reply_to(self, field: bytes, previous: Previous, now_ms: int) -> bytes:
+    def _reply_to(self, field: bytes, previous: Previous, now_ms: int, permit: Permit) -> bytes:
         """The encoded address that stands for the encoded reply-to `field`."""
         recent = self._recent_addresses.at(now_ms)
         key = field if previous is NO_PREVIOUS else (field, previous)
         address = recent.get(key)
         if address is None:
-            address = self._sealed_address(field, previous, self._recent_addresses.expiry_ms)
-            if not self._shelf.pending and self._uses is None:
+            reply_to = address_text(field, "reply-to")
+            answered = previous.target or reply_to  # there the response will go (RA-2.3-17)
+            address = self._sealed_address(reply_to, previous, self._recent_addresses.expiry_ms)
+            lasting = answered is None or permit(answered)
+            if lasting and not self._shelf.pending and self._uses is None:
                 recent[key] = address
         return address
 
-    def _sealed_address(self, field: bytes, previous: Previous, expiry_ms: int) -> bytes:
+    def _sealed_address(self, reply_to: str | None, previous: Previous, expiry_ms: int) -> bytes:
         inner_cookie, inner_target, until = previous
-        reply_to = address_text(field, "reply-to")
         expiry = expiry_of(expiry_ms, until)
         uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
         cookie = Cookie(self._origin, self._prefix, reply_to, expiry, inner_cookie, inner_target, uses)

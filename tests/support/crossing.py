@@ -68,6 +68,13 @@ class Inbox:
         if credit:
             self.peer.flow(handle, link_credit=credit, delivery_count=0)
 
+    @classmethod
+    def adopt(cls, peer: Peer, handle: int = 0) -> Self:
+        """Return the inbox of a link that is attached already."""
+        inbox = cls.__new__(cls)
+        inbox.peer, inbox.handle, inbox.received = peer, handle, 0
+        return inbox
+
     def transfer(self) -> Frame:
         """Return the next transfer, without an outcome."""
         transfer = self.peer.until("transfer", handle=self.handle)

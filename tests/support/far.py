@@ -33,7 +33,7 @@ scopes:
       - {{match: "here/**", direct: balanced}}
       - {{match: echo, service: echo}}
     bridge: [{bridge}]
-    access: [{{who: "*", may: [send, receive], on: "**"}}]
+    access: [{{who: "*", may: [send, receive], on: {open}}}]
 """
 ENV = {"SCOPEGATE_TEST_KEY": "k" * 43}
 
@@ -42,11 +42,19 @@ class Far:
     """The scripted container, with one session, and the gateway that connects to it."""
 
     def __init__(
-        self, gateways: Gateways, listener: Listener, more: str, bridge: str = "", state: str = "memory"
+        self,
+        gateways: Gateways,
+        listener: Listener,
+        more: str,
+        bridge: str = "",
+        state: str = "memory",
+        *,
+        open: str = '"**"',
     ) -> None:
+        """`open` is where everybody may send and receive in the scope of the connector."""
         self.edge, self.core, http = ports(3)
         places = {"edge": self.edge, "core": self.core, "http": http, "far": listener.port}
-        policy = POLICY.format(**places, more=more, bridge=bridge, state=state)
+        policy = POLICY.format(**places, more=more, bridge=bridge, state=state, open=open)
         self.gateway: Gateway = gateways(policy, env=ENV, ready=False)
         self.listener = listener
         self.handles = itertools.count()

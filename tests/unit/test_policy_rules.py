@@ -221,10 +221,14 @@ def test_explain_says_how_requests_cross(address: str, said: str) -> None:
 
 def test_explain_says_how_responses_come_home_and_with_which_key() -> None:
     policy = load_text(REPLIES % "true", with_secrets=False)
-    _, keys, responses = explain(policy, "edge", "ann", "auto/x", "send").replies
+    _, keys, responses, right = explain(policy, "edge", "ann", "auto/x", "send").replies
     assert keys.strip() == "sealed with key a; a response may take 300 s and 2 s for clocks that differ"
     assert "come to $replies.core with their cookie, or to $replies.core/<token>" in responses
     assert responses.endswith("go to the reply-to in scope edge")
+    assert right.strip() == (
+        "the reply-to has to be at **, where this user may send or receive, or a temporary node; "
+        "else amqp:unauthorized-access"
+    )
     assert "$replies.core/<token>," in explain(policy, "edge", "ann", "rewrite/x", "send").replies[2]
     for address, action in (("auto/x", "receive"), ("local", "send")):
         assert explain(policy, "edge", "ann", address, action).replies == ()  # type: ignore[arg-type]

@@ -71,6 +71,8 @@ def test_the_same_policy_differs_in_nothing(tmp_path: Path) -> None:
          case("app", "send", "far/y"), ("rewritten",)),
         (("match: \"home/**\"", "match: \"house/**\""), case("app", "send", "svc/x", reply_to="home/1"),
          ("responses",)),
+        (('may: [send, receive], on: "**"}', 'may: [send, receive], on: "svc/*"}'),
+         case("app", "send", "svc/x", reply_to="home/1"), ("responses",)),
         (("match: \"home/**\"", "match: \"house/**\""), case(None, "send", "home/1"), ("denied",)),
         (("  edge:\n", "  edge:\n    temporary: false\n"), case("app", "receive", None, route="temporary"),
          ("denied",)),

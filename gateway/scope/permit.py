@@ -1,0 +1,16 @@
+"""Whether a requester may be answered where its request says: asked before that becomes a cookie or a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Permit = Callable[[str], bool]
+"""Raises AmqpError where the requester has no right to be answered at an address.
+
+True: the answer is the same for all requesters that are served by one `Annotator`, `Rewriter` or `Carrier`.
+"""
+
+
+def anywhere(_: str) -> bool:
+    """No limit: for one requester that may do everything."""
+    return True
