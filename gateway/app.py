@@ -75,7 +75,7 @@ async def _serve(policy: CompiledPolicy) -> int:
         service.report.log.error("cannot start", problems=str(error).splitlines())
         await service.stop(0)
         return 1
-    service.supervisor.start(process.watch(), "policy-watch")
+    service.supervisor.keep(process.watch, "policy-watch")
     await process.ended()
     await service.stop(service.policy.model.gateway.drain.seconds)
     return 0

@@ -55,7 +55,7 @@ class Bridges:
         self._readiness.add(_part(key), bridge.ready)
         for name, read in _gauges(bridge).items():
             self._shared.report.metrics.gauge(name, read, _labels(key))
-        task = self._supervisor.start(bridge.run(), f"bridge:{key[1]}")
+        task = self._supervisor.keep(bridge.run, f"bridge:{key[1]}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

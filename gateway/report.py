@@ -106,6 +106,10 @@ class Report:
         self.bump("task_failures", name.partition(":")[0])
         self.log.error("task failed", task=name, exc_info=error)
 
+    def task_restarted(self, name: str) -> None:
+        """An essential task that had failed is begun again."""
+        self.bump("task_restarts", name.partition(":")[0])
+
     # -- counts of links
 
     def flush(self, link: Link) -> None:

@@ -79,7 +79,7 @@ class Service:
         self._cluster_settings: Mapping[str, tuple[KafkaCluster, Mapping[str, str], tuple[bytes | None, ...]]] = {}
         self.report: Final = Report(Metrics())
         self.readiness: Final = Readiness()
-        self.supervisor: Final = Supervisor(self.report.task_failed)
+        self.supervisor: Final = Supervisor(self.report.task_failed, self.report.task_restarted)
         self.leases: Final = shared_leases(policy, self.supervisor, self.readiness)
         self.hub: Final = Hub(loop)
         self._password_checks: Final = PasswordChecks(loop)
@@ -125,9 +125,10 @@ class Service:
     async def start(self) -> None:
         """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
         self.readiness.add("state", self._state.ready)
-        self.supervisor.start(self._state.run(), "state")
-        self.supervisor.start(self.leases.run(), "leases")
-        self.supervisor.start(self._state.store.run(), "state-store")
+        self.readiness.add("tasks", self.supervisor.ready)
+        self.supervisor.keep(self._state.run, "state")
+        self.supervisor.keep(self.leases.run, "leases")
+        self.supervisor.keep(self._state.store.run, "state-store")
         self._journaling.start()
         await self._install(self.policy, load_materials(self.policy, self._check_cluster))
         for error in self._unbound.values():
@@ -135,10 +136,9 @@ class Service:
         bind = self.policy.model.gateway.http
         if bind is not None:
             from gateway.http.server import make_app, serve_http
-
             started = asyncio.Event()
             app = make_app(self.report.metrics, self.readiness, GroupDesk(self.leases, self.world))
-            self.supervisor.start(serve_http(bind.host, bind.port, app, started, self.report.bad_input), "http")
+            self.supervisor.keep(lambda: serve_http(bind.host, bind.port, app, started, self.report.bad_input), "http")
             await started.wait()
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
 
@@ -265,7 +265,7 @@ class Service:
         )
         self.connectors[key] = connector
         self.readiness.add(connectors.part(key), connector.ready)
-        self._connector_tasks[key] = self.supervisor.start(connector.run(), f"connector:{key[1]}")
+        self._connector_tasks[key] = self.supervisor.keep(connector.run, f"connector:{key[1]}")
 
     async def _install_listeners(self, policy: CompiledPolicy, materials: Materials) -> None:
         wanted = {

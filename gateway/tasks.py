@@ -2,6 +2,13 @@
 
 A task that fails is reported once through `on_error` and counted; it never takes the process down and
 never fails unseen. `close()` cancels what is left and waits for it.
+
+A task is **essential** where the gateway would serve on as if nothing had happened without it, and be wrong: it is kept
+(`keep`), which means that it is begun again after an error, later and later, and that the gateway is not ready until it
+has run for a while. Kept are the loops that refresh a Kafka cluster, write and mirror the positions of termini, keep up
+the shared state, its store and the leases, accept TLS connections, serve HTTP, keep connectors connected, run bridges,
+write the journal, and watch the policy. Everything else is the work of one attach, handshake, drain or hand-over: it
+ends by itself, and what waits for it has an end of its own.
 """
 
 from __future__ import annotations
@@ -9,21 +16,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _AGAIN = 1.0
 """Seconds after which a task that has not ended is cancelled once more."""
+_FIRST: Final = 0.1
+_LONGEST: Final = 30.0
+"""Seconds before a kept task is begun again: the first time, and at most, by doubling."""
+_PROVEN: Final = 5.0
+"""Seconds of running after which a kept task that has failed counts as well again."""
 
 
 class Supervisor:
     """Owns the process's background tasks; used from one event loop only."""
 
-    def __init__(self, on_error: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self,
+        on_error: Callable[[str, BaseException], None],
+        on_restart: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        """`on_error` hears of every task that fails, `on_restart` of every kept one that is begun again."""
         self._on_error = on_error
+        self._on_restart = on_restart
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._down: dict[object, str] = {}
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run `coroutine` until it ends or the supervisor closes; errors go to `on_error`."""
@@ -31,6 +50,42 @@ class Supervisor:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def keep(self, run: Callable[[], Coroutine[Any, Any, Any]], name: str) -> asyncio.Task[Any]:
+        """Run an essential task until it returns, is cancelled or the supervisor closes; after an error, again.
+
+        `name` up to the first colon is what metrics call it, so it is a word of ours.
+        """
+        return self.start(self._kept(run, name), name)
+
+    async def _kept(self, run: Callable[[], Coroutine[Any, Any, Any]], name: str) -> None:
+        me, pause = object(), _FIRST
+        try:
+            while not await self._ran(run, name, me):
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST) if me in self._down else _FIRST
+                self._on_restart(name)
+        finally:
+            self._down.pop(me, None)
+
+    async def _ran(self, run: Callable[[], Coroutine[Any, Any, Any]], name: str, me: object) -> bool:
+        """Whether it came to its own end."""
+        proof = asyncio.get_running_loop().call_later(_PROVEN, self._down.pop, me, None)
+        try:
+            await run()
+        except Exception as error:
+            self._down[me] = name
+            self._on_error(name, error)
+            return False
+        finally:
+            proof.cancel()
+        return True
+
+    def ready(self) -> tuple[bool, str]:
+        """For `/readyz`: whether all essential tasks run."""
+        if not self._down:
+            return True, "all run"
+        return False, "failed and begun again: " + ", ".join(sorted(self._down.values()))
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -47,6 +102,16 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=_AGAIN)
+
+
+async def together(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run all of them; the first error ends the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in coroutines:
+                group.create_task(each)
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
 
 
 async def until(condition: Callable[[], Any], seconds: float) -> None:

@@ -27,6 +27,9 @@ _FETCHES: Final = "sasl.oauthbearer."
 """How settings begin that let a client fetch a token as soon as it is made."""
 
 
+_TOPIC_SETTINGS: Final = ("message.timestamp.type", "cleanup.policy", "max.message.bytes")
+
+
 class Topic(NamedTuple):
     """A topic as last seen; `identity` is None where the cluster has no topic ids.
 
@@ -57,6 +60,12 @@ def mistake(settings: Mapping[str, Any]) -> str | None:
         text: str = error.args[0].str()
         return text
     return None
+
+
+def _value(settings: Mapping[str, Any], name: str) -> str | None:
+    """The value of a setting; None: the broker, one of another make perhaps, does not tell it."""
+    setting = settings.get(name)
+    return None if setting is None else setting.value
 
 
 class Admin:
@@ -113,9 +122,9 @@ class Admin:
             found = answer[resource].result(self._timeout + 1)
         except KafkaException:  # asking for settings takes a permission of its own; the defaults serve
             return _MAX_MESSAGE_BYTES, None, False
-        append = found["message.timestamp.type"].value == "LogAppendTime"
-        compacted = "compact" in found["cleanup.policy"].value
-        return int(found["max.message.bytes"].value), append, compacted
+        times, cleanup, most = (_value(found, name) for name in _TOPIC_SETTINGS)
+        append = None if times is None else times == "LogAppendTime"
+        return int(most or _MAX_MESSAGE_BYTES), append, "compact" in (cleanup or "")
 
     def bounds(self, topic: str, partitions: Iterable[int], *, committed: bool = True) -> dict[int, Bounds]:
         """Log start and last stable offset of each partition (KM-7); its end, where not only `committed` counts."""

@@ -103,7 +103,7 @@ class Cluster:
         self.streams: Final = self._make_streams(COMMITTED)
         self._uncommitted: Streams | None = None
         self._together: Final = Together(self._bounds, supervisor)
-        self._refresher = supervisor.start(self._keep_fresh(), f"kafka-{name}")
+        self._refresher = supervisor.keep(self._keep_fresh, f"kafka-refresh:{name}")
 
     @property
     def plain(self) -> bool:
@@ -345,7 +345,7 @@ class Cluster:
                 continue
             try:
                 new = await self.in_thread(lambda name=name: self._admin.topic(name))  # type: ignore[misc]
-            except (KafkaException, TimeoutError) as error:
+            except (KafkaException, TimeoutError, AmqpError) as error:  # the last: too many questions are under way
                 if isinstance(error, KafkaException) and error.args[0].code() in faults.UNKNOWN_TOPIC:
                     self._gone(name)
                 continue
@@ -353,15 +353,21 @@ class Cluster:
 
     def _grew(self, topic: Topic) -> None:
         log.info("topic grew", cluster=self.name, topic=topic.name, partitions=topic.partitions)
-        for watcher in list(self._watchers.get(topic.name, ())):
-            watcher.topic_grew(topic)
+        self._tell(topic.name, lambda watcher: watcher.topic_grew(topic))
 
     def _gone(self, name: str) -> None:
         """KM-18: deleted, or deleted and created again; either way its offsets mean nothing any more."""
         log.warning("topic gone", cluster=self.name, topic=name)
         self._forget(name)
+        self._tell(name, lambda watcher: watcher.topic_gone())
+
+    def _tell(self, name: str, tell: Callable[[TopicWatcher], None]) -> None:
+        """One watcher that fails must not keep the news from the others."""
         for watcher in list(self._watchers.get(name, ())):
-            watcher.topic_gone()
+            try:
+                tell(watcher)
+            except Exception:
+                log.exception("link not told of a change of its topic", cluster=self.name, topic=name)
 
     def _forget(self, name: str) -> None:
         self._topics.pop(name, None)

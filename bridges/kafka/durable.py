@@ -169,10 +169,8 @@ class Keeper:
         held.saved = now
         self._held.add(held)
         if self._task is None:
-            self._task = self._cluster.supervisor.start(self._run(), f"termini-{self._cluster.name}")
-            self._mirror_task = self._cluster.supervisor.start(
-                self._run_mirror(), f"mirror-{self._cluster.name}"
-            )
+            self._task = self._cluster.supervisor.keep(self._run, f"termini:{self._cluster.name}")
+            self._mirror_task = self._cluster.supervisor.keep(self._run_mirror, f"mirror:{self._cluster.name}")
 
     def changed(self, kept: Terminus) -> None:
         """Its position may have moved."""

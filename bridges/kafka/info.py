@@ -16,7 +16,7 @@ from bridges.kafka.partitions import refuse_group
 from gateway.amqp import sections
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.types import Symbol, Uint
-from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, AmqpError
+from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, AmqpError, Fault
 from gateway.filters.event_stream import offset_symbol
 
 INTERVAL: Final = 5.0
@@ -150,6 +150,10 @@ class InfoSource:
             await self._serve_credit()
         except AmqpError as error:  # the topic is gone
             self._link.detach(error)
+        except Exception:
+            text = "the information cannot be told; the gateway's log says why"
+            self._link.detach(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
+            raise
 
     async def _serve_credit(self) -> None:
         link = self._link

@@ -30,7 +30,7 @@ from bridges.kafka.sender import Sender
 from bridges.kafka.starts import resolve, within
 from gateway.amqp.hop import TARGETED
 from gateway.amqp.types import Symbol
-from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError
+from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
 from gateway.filters.event_log import beyond_position, mentions_log
 from gateway.filters.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.state.leases import Leases
@@ -122,6 +122,11 @@ class KafkaNode:
         except AmqpError as error:
             if wanted(link):
                 link.refuse(error)
+        except Exception:  # a bug, or state that somebody else has written: the peer gets an answer all the same
+            if wanted(link):
+                text = "the attach failed in the gateway; its log says why"
+                link.refuse(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
+            raise
 
     # -- the peer sends
 

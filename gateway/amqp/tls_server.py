@@ -8,6 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from gateway.tasks import Supervisor
@@ -56,7 +57,7 @@ class TlsServer:
         except OSError:
             self.close()
             raise
-        self._tasks = [self._supervisor.start(self._accept(each), "tls-accept") for each in self.sockets]
+        self._tasks = [self._supervisor.keep(partial(self._accept, each), "tls-accept") for each in self.sockets]
 
     def is_serving(self) -> bool:
         """Whether connections are accepted."""

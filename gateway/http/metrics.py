@@ -44,6 +44,7 @@ RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "cookie_failures": ("Response-address cookies and rewritten ids that did not verify.", ("reason",)),
     "reloads": ("Policy reloads.", ("result",)),
     "task_failures": ("Background tasks that ended with an error.", ("task",)),
+    "task_restarts": ("Essential tasks begun again after an error.", ("task",)),
     "scrape_errors": ("Metrics left out because reading them failed.", ("metric",)),
 }
 

@@ -54,7 +54,7 @@ class Journaling:
         """Write from now on."""
         if self._pump is not None:
             self._service.report.metrics.count_source(self._pump.counts)
-            self._service.supervisor.start(self._pump.run(), "journal")
+            self._service.supervisor.keep(self._pump.run, "journal")
 
     async def _look(self) -> None:
         """Ask where the logs end that are read: once for each, all links on it share the answer."""

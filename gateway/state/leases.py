@@ -24,7 +24,7 @@ from gateway.state.leases_board import EVERYTHING, Board, Seen, Swapped, Unavail
 from gateway.state.leases_lease import Holder, Lease, Share, Sharer, Stake, Why, Wish, refusal, steady, unavailable
 from gateway.state.leases_rules import Claim, Denied, Group, Now, parse
 from gateway.state.leases_shares import Who
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, together
 
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")
@@ -347,7 +347,7 @@ class Leases:
 
     async def run(self) -> None:
         """Renew, watch the deadline, hear of changes, look at everything now and then; until cancelled."""
-        await asyncio.gather(self._beats(), self._watch(), self._board.run(), self._looks())
+        await together(self._beats(), self._watch(), self._board.run(), self._looks())
 
     @property
     def _third(self) -> float:
