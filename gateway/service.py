@@ -135,10 +135,10 @@ class Service:
             raise error
         bind = self.policy.model.gateway.http
         if bind is not None:
-            from gateway.http.server import make_app, serve_http
+            from gateway.http.server import keep_http, make_app
             started = asyncio.Event()
             app = make_app(self.report.metrics, self.readiness, GroupDesk(self.leases, self.world))
-            self.supervisor.keep(lambda: serve_http(bind.host, bind.port, app, started, self.report.bad_input), "http")
+            keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
             await started.wait()
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
 

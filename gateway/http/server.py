@@ -19,6 +19,7 @@ from gateway.http.bounded import bounded
 from gateway.http.groups import Desk, group_routes
 from gateway.http.metrics import CONTENT_TYPE, Metrics
 from gateway.http.readiness import Readiness
+from gateway.tasks import Supervisor
 
 GRACE: Final = 1
 """Seconds that requests in progress get at the end."""
@@ -40,6 +41,12 @@ def make_app(metrics: Metrics, readiness: Readiness, groups: Desk | None = None)
 
     routes = [Route("/metrics", show_metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
     return Starlette(routes=routes + (group_routes(groups) if groups is not None else []))
+
+
+def keep_http(supervisor: Supervisor, host: str, port: int, *more: Any) -> None:
+    """`serve_http` as an essential task; raises OSError when the address is taken now, and not later."""
+    first = [serve_http(host, port, *more)]
+    supervisor.keep(lambda: first.pop() if first else serve_http(host, port, *more), "http")
 
 
 def serve_http(

@@ -34,7 +34,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "state": (MemoryState, "run"),
     "state-store": (MemoryStore, "run"),
     "leases": (Leases, "_looks"),
-    "http": (server, "serve_http"),
+    "http": (server._QuietServer, "startup"),
     "journal": (Pump, "turn"),
     "policy-watch": (app, "_stamp"),
     "connector": (connectors.Connector, "_session"),
