@@ -8,7 +8,8 @@ function is called. The header's defaults apply here (FX-4-4), and data sections
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from gateway.amqp.codec import Ubyte, Uint
 from gateway.filters.predicate import Section
@@ -17,17 +18,20 @@ from gateway.filters.readers import (
     MALFORMED,
     Absent,
     Encoded,
+    MapEntries,
+    Slotted,
     list_reader,
     map_reader,
     value_reader,
 )
 
 __all__ = [
-    "ABSENT", "HEADER", "HEADER_DEFAULTS", "MALFORMED", "PROPERTIES", "Absent", "Access", "Encoded", "MessageAccess",
-    "Reader",
+    "ABSENT", "HEADER", "HEADER_DEFAULTS", "MALFORMED", "PROPERTIES", "Absent", "Access", "Encoded", "Entries",
+    "MessageAccess", "Reader", "Slotted",
 ]  # fmt: skip
 
 S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
 Reader = Callable[[S], Sequence[Any]]
 
 PROPERTIES: Final = (
@@ -41,6 +45,46 @@ HEADER_DEFAULTS: Final = {"durable": False, "priority": Ubyte(4), "first-acquire
 """What absent and null fields of the header stand for."""
 
 
+class Entries(Protocol[S_contra]):
+    """The fields of one section that many filters name: they come and go one by one."""
+
+    def add(self, name: str, slot: int) -> None:
+        """Read the field `name` into `slot` from now on; it is not among those that are read already."""
+
+    def remove(self, name: str) -> None:
+        """Nobody asks for the field `name` any more."""
+
+    def read(self, source: S_contra, values: Slotted) -> None:
+        """Put what is there into `values`, as `Access.reader` says; may raise `MALFORMED`."""
+
+
+class FewEntries(Generic[S]):
+    """`Entries` of a section that has few names at all: their reader is made anew when they have changed."""
+
+    def __init__(self, reader: Callable[[tuple[str, ...]], Reader[S]]) -> None:
+        """`reader`: as `Access.reader`, of one section."""
+        self._reader: Final = reader
+        self._slots: Final[dict[str, int]] = {}
+        self._read: Reader[S] | None = None
+
+    def add(self, name: str, slot: int) -> None:
+        """See `Entries`."""
+        self._slots[name] = slot
+        self._read = None
+
+    def remove(self, name: str) -> None:
+        """See `Entries`."""
+        del self._slots[name]
+        self._read = None
+
+    def read(self, source: S, values: Slotted) -> None:
+        """See `Entries`."""
+        read = self._read
+        if read is None:
+            read = self._read = self._reader(tuple(self._slots))
+        values.update(zip(self._slots.values(), read(source), strict=True))
+
+
 class Access(Generic[S]):
     """Reads the fields of one kind of source."""
 
@@ -52,6 +96,10 @@ class Access(Generic[S]):
         raise `MALFORMED`.
         """
         raise NotImplementedError
+
+    def entries(self, section: Section) -> Entries[S]:
+        """The same for names that come and go: none yet."""
+        return FewEntries(partial(self.reader, section))
 
     def screen(self, section: Section, needles: tuple[bytes, ...]) -> Callable[[S], bool] | None:
         """A cheap test that no source with one of these texts in `section` fails, `None` where there is none.
@@ -74,6 +122,14 @@ class MessageAccess(Access[Encoded]):
         if section is Section.AMQP_SEQUENCE:  # FX-5-24: there is no way to name what is in it
             return _nothing(names)
         return map_reader(_PLACES[section], names)
+
+    def entries(self, section: Section) -> Entries[Encoded]:
+        """See `Access`."""
+        if section is Section.AMQP_VALUE:
+            return MapEntries(None)
+        if section in _PLACES and section not in _LISTS:
+            return MapEntries(_PLACES[section])
+        return super().entries(section)
 
     def screen(self, section: Section, needles: tuple[bytes, ...]) -> Callable[[Encoded], bool] | None:
         place = _PLACES.get(section)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gateway.amqp.codec import Array, MapKey, encode
 from gateway.filters import like
-from gateway.filters.access import ABSENT
+from gateway.filters.access import ABSENT, Slotted
 from gateway.filters.predicate import (
     Affix,
     Compare,
@@ -46,7 +46,7 @@ from gateway.filters.values import (
     positive,
 )
 
-Values = Sequence[Any]
+Values = Sequence[Any] | Slotted
 Test = Callable[[Values], bool | None]
 Get = Callable[[Values], Any]
 Slots = Mapping[tuple[Section, str], int]

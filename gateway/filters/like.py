@@ -11,6 +11,9 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from gateway.filters.predicate import Like, Literal
+from gateway.filters.values import TEXTS
+
 Chunk = tuple[int, str]
 """Characters without `_` between, and where in their part they begin."""
 
@@ -45,6 +48,18 @@ def parts(pattern: str, escape: str | None = None) -> list[Part] | None:
         else:
             found[-1].append(None if character == _ONE else character)
     return [_part(characters) for characters in found]
+
+
+def constant(term: Like) -> list[Part] | None:
+    """The parts of a pattern that is known when a filter is read; `None`: it is not, or nothing is like it."""
+    pattern, escape = term.pattern, term.escape
+    if not isinstance(pattern, Literal) or type(pattern.value) not in TEXTS:
+        return None
+    if escape is None:
+        return parts(pattern.value)
+    if not isinstance(escape, Literal) or type(escape.value) not in TEXTS or len(escape.value) != 1:
+        return None
+    return parts(pattern.value, escape.value)
 
 
 def compiled(pattern: str, escape: str | None = None) -> Callable[[str], bool] | None:

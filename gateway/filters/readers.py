@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from gateway.amqp.codec import malformed, skip
 from gateway.amqp.decoder import ASK_SKIP, LIMITS, READERS, STEPS
@@ -34,6 +34,17 @@ ABSENT: Final = Absent()
 MALFORMED: Final = (AmqpError, IndexError, struct.error, UnicodeDecodeError)
 """What a reader may raise for bytes that cannot be decoded: then the message matches no filter that asked for them."""
 
+
+class Slotted(dict[int, Any]):
+    """The values of fields by their slots; what is not there is `ABSENT`."""
+
+    __slots__ = ()
+
+    def __missing__(self, slot: int) -> Absent:
+        return ABSENT
+
+
+_V = TypeVar("_V", list[Any], Slotted)
 _Read = Callable[[Encoded], Sequence[Any]]
 _MAX_ULONG: Final = (1 << 64) - 1
 _DEPTH: Final = LIMITS.depth - 1
@@ -66,45 +77,97 @@ def list_reader(place: int, slots: Mapping[int, int], blank: list[Any]) -> _Read
 
 def map_reader(place: int, names: tuple[str, ...]) -> _Read:
     """For the map at `layout[place]`: the entries under `names`, the first of each."""
-    find, blank = _finder(names), [ABSENT] * len(names)
+    find, blank, wanted = _finder(_slots(names)), [ABSENT] * len(names), len(names)
+    after = place + 1
 
     def read(source: Encoded) -> Sequence[Any]:
         data, layout = source
         start = layout[place]
-        if start == layout[place + 1]:
+        if start == layout[after]:
             return blank
         if data[start + 1] == _SMALL_ULONG and data[start + 3] == _MAP8:  # what nearly everybody sends
-            return find(data, start + 6, start + 5 + data[start + 4], blank.copy())
+            return find(data, start + 6, start + 5 + data[start + 4], blank.copy(), wanted)
         position, end, _ = opened(data, start)
-        return find(data, position, end, blank.copy())
+        return find(data, position, end, blank.copy(), wanted)
 
     return read
 
 
 def value_reader(names: tuple[str, ...]) -> _Read:
     """For a body that is one value: the entries of a map; nothing of any other value."""
-    find, blank = _finder(names), [ABSENT] * len(names)
+    find, blank, wanted = _finder(_slots(names)), [ABSENT] * len(names), len(names)
 
     def read(source: Encoded) -> Sequence[Any]:
-        data, layout = source
-        if layout.body == layout.footer:
-            return blank
-        code, position = descriptor(data, layout.body)
-        if code != AMQP_VALUE or data[position] not in (_MAP8, _MAP32):
-            return blank
-        position, end, _ = opened(data, layout.body)
-        return find(data, position, end, blank.copy())
+        found = _value_map(source)
+        return blank if found is None else find(source[0], *found, blank.copy(), wanted)
 
     return read
 
 
-def _finder(names: tuple[str, ...]) -> Callable[[bytes, int, int, list[Any]], list[Any]]:
-    """Walks the entries of a map, until all names are found."""
-    slot_of = {key: slot for slot, name in enumerate(names) for key in _keys(name)}.get
-    wanted = len(names)
+def _value_map(source: Encoded) -> tuple[int, int] | None:
+    """Where the entries of a body that is a map begin and end."""
+    data, layout = source
+    if layout.body == layout.footer:
+        return None
+    code, position = descriptor(data, layout.body)
+    if code != AMQP_VALUE or data[position] not in (_MAP8, _MAP32):
+        return None
+    position, end, _ = opened(data, layout.body)
+    return position, end
 
-    def find(data: bytes, position: int, end: int, values: list[Any]) -> list[Any]:
-        left = wanted
+
+class MapEntries:
+    """The entries of a map under names that come and go one by one, for many filters at once.
+
+    The cost of a message is that of the entries it has, however many names there are.
+    """
+
+    def __init__(self, place: int | None) -> None:
+        """`place`: the map at `layout[place]`; None: the body that is one value."""
+        self._place: Final = place
+        self._slots: Final[dict[bytes, int]] = {}
+        self._find: Final = _finder(self._slots)
+        self._names = 0
+
+    def add(self, name: str, slot: int) -> None:
+        """Read the entry `name` into `slot` from now on."""
+        self._names += 1
+        self._slots.update((key, slot) for key in _keys(name))
+
+    def remove(self, name: str) -> None:
+        """Nobody asks for the entry `name` any more."""
+        self._names -= 1
+        for key in _keys(name):
+            del self._slots[key]
+
+    def read(self, source: Encoded, values: Slotted) -> None:
+        """Put what is there into `values`; raises MALFORMED for what cannot be decoded."""
+        data, layout = source
+        place = self._place
+        if place is None:
+            found = _value_map(source)
+            if found is not None:
+                self._find(data, *found, values, self._names)
+            return
+        start = layout[place]
+        if start == layout[place + 1]:
+            return
+        if data[start + 1] == _SMALL_ULONG and data[start + 3] == _MAP8:
+            self._find(data, start + 6, start + 5 + data[start + 4], values, self._names)
+        else:
+            position, end, _ = opened(data, start)
+            self._find(data, position, end, values, self._names)
+
+
+def _slots(names: tuple[str, ...]) -> dict[bytes, int]:
+    return {key: slot for slot, name in enumerate(names) for key in _keys(name)}
+
+
+def _finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, _V, int], _V]:
+    """Walks the entries of a map, until as many as are wanted are found; `slots` may change between two walks."""
+    slot_of = slots.get
+
+    def find(data: bytes, position: int, end: int, values: _V, left: int) -> _V:
         while position < end:
             if data[position] == _STRING8 or data[position] == _SYMBOL8:  # a tuple costs more
                 after = position + 2 + data[position + 1]

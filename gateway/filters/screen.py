@@ -44,10 +44,7 @@ def _constant(node: object) -> Any:
 
 def _longest(node: Like) -> str | None:
     """The longest run of characters that a pattern asks for."""
-    pattern, escape = _constant(node.pattern), _constant(node.escape)
-    if type(pattern) is not str or (node.escape is not None and (type(escape) is not str or len(escape) != 1)):
-        return None
-    chunks = [chunk for part in like.parts(pattern, escape) or () for _, chunk in part.chunks]
+    chunks = [chunk for part in like.constant(node) or () for _, chunk in part.chunks]
     return max(chunks, key=len, default=None)
 
 

@@ -1,0 +1,278 @@
+"""The index of predicates: entries, the fields they read, and what a message asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final, Generic, TypeVar
+
+from gateway.filters.access import MALFORMED, Access, Entries, Slotted
+from gateway.filters.closure import compile_filter, conjuncts, screen_of, truth
+from gateway.filters.index.keys import How, Key, keys_of
+from gateway.filters.index.lookup import Slot
+from gateway.filters.leaves import Test, value
+from gateway.filters.predicate import Predicate, Section, fields_of
+
+K = TypeVar("K", bound=Hashable)
+S = TypeVar("S")
+
+_FEW: Final = 4
+"""Up to so many searches for a text cost less than reading the fields once."""
+_SHORT: Final = 8
+"""A shorter beginning or end of a text is one of more messages."""
+
+
+class PredicateIndex(Generic[K, S]):
+    """Which of many predicates match a source: the same answers as `compile_filter` gives each.
+
+    Keys are the caller's names of the predicates; several may have the same predicate.
+    """
+
+    def __init__(self, access: Access[S]) -> None:
+        self._access: Final = access
+        self._fields: Final = _Fields(access)
+        self._entries: Final[dict[Predicate, _Entry[K, S]]] = {}
+        self._entry_of: Final[dict[K, _Entry[K, S]]] = {}
+        self._slots: Final[dict[int, Slot[_Entry[K, S]]]] = {}
+        self._scanned: Final[dict[_Entry[K, S], None]] = {}
+        self._terms: Final[dict[Predicate, _Term]] = {}
+        self._without_screen = 0
+        self._message = 0
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return len(self._entry_of)
+
+    @property
+    def scanned(self) -> int:
+        """How many different predicates have no key and are evaluated for every message."""
+        return len(self._scanned)
+
+    # -- filters come and go
+
+    def add(self, key: K, predicate: Predicate) -> None:
+        """`key` is among the answers from now on; raises ValueError for one that is there already."""
+        if key in self._entry_of:
+            raise ValueError("this key has a predicate already")
+        entry = self._entries.get(predicate)
+        if entry is None:
+            entry = self._entries[predicate] = self._made(predicate)
+        entry.keys[key] = None
+        self._entry_of[key] = entry
+
+    def remove(self, key: K) -> None:
+        """`key` is no longer among the answers; raises KeyError for one that is not there."""
+        entry = self._entry_of.pop(key)
+        del entry.keys[key]
+        if not entry.keys:
+            del self._entries[entry.predicate]
+            self._forget(entry)
+
+    def _made(self, predicate: Predicate) -> _Entry[K, S]:
+        entry: _Entry[K, S] = _Entry(predicate, self._access, self._fields.use(predicate))
+        self._without_screen += entry.screen is None
+        waits_under = keys_of(predicate, self._weight)
+        if waits_under is None:
+            self._scanned[entry] = None
+            entry.terms = [self._term(term) for term in conjuncts(predicate)]
+            return entry
+        entry.waits_under, entry.test = waits_under, truth(predicate, self._fields.slots)
+        for key in waits_under:
+            slot = self._fields.slot(key.field)
+            if slot not in self._slots:
+                self._slots[slot] = Slot()
+                self._fields.look_up(key.field.section, 1)
+            self._slots[slot].add(key, entry, value(key.field, self._fields.slots))
+        return entry
+
+    def _forget(self, entry: _Entry[K, S]) -> None:
+        self._without_screen -= entry.screen is None
+        self._scanned.pop(entry, None)
+        for term in entry.terms:
+            term.users -= 1
+            if not term.users:
+                del self._terms[term.predicate]
+        for key in entry.waits_under:
+            slot = self._fields.slot(key.field)
+            self._slots[slot].remove(key, entry)
+            if not self._slots[slot]:
+                del self._slots[slot]
+                self._fields.look_up(key.field.section, -1)
+        self._fields.release(entry.predicate)
+
+    def _term(self, predicate: Predicate) -> _Term:
+        term = self._terms.get(predicate)
+        if term is None:
+            term = self._terms[predicate] = _Term(predicate, truth(predicate, self._fields.slots))
+        term.users += 1
+        return term
+
+    def _weight(self, key: Key) -> int:
+        """How much is likely to fit a key: what waits there says how often it is asked for."""
+        slot = self._slots.get(self._fields.slot(key.field))
+        broad = 0 if key.how is How.EQUAL else max(1, _SHORT - len(key.operand))
+        return 1 + broad + (0 if slot is None else slot.waiting(key)) + _SHORT * (type(key.operand) is bool)
+
+    # -- messages
+
+    def matching(self, source: S) -> list[K]:
+        """The keys whose predicates match, each once, in no particular order; never raises."""
+        if len(self._entries) <= _FEW and not self._without_screen:
+            return list(self._each(source))
+        try:
+            return self._found(source)
+        except MALFORMED:  # perhaps a field that only some of them name
+            return list(self._each(source))
+
+    def _each(self, source: S) -> Iterator[K]:
+        for entry in self._entries.values():
+            if entry.matches(source):
+                yield from entry.keys
+
+    def _found(self, source: S) -> list[K]:
+        self._message = message = self._message + 1
+        values = Slotted()
+        hits: list[_Entry[K, S]] = []
+        found: list[K] = []
+        for read in self._fields.always:
+            read(source, values)
+        slots = self._slots
+        for at, each in values.items():
+            if at in slots:
+                slots[at].find(each, values, hits)
+        for entry in hits:
+            if entry.message != message:
+                entry.message = message
+                self._read(entry, message, source, values)
+                if entry.test(values):
+                    found += entry.keys
+        if self._scanned:
+            self._scan(message, source, values, found)
+        return found
+
+    def _read(self, entry: _Entry[K, S], message: int, source: S, values: Slotted) -> None:
+        """Read the sections of an entry that were not read of this message."""
+        for room in entry.rooms:
+            if not room.looked_up and room.message != message:
+                room.message = message
+                room.read(source, values)
+
+    def _scan(self, message: int, source: S, values: Slotted, found: list[K]) -> None:
+        for entry in self._scanned:
+            screen = entry.screen
+            if screen is not None and not screen(source):
+                continue
+            for room in entry.rooms:  # here and not in `_read`: a call costs as much as a term
+                if room.message != message and not room.looked_up:
+                    room.message = message
+                    room.read(source, values)
+            for term in entry.terms:
+                if term.message == message:
+                    if not term.holds:
+                        break
+                    continue
+                term.message = message
+                term.holds = holds = term.test(values)
+                if not holds:
+                    break
+            else:
+                found += entry.keys
+
+
+def _never(values: Any) -> bool:
+    return False
+
+
+class _Entry(Generic[K, S]):
+    """One predicate, and the keys of those who asked it."""
+
+    __slots__ = ("_access", "_alone", "keys", "message", "predicate", "rooms", "screen", "terms", "test", "waits_under")
+
+    def __init__(self, predicate: Predicate, access: Access[S], rooms: list[_Room[S]]) -> None:
+        self.predicate: Final = predicate
+        self.keys: Final[dict[K, None]] = {}
+        self.rooms: Final = rooms
+        self.screen: Final = screen_of(predicate, access)
+        self.test: Test = _never
+        self.terms: list[_Term] = []
+        self.waits_under: tuple[Key, ...] = ()
+        self.message = 0
+        """The last message this was evaluated for."""
+        self._access: Final = access
+        self._alone: Callable[[S], bool] | None = None
+
+    def matches(self, source: S) -> bool:
+        """Whether it matches, asked by itself."""
+        if self._alone is None:
+            self._alone = compile_filter(self.predicate, self._access)
+        return self._alone(source)
+
+
+class _Term:
+    """A term of predicates without keys: evaluated once for a message, whoever shares it."""
+
+    __slots__ = ("holds", "message", "predicate", "test", "users")
+
+    def __init__(self, predicate: Predicate, test: Test) -> None:
+        self.predicate: Final = predicate
+        self.test: Final = test
+        self.users = 0
+        self.message = 0
+        self.holds: bool | None = None
+
+
+class _Room(Generic[S]):
+    """A section of which some fields are read."""
+
+    __slots__ = ("entries", "looked_up", "message", "read")
+
+    def __init__(self, entries: Entries[S]) -> None:
+        self.entries: Final = entries
+        self.read: Final = entries.read
+        self.looked_up = 0
+        """How many of its fields have something waiting under their values: it is read of every message then."""
+        self.message = 0
+        """The last message of which it was read, where it is not read of every one."""
+
+
+class _Fields(Generic[S]):
+    """The fields that the predicates name, each with a slot of its own among the values."""
+
+    def __init__(self, access: Access[S]) -> None:
+        self._rooms: Final = {section: _Room(access.entries(section)) for section in Section}
+        self._users: Final[dict[tuple[Section, str], int]] = {}
+        self._last = 0
+        self.slots: Final[dict[tuple[Section, str], int]] = {}
+        self.always: tuple[Callable[[S, Slotted], None], ...] = ()
+        """What reads the sections that are read of every message."""
+
+    def use(self, predicate: Predicate) -> list[_Room[S]]:
+        """Read the fields of a predicate from now on; gives the sections they are in."""
+        names = _names(predicate)
+        for section, name in names:
+            self._users[section, name] = self._users.get((section, name), 0) + 1
+            if self._users[section, name] == 1:
+                self._last += 1
+                self.slots[section, name] = self._last
+                self._rooms[section].entries.add(name, self._last)
+        return [self._rooms[section] for section in dict.fromkeys(section for section, _ in names)]
+
+    def release(self, predicate: Predicate) -> None:
+        """This predicate is gone."""
+        for section, name in _names(predicate):
+            self._users[section, name] -= 1
+            if not self._users[section, name]:
+                del self._users[section, name], self.slots[section, name]
+                self._rooms[section].entries.remove(name)
+
+    def slot(self, field: Any) -> int:
+        """Where the entry that a field is in is among the values."""
+        return self.slots[field.section, field.name]
+
+    def look_up(self, section: Section, change: int) -> None:
+        """One field more, or less, of a section has something waiting."""
+        self._rooms[section].looked_up += change
+        self.always = tuple(room.read for room in self._rooms.values() if room.looked_up)
+
+
+def _names(predicate: Predicate) -> list[tuple[Section, str]]:
+    return list(dict.fromkeys((field.section, field.name) for field in fields_of(predicate)))

@@ -1,0 +1,153 @@
+"""What a message must have for a predicate to be true, as far as it can be looked up instead of compared.
+
+A key says that some field is a value, or begins or ends with a text. A predicate has keys where it cannot be true of a
+message that fits none of them; whether it is true of one that fits is still to be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from gateway.amqp.types import Timestamp
+from gateway.filters import like
+from gateway.filters.predicate import (
+    Affix,
+    And,
+    Compare,
+    Comparison,
+    Constant,
+    Field,
+    In,
+    IsTrue,
+    Like,
+    Literal,
+    Matches,
+    Or,
+    Predicate,
+    Text,
+)
+from gateway.filters.values import INTEGERS, TEXTS, folded
+
+
+class How(Enum):
+    """How a field is looked up."""
+
+    EQUAL = auto()
+    PREFIX = auto()
+    SUFFIX = auto()
+
+
+class Key(NamedTuple):
+    """A `field` that is `operand`, or begins or ends with it; `fold`: in any case."""
+
+    field: Field
+    how: How
+    operand: Any
+    fold: bool = False
+
+
+Keys = tuple[Key, ...]
+Weight = Callable[[Key], int]
+"""How many messages are likely to fit a key, and how many predicates wait under it: less is better."""
+
+_EXACT: Final = 1 << 53
+"""Beyond these a double may be equal to an integer by SQL's rules though Python calls them different."""
+_OTHERS: Final = frozenset((bool, bytes, UUID))
+_HOW: Final = {Affix.PREFIX: How.PREFIX, Affix.SUFFIX: How.SUFFIX, Affix.WHOLE: How.EQUAL}
+
+
+def keys_of(predicate: Predicate, weight: Weight) -> Keys | None:
+    """Keys of which a message fits one at least where `predicate` is true.
+
+    No key at all: it never is. `None`: nothing is known, and it has to be evaluated for every message.
+    """
+    if isinstance(predicate, IsTrue):
+        return keys_of(predicate.item, weight)
+    if isinstance(predicate, Constant):
+        return None if predicate.value else ()
+    if isinstance(predicate, Or):
+        return _either([keys_of(item, weight) for item in predicate.items])
+    if isinstance(predicate, And):
+        found = (keys_of(item, weight) for item in predicate.items)
+        return _best((keys for keys in found if keys is not None), weight)
+    return _best(_of_term(predicate), weight)
+
+
+def _either(items: list[Keys | None]) -> Keys | None:
+    if None in items:
+        return None
+    return tuple(dict.fromkeys(key for keys in items for key in keys or ()))
+
+
+def _best(choices: Iterator[Keys], weight: Weight) -> Keys | None:
+    return min(choices, key=lambda keys: sum(map(weight, keys)), default=None)
+
+
+def texts_of(term: Predicate) -> tuple[Field, frozenset[str]] | None:
+    """A field and the texts it has to be one of for `term` to be true."""
+    if not isinstance(term, Compare | In | Matches):
+        return None
+    for keys in _of_term(term):
+        field = keys[0].field
+        if not field.path and all(type(key.operand) is str for key in keys):
+            return field, frozenset(key.operand for key in keys)
+    return None
+
+
+# -- terms: each of what they give would do
+
+
+def _of_term(term: Predicate) -> Iterator[Keys]:
+    if isinstance(term, Matches):
+        yield from _equal(term.field, (Literal(term.reference),))
+    elif isinstance(term, In):
+        yield from _equal(term.value, term.items)
+    elif isinstance(term, Compare) and term.comparison is Comparison.EQ:
+        yield from _equal(term.left, (term.right,))
+        yield from _equal(term.right, (term.left,))
+    elif isinstance(term, Text) and _plain(term.field):
+        operand = folded(term.operand) if term.fold else term.operand
+        yield (Key(term.field, _HOW[term.affix], operand, term.fold),)
+    elif isinstance(term, Like):
+        yield from _of_like(term)
+
+
+def _equal(field: object, items: tuple[Any, ...]) -> Iterator[Keys]:
+    if not isinstance(field, Field) or not _plain(field) or not items:
+        return
+    operands = [_operand(item.value) if isinstance(item, Literal) else None for item in items]
+    if None not in operands:
+        yield tuple(Key(field, How.EQUAL, operand) for operand in dict.fromkeys(operands))
+
+
+def _operand(constant: Any) -> Any:
+    """A constant as it is looked up; None: it cannot be."""
+    if type(constant) in TEXTS:
+        return str(constant)
+    if type(constant) in INTEGERS or type(constant) is Timestamp:
+        return int(constant) if abs(constant) <= _EXACT else None
+    return constant if type(constant) in _OTHERS else None
+
+
+def _plain(field: Field) -> bool:
+    """Whether the field is at one place in all messages: no index that is computed."""
+    return all(isinstance(step, str | Literal) for step in field.path)
+
+
+def _of_like(term: Like) -> Iterator[Keys]:
+    field, pattern = term.value, like.constant(term)
+    if pattern is None or not isinstance(field, Field) or not _plain(field):
+        return
+    first, last = pattern[0], pattern[-1]
+    begin = next((chunk for offset, chunk in first.chunks[:1] if not offset), "")
+    end = next((chunk for offset, chunk in last.chunks[-1:] if offset + len(chunk) == last.length), "")
+    if len(pattern) == 1 and len(begin) == first.length:
+        yield (Key(field, How.EQUAL, begin),)
+        return
+    if begin:
+        yield (Key(field, How.PREFIX, begin),)
+    if end:
+        yield (Key(field, How.SUFFIX, end),)

@@ -1,0 +1,187 @@
+"""What waits under keys: for each field a table of values, and trees of beginnings and ends of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Generic, TypeVar
+from uuid import UUID
+
+from gateway.amqp.types import Timestamp
+from gateway.filters.index.keys import How, Key
+from gateway.filters.index.tree import PrefixTree
+from gateway.filters.predicate import Field
+from gateway.filters.values import APPROXIMATES, DECIMALS, INTEGERS, TEXTS, exact, folded
+
+T = TypeVar("T", bound=Hashable)
+Get = Callable[[Any], Any]
+
+LOOKED_UP: Final = TEXTS | INTEGERS | APPROXIMATES | DECIMALS | {bool, bytes, UUID, Timestamp}
+"""Types of values that may be equal to an operand."""
+Find = Callable[[Any, list[T]], None]
+"""Adds what waits for a value to a list: something twice, perhaps."""
+
+
+class _Table(Generic[T]):
+    """What waits for one value of the field."""
+
+    def __init__(self) -> None:
+        self.waiting: Final[dict[Any, dict[T, None]]] = {}
+
+    def add(self, operand: Any, item: T) -> None:
+        self.waiting.setdefault(operand, {})[item] = None
+
+    def remove(self, operand: Any, item: T) -> None:
+        waiting = self.waiting[operand]
+        del waiting[item]
+        if not waiting:
+            del self.waiting[operand]
+
+    def count(self, operand: Any) -> int:
+        return len(self.waiting.get(operand, ()))
+
+    def find_folded(self, value: Any, found: list[T]) -> None:
+        if type(value) in TEXTS and (waiting := self.waiting.get(folded(value))) is not None:
+            found += waiting
+
+    def find_decimal(self, value: Any, found: list[T]) -> None:
+        if type(value) in DECIMALS and (waiting := self.waiting.get(exact(value))) is not None:
+            found += waiting
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting)
+
+
+class _Ends(Generic[T]):
+    """What waits for texts with a beginning, or with an end; `fold` is done to a message's text first."""
+
+    def __init__(self, how: How, fold: Callable[[str], str]) -> None:
+        self._tree: Final = PrefixTree[T]()
+        self._backwards: Final = how is How.SUFFIX
+        self._fold: Final = fold
+        self._longest = 1
+        """More characters of a text need not be looked at."""
+
+    def add(self, operand: str, item: T) -> None:
+        self._longest = max(self._longest, len(operand))
+        self._tree.add(self._inwards(operand), item)
+
+    def remove(self, operand: str, item: T) -> None:
+        self._tree.remove(self._inwards(operand), item)
+
+    def count(self, operand: str) -> int:
+        return self._tree.waiting(self._inwards(operand))
+
+    def find(self, value: Any, found: list[T]) -> None:
+        if type(value) in TEXTS:
+            part = value[-self._longest :][::-1] if self._backwards else value[: self._longest]
+            self._tree.find(self._fold(part), found)
+
+    def _inwards(self, operand: str) -> str:
+        """The operand from the side where it is looked for."""
+        return operand[::-1] if self._backwards else operand
+
+    def __bool__(self) -> bool:
+        return bool(self._tree)
+
+
+class Lookup(Generic[T]):
+    """What waits under the keys of one field."""
+
+    __slots__ = ("_ends", "_folded", "_numbers", "equal", "more")
+
+    def __init__(self) -> None:
+        self.equal: Final = _Table[T]()
+        self._folded: Final = _Table[T]()
+        self._ends: Final = {
+            (how, fold): _Ends[T](how, folded if fold else str)
+            for how in (How.PREFIX, How.SUFFIX)
+            for fold in (False, True)
+        }
+        self._numbers = 0
+        self.more: tuple[Find[T], ...] = ()
+        """How to find what does not wait in `equal` under the value itself."""
+
+    def add(self, key: Key, item: T) -> None:
+        """`item` waits under `key`."""
+        self._of(key).add(key.operand, item)
+        self._numbers += type(key.operand) is int
+        self._choose()
+
+    def remove(self, key: Key, item: T) -> None:
+        """`item` waits under `key` no more."""
+        self._of(key).remove(key.operand, item)
+        self._numbers -= type(key.operand) is int
+        self._choose()
+
+    def waiting(self, key: Key) -> int:
+        """How many wait under exactly this key."""
+        return self._of(key).count(key.operand)
+
+    def find(self, value: Any, found: list[T]) -> None:
+        """Add what waits for a message's `value` to `found`."""
+        if type(value) in LOOKED_UP:
+            waiting = self.equal.waiting.get(value)
+            if waiting is not None:
+                found += waiting
+            for find in self.more:
+                find(value, found)
+
+    def _of(self, key: Key) -> _Table[T] | _Ends[T]:
+        if key.how is How.EQUAL:
+            return self._folded if key.fold else self.equal
+        return self._ends[key.how, key.fold]
+
+    def _choose(self) -> None:
+        more: list[Find[T]] = [ends.find for ends in self._ends.values() if ends]
+        if self._folded:
+            more.append(self._folded.find_folded)
+        if self._numbers:
+            more.append(self.equal.find_decimal)
+        self.more = tuple(more)
+
+    def __bool__(self) -> bool:
+        return bool(self.equal or self._folded or any(self._ends.values()))
+
+
+class Slot(Generic[T]):
+    """What waits under the keys of one entry of a section, and of what is below it."""
+
+    __slots__ = ("_below", "here")
+
+    def __init__(self) -> None:
+        self.here: Final = Lookup[T]()
+        self._below: Final[dict[Field, tuple[Get, Lookup[T]]]] = {}
+
+    def add(self, key: Key, item: T, get: Get) -> None:
+        """`item` waits under `key`; `get` finds its field among a message's values."""
+        if not key.field.path:
+            self.here.add(key, item)
+        else:
+            self._below.setdefault(key.field, (get, Lookup[T]()))[1].add(key, item)
+
+    def remove(self, key: Key, item: T) -> None:
+        """`item` waits under `key` no more."""
+        if not key.field.path:
+            self.here.remove(key, item)
+            return
+        lookup = self._below[key.field][1]
+        lookup.remove(key, item)
+        if not lookup:
+            del self._below[key.field]
+
+    def waiting(self, key: Key) -> int:
+        """How many wait under exactly this key."""
+        if not key.field.path:
+            return self.here.waiting(key)
+        found = self._below.get(key.field)
+        return 0 if found is None else found[1].waiting(key)
+
+    def find(self, value: Any, values: Any, found: list[T]) -> None:
+        """Add what waits for a message to `found`, in which the entry is `value`."""
+        self.here.find(value, found)
+        for get, lookup in self._below.values():
+            lookup.find(get(values), found)
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self.here or self._below)

@@ -1,0 +1,109 @@
+"""Texts with what waits under each, found by all beginnings of another text: a radix tree.
+
+A text is looked at once, character by character as far as something may wait there; texts come and go at the cost of
+their own length.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _Node(Generic[T]):
+    """`text` leads here from the parent; no two children begin with the same character."""
+
+    __slots__ = ("children", "items", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.items: Final[dict[T, None]] = {}
+        self.children: dict[str, _Node[T]] = {}
+
+
+class PrefixTree(Generic[T]):
+    """What waits for texts that begin with a given one."""
+
+    def __init__(self) -> None:
+        self._root: Final = _Node[T]("")
+
+    def add(self, prefix: str, item: T) -> None:
+        """`item` waits for texts that begin with `prefix`."""
+        node, at = self._root, 0
+        while at < len(prefix):
+            child = node.children.get(prefix[at])
+            if child is None:
+                child = _Node(prefix[at:])
+                node.children[prefix[at]] = child
+            same = _common(child.text, prefix, at)
+            if same < len(child.text):
+                child = _split(node, child, same)
+            node, at = child, at + same
+        node.items[item] = None
+
+    def remove(self, prefix: str, item: T) -> None:
+        """`item`, which waits for exactly this prefix, waits no more."""
+        above, node, at = self._root, self._root, 0
+        grand = above
+        while at < len(prefix):
+            grand, above, node = above, node, node.children[prefix[at]]
+            at += len(node.text)
+        del node.items[item]
+        if node is not self._root and not node.items and not node.children:
+            del above.children[node.text[0]]
+            node, above = above, grand
+        if node is not self._root and not node.items and len(node.children) == 1:
+            _merge(above, node)
+
+    def waiting(self, prefix: str) -> int:
+        """How many wait for exactly this prefix."""
+        node, at = self._root, 0
+        while at < len(prefix):
+            child = node.children.get(prefix[at])
+            if child is None or not prefix.startswith(child.text, at):
+                return 0
+            node, at = child, at + len(child.text)
+        return len(node.items)
+
+    def find(self, text: str, found: list[T]) -> None:
+        """Add what waits for any beginning of `text` to `found`."""
+        node, at, end = self._root, 0, len(text)
+        while True:
+            if node.items:
+                found += node.items
+            if at >= end:
+                return
+            child = node.children.get(text[at])
+            if child is None or not text.startswith(child.text, at):
+                return
+            at += len(child.text)
+            node = child
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._root.children or self._root.items)
+
+
+def _common(text: str, other: str, at: int) -> int:
+    """How many characters `text` has in common with `other` from `at` on."""
+    if other.startswith(text, at):
+        return len(text)
+    pairs = zip(text, other[at : at + len(text)], strict=False)
+    return next((number for number, (one, two) in enumerate(pairs) if one != two), len(other) - at)
+
+
+def _split(parent: _Node[T], child: _Node[T], at: int) -> _Node[T]:
+    """A node between the two, `at` characters into what leads to the child."""
+    middle = _Node[T](child.text[:at])
+    parent.children[middle.text[0]] = middle
+    child.text = child.text[at:]
+    middle.children[child.text[0]] = child
+    return middle
+
+
+def _merge(parent: _Node[T], node: _Node[T]) -> None:
+    """Nothing waits at `node` and one way goes on: the child takes its place."""
+    (child,) = node.children.values()
+    child.text = node.text + child.text
+    parent.children[child.text[0]] = child
