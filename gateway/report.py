@@ -43,6 +43,10 @@ def kafka_states(clusters: Mapping[str, _Reading]) -> Iterator[tuple[str, Any, f
 _TOKEN: Final = re.compile(r"(\$replies\.[^/\s]+/)[^\s'\"]+")
 
 
+_REFUSED: Final = 100
+"""Refused links of one connection that are logged each; then the 128th, 256th, 512th…: it cannot flood the log."""
+
+
 class Report:
     """Log and counters of one gateway."""
 
@@ -77,7 +81,8 @@ class Report:
             self.journal.link_refused(link, error)
         self._cookie(error)
         level = self.log.error if error.fault is Fault.GATEWAY else self.log.warning
-        level("link refused", **_ids(link), **_why(error))
+        if (count := link.engine.refusals) <= _REFUSED or count & (count - 1) == 0:
+            level("link refused", **_ids(link), **_why(error), refused=count)
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         """A link was detached, by whichever side."""

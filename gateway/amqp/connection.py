@@ -7,7 +7,6 @@ for their sockets once per turn of the loop, however many messages passed in it.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
@@ -20,13 +19,21 @@ from gateway.password_checks import Ticket
 
 _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""
-_SLICE: Final = 32 * 1024
+_SLICE, _LEAST = 4096, 512
+"""Bytes of a peer that are worked on at once, while nothing is known of how long its frames take; and at least."""
 _TURN: Final = 0.002
-"""Bytes of a peer that are worked on at first; seconds after which output, timers and others have their turn."""
+"""Seconds after which output, timers and others have their turn."""
 _UNREAD: Final = 256 * 1024
-"""Bytes that may wait for the next turn; with more, all others wait instead, which stops reading."""
+"""Bytes that may wait for the next turn; with more, the socket is not read."""
 _CLOSE_GRACE: Final = 5.0
 """Seconds a peer has to answer our close before the socket goes."""
+
+
+def _next_slice(size: int, seconds: float) -> int:
+    """How much to work on next, when so much took so long: half a turn is the aim."""
+    if seconds > _TURN:
+        return max(size // 4, _LEAST)
+    return 2 * size if seconds < _TURN / 4 and size < _UNREAD else size
 
 
 class Hub:
@@ -114,6 +121,8 @@ class Connection(asyncio.Protocol):
         self._ending = False
         self._unread = b""
         self._taken = 0
+        self._slice = _SLICE
+        self._deaf = self._lost = False
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -142,35 +151,45 @@ class Connection(asyncio.Protocol):
         if self._unread:
             self._unread = self._unread[self._taken :] + data
             self._taken = 0
-            if len(self._unread) > _UNREAD:
-                self._work(math.inf)
+            self._hold(len(self._unread) > _UNREAD)
         elif self.engine is not None and len(data) <= _SLICE:
             self.engine.receive(data)
         else:
             self._unread, self._taken = data, 0
             self._go_on()
 
+    def _hold(self, deaf: bool) -> None:
+        """Stop reading the socket, or read it again."""
+        if deaf is not self._deaf and self.transport is not None:
+            self._deaf = deaf
+            (self.transport.pause_reading if deaf else self.transport.resume_reading)()
+
     def _go_on(self) -> None:
-        self._work(time.monotonic() + _TURN)
+        self._work(time.monotonic())
         if self._unread:
             self._hub.loop.call_soon(self._go_on)
+        elif self._lost:
+            self._let_go()
+        else:
+            self._hold(False)
 
-    def _work(self, until: float) -> None:
-        """Work on what was read, some of it at least: in growing pieces, for large messages are few."""
-        size = _SLICE
+    def _work(self, now: float) -> None:
+        """Work on what was read until the turn is over: messages in large pieces, control frames in small ones."""
+        until = now + _TURN
         while self.engine is not None and (start := self._taken) < len(self._unread):
-            self._taken, size = start + size, 2 * size
+            self._taken = start + self._slice
             try:
                 self.engine.receive(self._unread[start : self._taken])
             except Exception as error:  # a bug: it costs this connection, as it does where all is read at once
                 self._hub.failed(self, error)
                 break
-            if time.monotonic() >= until and self._taken < len(self._unread):
+            before, now = now, time.monotonic()
+            self._slice = _next_slice(self._slice, now - before)
+            if now >= until and self._taken < len(self._unread):
                 return
         self._unread = b""
 
     def eof_received(self) -> bool:
-        self._work(math.inf)
         return False  # without a close first: connection_lost tells the engine
 
     def pause_writing(self) -> None:
@@ -186,13 +205,18 @@ class Connection(asyncio.Protocol):
         if self._ticket is not None:
             self._ticket.cancel()
         self.transport = None
+        if self.engine is None:
+            self._host.closed(self, None)
+        elif self._unread:  # what it sent before it went counts
+            self._lost = True
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
         if (engine := self.engine) is not None:
-            self._work(math.inf)  # what it sent before it went counts
             engine.lost(None)
             self.engine = None
             engine.free()
-        else:
-            self._host.closed(self, None)
 
     # -- before the engine
 

@@ -46,8 +46,8 @@ class Engine:
         self._attached: Final = Links(self, owner)
         self._links: Final = self._attached.live
         self.peer = Peer()
-        self.serial = 0
-        """The number of the last delivery we sent, which is its tag."""
+        self.refusals = self.serial = 0
+        """The links of the peer that were refused; the number of the last delivery we sent, which is its tag."""
         self.receivers: Final[dict[int, Link]] = {}
         """The open links on which whole messages come, by their address."""
         self.senders: Final[dict[int, turn.Unsettled[Any]]] = {}
@@ -279,6 +279,7 @@ class Engine:
 
     def refused(self, link: Link, error: AmqpError) -> None:
         """A link of the peer was refused: for the owner's log and counters."""
+        self.refusals += 1
         self._owner.link_refused(link, error)
 
     def message_refused(self, link: Link, error: AmqpError) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
     from gateway.amqp.engine_config import Owner
 
-_REFUSED: Final = 20_000
-"""Refused links that a peer may leave without its own detach; then its connection ends."""
+_REFUSED: Final = 100
+"""Refused links that any peer may leave without its own detach; more than that, and its limit of links, end it."""
 
 
 class Links:
@@ -64,8 +64,9 @@ class Links:
 
     def _unwelcome(self, asked: str | None) -> AmqpError | None:
         limit = self._engine.config.max_links
-        if len(self._refused) >= _REFUSED:
-            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links were refused and not detached")
+        if len(self._refused) >= max(limit, _REFUSED):
+            text = f"{len(self._refused)} links were refused and are not detached: answer each detach with one"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
         if asked is not None and "\0" in asked:  # proton knows the address only up to there
             return AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address")
         if len(self.live) >= limit:

@@ -164,13 +164,15 @@ def test_properties_nested_without_end(served: Served, watch: Watch) -> None:
     watch.bad_input("amqp:decode-error")
 
 
-def test_ten_thousand_links_on_one_session(served: Served, watch: Watch) -> None:
+def test_thousands_of_links_beyond_the_limit_on_one_session(served: Served, watch: Watch) -> None:
     """200 are allowed: those live, each of the others is refused, and the connection goes on."""
     with served.peer() as peer:
         peer.seconds = 30
-        for handle in range(10_000):
+        for handle in range(5_000):
             peer.attach(f"link-{handle}", SENDER, handle, target=target(f"chat/{handle}"))
-            if handle % 500 == 499:
+            if handle >= 200:
+                peer.detach(handle)
+            if handle % 100 == 99:
                 while (frame := peer.receive()) is not None and frame.fields.get("name") != f"link-{handle}":
                     assert frame.kind in ("attach", "detach"), frame
         with served.peer() as receiver:
@@ -179,4 +181,18 @@ def test_ten_thousand_links_on_one_session(served: Served, watch: Watch) -> None
             granted = peer.until("flow", link_credit=1)
             peer.transfer(message(b"alive"), granted.handle)
             assert receiver.until("transfer").payload == message(b"alive")
-    watch.counted('scopegate_links_refused_total{condition="amqp:resource-limit-exceeded",scope="edge"}', 10_000 - 200)
+    watch.counted('scopegate_links_refused_total{condition="amqp:resource-limit-exceeded",scope="edge"}', 5_000 - 200)
+    refused = [line for line in served.gateway.log()[watch.lines :] if line["event"] == "link refused"]
+    assert [line["refused"] for line in refused] == [*range(1, 101), 128, 256, 512, 1024, 2048, 4096]
+
+
+@pytest.mark.parametrize("address", ["chat/more", "no/such"])
+def test_refused_links_that_are_never_detached(served: Served, watch: Watch, address: str) -> None:
+    """As many as the limit of links are kept, beside those that live; a peer that leaves more loses its connection."""
+    with served.peer() as peer:
+        for handle in range(401):
+            peer.attach(f"link-{handle}", SENDER, handle, target=target(address))
+        close = peer.until("close", error="amqp:resource-limit-exceeded")
+        assert "200 links were refused" in close.error["description"]
+        peer.expect_eof()
+    watch.bad_input("amqp:resource-limit-exceeded")
