@@ -1,0 +1,1 @@
+"""Mutation runs: break the product in one place at a time and see whether the tests notice (`make mutants`)."""
