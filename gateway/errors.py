@@ -23,7 +23,8 @@ class AmqpError(Exception):
     """One AMQP error: `condition` is the symbol on the wire, `info` its map (symbol keys).
 
     `description` is read by people at the peer: it names what was wrong and the way out, and never
-    holds a secret, a cookie or another scope's addresses.
+    holds a secret, a cookie or another scope's addresses. `scope` is the scope whose addresses or peers it speaks of; None: it
+    speaks of nothing but the link or message of the peer that hears it. `told_to` is what a peer gets.
     """
 
     def __init__(
@@ -33,12 +34,29 @@ class AmqpError(Exception):
         *,
         info: Mapping[str, object] | None = None,
         fault: Fault = Fault.PEER,
+        scope: str | None = None,
     ) -> None:
         super().__init__(f"{condition}: {description}" if description else condition)
         self.condition: Final = condition
         self.description: Final = description
         self.info: Final[dict[str, object]] = dict(info or {})
         self.fault: Final = fault
+        self.scope = scope
+
+    def told_to(self, scope: str) -> AmqpError:
+        """The error as a peer in `scope` hears it: of another scope's only the condition, in our words (RA 1)."""
+        if self.scope is None or self.scope == scope:
+            return self
+        if self.condition in _ELSEWHERE:
+            text = "the node behind this address is in another container"
+            return AmqpError(NOT_FOUND, text, fault=Fault.GATEWAY)
+        text = f"the node behind this address {_BEYOND.get(self.condition, _REFUSED)}"
+        return AmqpError(self.condition, text, fault=self.fault)
+
+
+def told(error: AmqpError | None, scope: str) -> AmqpError | None:
+    """`AmqpError.told_to`, where there may be no error."""
+    return None if error is None else error.told_to(scope)
 
 
 _QUOTED: Final = 100
@@ -70,3 +88,19 @@ TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 LINK_REDIRECT: Final = "amqp:link:redirect"
 STOLEN: Final = "amqp:link:stolen"
+
+_ELSEWHERE: Final = frozenset((LINK_REDIRECT, CONNECTION_REDIRECT))
+_REFUSED: Final = "has refused this"
+_BEYOND: Final = {
+    INTERNAL_ERROR: "has failed",
+    NOT_FOUND: "does not exist",
+    UNAUTHORIZED_ACCESS: "does not permit this",
+    NOT_ALLOWED: "does not permit this",
+    RESOURCE_LIMIT_EXCEEDED: "has reached a limit",
+    RESOURCE_LOCKED: "is in use",
+    RESOURCE_DELETED: "is gone",
+    NOT_IMPLEMENTED: "does not support this",
+    DETACH_FORCED: "has ended the link; try again",
+    CONNECTION_FORCED: "has ended the link; try again",
+    MESSAGE_SIZE_EXCEEDED: "does not take messages of this size",
+}

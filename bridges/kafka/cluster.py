@@ -242,10 +242,10 @@ class Cluster:
         except KafkaException as error:
             cause = error.args[0]
             self.trouble()
-            raise faults.link_error(cause, self.name, topic) from error
+            raise faults.link_error(cause) from error
         except TimeoutError as error:
             self.trouble()
-            raise faults.unreachable(self.name) from error
+            raise faults.unreachable() from error
 
     async def in_thread(self, question: Callable[[], T]) -> T:
         """Ask something that blocks; RESOURCE_LIMIT_EXCEEDED where too many ask already."""

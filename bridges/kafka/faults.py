@@ -59,17 +59,17 @@ def failed(error: KafkaError, *, keyed: bool = False) -> Outcome:
     return FAILED if known is None else Rejected(AmqpError(*known))
 
 
-def link_error(error: KafkaError, cluster: str, topic: str) -> AmqpError:
-    """The error that refuses or ends a link on `topic`."""
+def link_error(error: KafkaError) -> AmqpError:
+    """The error that refuses or ends a link; whoever hears it may be in another scope and not know the topic."""
     if error.code() in UNKNOWN_TOPIC:
-        return AmqpError(NOT_FOUND, f"there is no event log {topic!r}")
+        return AmqpError(NOT_FOUND, "there is no event log behind this address")
     if error.code() in UNAUTHORIZED:
-        return AmqpError(UNAUTHORIZED_ACCESS, f"the gateway may not use the event log {topic!r}")
-    return unreachable(cluster)
+        return AmqpError(UNAUTHORIZED_ACCESS, "the gateway may not use the event log behind this address")
+    return unreachable()
 
 
-def unreachable(cluster: str) -> AmqpError:
+def unreachable() -> AmqpError:
     """Kafka does not answer: the peer may try again."""
     return AmqpError(
-        INTERNAL_ERROR, f"the Kafka cluster {cluster!r} does not answer; try again", fault=Fault.BACKEND
+        INTERNAL_ERROR, "the Kafka cluster behind this address does not answer; try again", fault=Fault.BACKEND
     )

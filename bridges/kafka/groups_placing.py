@@ -93,7 +93,7 @@ class Placing:
             return await self._leases.claim(key, wish, gone=lambda: growth.gone or not wanted(link))
         except AmqpError as error:
             if growth.gone:  # while the link waited (KM-18)
-                raise AmqpError(RESOURCE_DELETED, f"the event log {self._topic!r} was deleted") from error
+                raise AmqpError(RESOURCE_DELETED, "the event log behind this address was deleted") from error
             raise
 
     def _named_in_group(

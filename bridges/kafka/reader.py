@@ -152,7 +152,7 @@ class Reader:
                 consumer.close()
         except KafkaException as error:
             log.error("kafka reader failed", reason=error.args[0].str())
-            self._tell(self._owner.failed, None, faults.link_error(error.args[0], "", ""))
+            self._tell(self._owner.failed, None, faults.link_error(error.args[0]))
         finally:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
                 self._loop.call_soon_threadsafe(self._owner.ended, self)
@@ -230,7 +230,7 @@ class Reader:
 
     def _elsewhere(self, error: KafkaError, topic: str | None) -> None:
         if error.code() in faults.UNAUTHORIZED:
-            self._tell(self._owner.failed, topic, faults.link_error(error, "", topic or ""))
+            self._tell(self._owner.failed, topic, faults.link_error(error))
         else:  # librdkafka goes on trying; a topic that is gone is found by the metadata watch
             self._tell(self._owner.trouble)
 

@@ -160,7 +160,7 @@ class Receiver:
 
     def topic_gone(self) -> None:
         """KM-18."""
-        self._link.detach(AmqpError(RESOURCE_DELETED, f"the event log {self._topic!r} was deleted"))
+        self._link.detach(AmqpError(RESOURCE_DELETED, "the event log behind this address was deleted"))
 
     # -- from the link
 

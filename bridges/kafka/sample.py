@@ -34,7 +34,7 @@ def newest(settings: Mapping[str, Any], cluster: str, topic: str, count: int) ->
             consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in places.items()])
             yield from _read(consumer, topic, {partition: high for partition, (_, high) in places.items()})
     except KafkaException as error:
-        raise faults.link_error(error.args[0], cluster, topic) from None
+        raise faults.link_error(error.args[0]) from None
     finally:
         consumer.close()
 

@@ -8,18 +8,20 @@ from cproton_ffi import lib
 
 from gateway.amqp import pndata
 from gateway.amqp.outcomes import RELEASED, SETTLED, Modified, Outcome, Rejected
+from gateway.errors import told
 
 _RELEASED: Final = lib.PN_RELEASED
 _REJECTED: Final = lib.PN_REJECTED
 _MODIFIED: Final = lib.PN_MODIFIED
 
 
-def write(delivery: Any, outcome: Outcome) -> None:
-    """Set the local state of a delivery to anything but accepted; `SETTLED` is no state."""
+def write(delivery: Any, outcome: Outcome, scope: str) -> None:
+    """Set the local state of a delivery of a peer in `scope` to anything but accepted; `SETTLED` is no state."""
     if outcome is RELEASED:
         lib.pn_delivery_update(delivery, _RELEASED)
     elif isinstance(outcome, Rejected):
-        pndata.write_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), outcome.error)
+        condition = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
+        pndata.write_condition(condition, told(outcome.error, scope))
         lib.pn_delivery_update(delivery, _REJECTED)
     elif isinstance(outcome, Modified):
         local = lib.pn_delivery_local(delivery)
@@ -30,13 +32,13 @@ def write(delivery: Any, outcome: Outcome) -> None:
         lib.pn_delivery_update(delivery, _MODIFIED)
 
 
-def read(delivery: Any, state: int) -> Outcome:
-    """The peer's outcome in full; an unknown state counts as settled without one."""
+def read(delivery: Any, state: int, scope: str | None = None) -> Outcome:
+    """The outcome in full of a peer in `scope`; an unknown state counts as settled without one."""
     if state == _RELEASED:
         return RELEASED
     remote = lib.pn_delivery_remote(delivery)
     if state == _REJECTED:
-        return Rejected(pndata.read_condition(lib.pn_disposition_condition(remote)))
+        return Rejected(pndata.read_condition(lib.pn_disposition_condition(remote), scope))
     if state == _MODIFIED:
         return Modified(
             bool(lib.pn_disposition_is_failed(remote)),

@@ -12,7 +12,7 @@ from gateway.amqp import pndata
 from gateway.amqp.hop import ROUTING
 from gateway.amqp.outcomes import SETTLED, Outcome
 from gateway.amqp.turn import Unsettled, address
-from gateway.errors import AmqpError
+from gateway.errors import AmqpError, told
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -147,7 +147,7 @@ class LinkBase:
 
     def _close(self, error: AmqpError | None) -> None:
         self.failure = error
-        pndata.write_condition(lib.pn_link_condition(self.ptr), error)
+        pndata.write_condition(lib.pn_link_condition(self.ptr), told(error, self.scope))
         self.engine.detached(self)
         lib.pn_link_close(self.ptr)
         self.engine.touch()

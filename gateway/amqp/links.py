@@ -15,6 +15,7 @@ from gateway.amqp import pndata
 from gateway.amqp.asked import Asked
 from gateway.amqp.link import Link
 from gateway.amqp.link_base import Left
+from gateway.amqp.outcomes import said_in
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Links:
             return
         link = Link(self._engine, pointer)
         self._engine.attached(link)
-        link.unsaid = asked.default
+        link.unsaid = said_in(asked.default, self._engine.peer.scope)
         if (unwelcome := self._unwelcome(asked.address)) is not None:
             self._refused[pointer] = link
             link.refuse(unwelcome)
@@ -77,7 +78,7 @@ class Links:
 
     def closed(self, pointer: Any, left: Left) -> None:
         """The peer's detach; a terminus that stays is detached without being closed (AMQP 2.6.3)."""
-        error = pndata.read_condition(lib.pn_link_remote_condition(pointer))
+        error = pndata.read_condition(lib.pn_link_remote_condition(pointer), self._engine.peer.scope)
         link = self.live.pop(pointer, None)
         if link is not None:
             self._engine.detached(link)

@@ -59,3 +59,10 @@ ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 SETTLED: Final = Outcome()
 FAILED: Final = Modified(failed=True)
+
+
+def said_in(outcome: Outcome, scope: str) -> Outcome:
+    """The outcome, as one of a peer in `scope`."""
+    if isinstance(outcome, Rejected) and outcome.error is not None:
+        outcome.error.scope = scope
+    return outcome

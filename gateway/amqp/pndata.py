@@ -52,8 +52,8 @@ def text(pointer: Any) -> str | None:
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else None
 
 
-def read_condition(condition: Any) -> AmqpError | None:
-    """What a peer gave as the reason of a close, end, detach or rejection."""
+def read_condition(condition: Any, scope: str | None = None) -> AmqpError | None:
+    """What a peer in `scope` gave as the reason of a close, end, detach or rejection."""
     name = text(lib.pn_condition_get_name(condition))
     if name is None:
         return None
@@ -62,6 +62,7 @@ def read_condition(condition: Any) -> AmqpError | None:
         name,
         text(lib.pn_condition_get_description(condition)) or "",
         info={str(key): value for key, value in info.items()} if isinstance(info, dict) else None,
+        scope=scope,
     )
 
 

@@ -182,7 +182,7 @@ class Receiving(LinkBase):
             self.accepted += 1
         else:
             pointer = turn.delivery_at(delivery)
-            dispositions.write(pointer, outcome)
+            dispositions.write(pointer, outcome, self.scope)
             self.others[outcome.name] = self.others.get(outcome.name, 0) + 1
             lib.pn_delivery_settle(pointer)
         engine = self.engine

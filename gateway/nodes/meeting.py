@@ -206,7 +206,7 @@ class Meeting:
 
     def close(self, error: AmqpError | None = None) -> None:
         """Detach everyone: the node is gone."""
-        reason = error or AmqpError(RESOURCE_DELETED, f"the node {self.address} is gone")
+        reason = error or AmqpError(RESOURCE_DELETED, "the node at this address is gone")
         self._closing = True
         for link in [end.link for end in self.inlets] + [end.link for end in self.outlets]:
             link.detach(reason)

@@ -73,6 +73,10 @@ class _Copies:
     def rejects(self) -> bool:
         return self._link.rejects
 
+    @property
+    def scope(self) -> str:
+        return self._link.scope
+
     def message_refused(self, error: AmqpError) -> None:
         self._link.message_refused(error)
 

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 def refuse(link: Link, delivery: Any, error: AmqpError, settled: bool) -> None:
     """Reject the delivery; where no rejection can be heard, detach the link that carried it.
 
-    Either way `info` names the delivery by its tag (ledger A24).
+    Either way `info` names the delivery by its tag (ledger A24); of another scope nothing is told but the condition.
     """
+    said = error.told_to(link.scope)
     told = AmqpError(
-        error.condition,
-        error.description,
-        info={**error.info, "delivery-tag": link.tag(delivery)},
-        fault=error.fault,
+        said.condition,
+        said.description,
+        info={**said.info, "delivery-tag": link.tag(delivery)},
+        fault=said.fault,
     )
     link.message_refused(error)
     if settled or not link.rejects:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
 from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified
 from gateway.amqp.pndata import Granted
-from gateway.errors import DETACH_FORCED, LINK_REDIRECT, NOT_FOUND, AmqpError, Fault
+from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.filters.filter_set import RULES, read
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
 from gateway.nodes.events import CAPABILITY
@@ -193,9 +193,8 @@ class Relay(Meeting):
         return others + announcing(near, near.way.announces and (crosses or RESPONSE_ADDRESS_SUPPORTED in given))
 
     def refused(self, error: AmqpError) -> None:
-        """The far container refuses the link: so does the near node, in the same words."""
+        """The far container refuses the link: so does the near node, in one scope in the same words."""
         self._dialer.leave(self)
-        error = self._for_near(error)
         if self._accepted:
             self.near.detach(error)
         else:
@@ -203,9 +202,9 @@ class Relay(Meeting):
             self.near.refuse(error)
 
     def _gave_up(self) -> None:
-        engine, name = self._dialer.engine, self._dialer.name
+        engine = self._dialer.engine
         missing = "is not connected" if engine is None else "does not answer"
-        text = f"the container behind {name} {missing}; try again"
+        text = f"the container behind this address {missing}; try again"
         self.refused(AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND))
 
     def _answered(self) -> None:
@@ -233,13 +232,7 @@ class Relay(Meeting):
     def far_ended(self, error: AmqpError | None) -> None:
         """The far container detached the link (not: the socket was lost)."""
         self._dialer.leave(self)
-        self.near.detach(None if error is None else self._for_near(error))
-
-    def _for_near(self, error: AmqpError) -> AmqpError:
-        """A place in another scope means nothing to the near peer, and is not for it to know (RA 1)."""
-        if error.condition != LINK_REDIRECT or self.near.way.scope == self._dialer.far_way(home=False).scope:
-            return error
-        return AmqpError(NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY)
+        self.near.detach(error)
 
     def drain(self, outlet: Outlet) -> None:
         """A near receiver's drain is the far sender's to answer: it may have messages."""

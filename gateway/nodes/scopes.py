@@ -205,6 +205,7 @@ class Scope:
         try:
             yield
         except AmqpError as error:
+            error.scope = error.scope or self.name
             if self.world.journal is not None:
                 self.world.journal.refused(link, self.name, address, user_name(principal), error)
             raise
@@ -324,6 +325,7 @@ class Scope:
         try:
             now = self.decide(action, decided.address, decided.principal)
         except AmqpError as error:
+            error.scope = error.scope or self.name
             return error
         return None if now == decided else AmqpError(NOT_FOUND, "the node at this address has changed")
 

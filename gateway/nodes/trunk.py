@@ -74,7 +74,7 @@ class Trunk(Meeting):
             inlet.link.detach(error or self._gone())
 
     def _gone(self) -> AmqpError:
-        text = f"the relay behind {self._dialer.name} is gone; try again"
+        text = "the relay behind this address is gone; try again"
         return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)
 
 

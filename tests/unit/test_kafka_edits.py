@@ -143,4 +143,4 @@ def test_errors_of_links() -> None:
         KafkaError._TRANSPORT: INTERNAL_ERROR,
     }
     for code, condition in conditions.items():
-        assert faults.link_error(KafkaError(code), "main", "t").condition == condition
+        assert faults.link_error(KafkaError(code)).condition == condition

@@ -1,0 +1,145 @@
+"""What a peer hears of another scope when something is refused there: the condition, and no word more (RA 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support import frames
+from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
+from tests.support.far import Far
+from tests.support.gateway import Gateways
+from tests.support.messages import message, sections
+from tests.support.peer import RECEIVER, SENDER, Listener
+
+SECRET = "secret-place"
+WORDS = {"description": f"no {SECRET} for you", "info": {"where": SECRET, "x-opt-more": {"deep": SECRET}}}
+
+
+@pytest.fixture(scope="module")
+def place(start_module_gateway: Gateways) -> Place:
+    return start(start_module_gateway, "gw-words")
+
+
+@pytest.fixture
+def fars(start_gateway: Gateways) -> Iterator[Callable[[], Far]]:
+    with Listener() as listener:
+        yield lambda: Far(start_gateway, listener, ", replies: {address: gateway}")
+
+
+def told(error: Any, condition: str, words: str) -> None:
+    """The peer heard this condition, our own words, and at most its delivery's tag."""
+    assert error["condition"] == condition
+    assert error["description"] == f"the node behind this address {words}"
+    assert set(error["info"] or ()) <= {"delivery-tag"}
+
+
+def rejected(condition: str) -> Any:
+    return frames.composite("rejected", error=frames.error(condition, WORDS["description"], WORDS["info"]))
+
+
+@pytest.mark.row("RA-1-1", "RA-3-7")
+@pytest.mark.parametrize("anonymous", [False, True])
+@pytest.mark.parametrize(
+    ("condition", "heard", "words"),
+    [
+        ("amqp:not-found", "amqp:not-found", "does not exist"),
+        ("amqp:unauthorized-access", "amqp:unauthorized-access", "does not permit this"),
+        ("amqp:link:redirect", "amqp:not-found", "is in another container"),
+        ("vendor:no", "vendor:no", "has refused this"),
+    ],
+)
+def test_a_rejection_in_another_scope(place: Place, anonymous: bool, condition: str, heard: str, words: str) -> None:
+    receiver = Inbox(place.core, f"services/{words}")
+    sender = Outbox(place.edge, None if anonymous else f"plain/{words}")
+    sender.credit()
+    delivery = sender.post(message(to=f"plain/{words}"))
+    receiver.take(rejected(condition))
+    outcome = sender.outcome(delivery)
+    assert outcome.matches("rejected")
+    told(outcome["error"], heard, words)
+
+
+@pytest.mark.row("RA-3-7")
+def test_a_rejection_in_the_same_scope_is_told_word_for_word(place: Place) -> None:
+    receiver, sender = Inbox(place.edge, "q/words"), Outbox(place.edge, "q/words")
+    sender.credit()
+    delivery = sender.post(message())
+    receiver.take(rejected("amqp:not-found"))
+    error = sender.outcome(delivery)["error"]
+    assert (error["description"], error["info"]) == (WORDS["description"], WORDS["info"])
+
+
+@pytest.mark.row("RA-3-7", "RA-1-1")
+@pytest.mark.parametrize("capable", [False, True])
+@pytest.mark.parametrize("anonymous", [False, True])
+def test_a_response_that_cannot_be_delivered(place: Place, capable: bool, anonymous: bool) -> None:
+    """The requester's address is nobody's business where the responder is."""
+    service, client, _, _ = pair(place, capable=capable)
+    client.post(message(reply_to=SECRET, message_id="m"))
+    asked = service.take()
+    to = "$replies.core" if capable else sections(asked)["properties"]["reply_to"]
+    reply = answer(cookie_of(asked), to=to) if capable else message(b"yes", to=to)
+    responder = Outbox(place.core, None if anonymous else to)
+    responder.credit()
+    outcome = responder.send(reply)
+    assert outcome.matches("rejected")
+    told(outcome["error"], "amqp:not-found", "does not exist")
+
+
+@pytest.mark.row("RA-3-7")
+@pytest.mark.parametrize("capable", [False, True])
+def test_a_response_that_its_receiver_rejects(place: Place, capable: bool) -> None:
+    service, client, answers, reply_to = pair(place, capable=capable)
+    client.post(message(reply_to=reply_to, message_id="m"))
+    asked = service.take()
+    to = "$replies.core" if capable else sections(asked)["properties"]["reply_to"]
+    responder = Outbox(place.core, to)
+    responder.credit()
+    delivery = responder.post(answer(cookie_of(asked)) if capable else message(b"yes"))
+    answers.take(rejected("amqp:invalid-field"))
+    told(responder.outcome(delivery)["error"], "amqp:invalid-field", "has refused this")
+
+
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize("role", [SENDER, RECEIVER])
+@pytest.mark.parametrize("scope", ["edge", "core"])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_link_that_a_container_refuses_or_ends(fars: Callable[[], Far], scope: str, role: bool, later: bool) -> None:
+    far = fars().accept()
+    peer = connected(getattr(far, scope))
+    terminus = {"source": frames.source("far/x")} if role is RECEIVER else {"target": frames.target("far/x")}
+    peer.attach("link", role, **terminus)
+    attach = far.attach()
+    if later:
+        handle = far.agree(attach)
+        peer.until("attach")
+    else:
+        handle = far.agree(attach, **{"source" if attach.role is RECEIVER else "target": None})
+    far.peer.detach(handle, error=frames.error("amqp:not-found", WORDS["description"], WORDS["info"]))
+    error = peer.until("detach").error
+    if scope == "edge":
+        told(error, "amqp:not-found", "does not exist")
+    else:
+        assert (error["description"], error["info"]) == (WORDS["description"], WORDS["info"])
+
+
+@pytest.mark.row("RA-1-1", "RA-3-7")
+def test_a_rejection_by_a_container_and_its_name(fars: Callable[[], Far]) -> None:
+    far = fars().accept()
+    client = Outbox(far.edge, None)
+    client.credit()
+    delivery = client.post(message(to="far/x"))
+    attach = far.attach()
+    far.take(attach)
+    far.transfer(attach)
+    far.peer.disposition(0, rejected("amqp:not-allowed"))
+    told(client.outcome(delivery)["error"], "amqp:not-allowed", "does not permit this")
+    far.peer.disconnect()
+    peer = connected(far.edge)
+    peer.attach("link", SENDER, target=frames.target("far/y"))
+    error = peer.until("detach", seconds=15).error
+    assert error["condition"] == "amqp:link:detach-forced"
+    assert error["description"].startswith("the container behind this address")
