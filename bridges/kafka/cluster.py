@@ -32,8 +32,8 @@ COMMITTED: Final = "read_committed"
 _THREADS: Final = 4
 _REASONS: Final = 8
 """How many reasons are logged for one outage."""
-_FRESH: Final = 0.25
-"""Seconds for which what was seen of a topic is good enough for who attaches."""
+STALE: Final = 0.25
+"""Seconds after which what was seen of a topic is asked again by who attaches."""
 _READER_END: Final = 2.0
 _MAX_QUESTIONS: Final = 1000
 _MAX_EMBEDDED_TOPICS: Final = 64
@@ -160,7 +160,7 @@ class Cluster:
         seen just now; many at once share one question.
         """
         known = self._topics.get(name)
-        if known is not None and (not self.up or self.loop.time() - self._seen[name] < _FRESH):
+        if known is not None and (not self.up or self.loop.time() - self._seen[name] < STALE):
             return known
         if (asked := self._asked.get(name)) is not None:
             return await asyncio.shield(asked)

@@ -24,10 +24,11 @@ UNAUTHORIZED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
 
+TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+
 # Definitive refusals only: for everything else, a time-out above all, nobody knows whether it was written.
 _REFUSALS: Final[dict[int, tuple[str, str]]] = {
-    KafkaError.MSG_SIZE_TOO_LARGE: (MESSAGE_SIZE_EXCEEDED, "Kafka does not take a record of this size"),
-    KafkaError.RECORD_LIST_TOO_LARGE: (MESSAGE_SIZE_EXCEEDED, "Kafka does not take a record of this size"),
+    **dict.fromkeys(TOO_LARGE, (MESSAGE_SIZE_EXCEEDED, "Kafka does not take a record of this size")),
     KafkaError.INVALID_RECORD: (INVALID_FIELD, "the topic refuses the record, for example for want of a key"),
     KafkaError.INVALID_TIMESTAMP: (INVALID_FIELD, "the topic refuses the record's timestamp"),
     KafkaError._UNKNOWN_PARTITION: (NOT_FOUND, "the partition does not exist"),

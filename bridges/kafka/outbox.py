@@ -49,10 +49,13 @@ Said = Callable[[KafkaError], None]
 
 
 class Owner(Protocol):
-    """Who hears what became of records; gets what it gave with each, in the order in which it became known."""
+    """Who hears what became of records; gets what it gave with each, in the order in which it became known.
+
+    `keyed`: whether the records have keys. `batch`: bytes of the batches that they may have travelled in, with others.
+    """
 
     def on_written(self, contexts: list[Any]) -> None: ...
-    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool) -> None: ...
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool, batch: int) -> None: ...
 
 
 class Outbox(Protocol):

@@ -63,7 +63,7 @@ class Told:
     def on_written(self, contexts: list[Any]) -> None:
         self._report(None)
 
-    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool) -> None:
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool, batch: int) -> None:
         self._report(error)
 
 
@@ -74,8 +74,8 @@ class ClusterProducer:
         self._cluster: Final = cluster
         self._loop: Final = cluster.loop
         self._settings: Final = {**_SETTINGS, **cluster.settings()}
-        self._retired: list[Outbox] = []
-        self._due: Final[deque[Group]] = deque()
+        self._retired: list[tuple[int, Outbox]] = []
+        self._due: Final[deque[tuple[int, Group]]] = deque()
         """Reports whose owners are still to hear of them."""
         self._busy = False
         self._closed = False
@@ -143,6 +143,11 @@ class ClusterProducer:
                     await self._cluster.in_thread(lambda: producer.list_topics(topic.name, timeout=_METADATA))
                     self._partitions[topic.name] = topic.partitions
 
+    @staticmethod
+    def fits(batch: int, topic: Topic) -> bool:
+        """Whether the topic takes batches of so many bytes: one that it refuses then is a record alone."""
+        return batch <= max(1, topic.max_bytes - _FRAME)
+
     def _fit(self, topic: Topic) -> None:
         """Let no batch be larger than the topic takes; a topic that takes more again keeps its smaller ones."""
         takes = max(1, topic.max_bytes - _FRAME)
@@ -154,18 +159,18 @@ class ClusterProducer:
     def _make(self, size: int) -> None:
         self._outboxes[size] = outbox({**self._settings, "batch.size": size}, partial(self._error, size))
 
-    def _all(self) -> list[Outbox]:
-        return [*self._outboxes.values(), *self._retired]
+    def _all(self) -> list[tuple[int, Outbox]]:
+        return [*self._outboxes.items(), *self._retired]
 
     def __len__(self) -> int:
         """Records whose report is still to come."""
-        return sum(len(each.client) for each in self._all()) + len(self._due)
+        return sum(len(each.client) for _, each in self._all()) + len(self._due)
 
     def _poll(self) -> None:
         try:
             self._hear(self._all())
             if self._retired:
-                self._retired = [each for each in self._retired if len(each.client)]
+                self._retired = [pair for pair in self._retired if len(pair[1].client)]
         finally:  # a report that fails must not end all others
             self._busy = len(self) > 0
             if not self._busy:
@@ -173,15 +178,15 @@ class ClusterProducer:
             if not self._closed:
                 self._timer = self._loop.call_later(_BUSY if self._busy else _IDLE, self._poll)
 
-    def _hear(self, outboxes: Iterable[Outbox]) -> None:
+    def _hear(self, outboxes: Iterable[tuple[int, Outbox]]) -> None:
         """Tell the owners of records what became of them; who fails leaves the others for the next time."""
         due = self._due
-        for each in outboxes:
-            due.extend(each.reports())
+        for size, each in outboxes:
+            due.extend((size, group) for group in each.reports())
         while due:
-            owner, code, keyed, contexts = due.popleft()
+            size, (owner, code, keyed, contexts) = due.popleft()
             if code:
-                owner.on_failed(contexts, KafkaError(code), keyed=keyed)
+                owner.on_failed(contexts, KafkaError(code), keyed=keyed, batch=size)
             else:
                 owner.on_written(contexts)
 
@@ -190,7 +195,7 @@ class ClusterProducer:
         self._cluster.trouble()
         if error.fatal():
             log.error("kafka producer replaced", cluster=self._cluster.name, reason=error.str())
-            self._retired.append(self._outboxes[size])
+            self._retired.append((size, self._outboxes[size]))
             self._make(size)
 
     async def close(self, limit: float) -> None:
@@ -201,6 +206,6 @@ class ClusterProducer:
                 await asyncio.wait_for(self._idle.wait(), limit)
         self._closed = True
         self._timer.cancel()
-        for each in self._all():
+        for _, each in self._all():
             each.client.purge()
         self._hear(self._all())

@@ -7,6 +7,8 @@ more is released at once; its credit comes back a little later, lest peer and ga
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka import faults, partitions
 from bridges.kafka.admin import Topic
-from bridges.kafka.cluster import Cluster
+from bridges.kafka.cluster import STALE, Cluster
 from bridges.kafka.counters import Counters
 from bridges.kafka.encoding import plain_value
 from bridges.kafka.outbox import Came
@@ -161,9 +163,30 @@ class Sender:
             for delivery in deliveries:
                 self._link.settle(delivery, ACCEPTED)
 
-    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool) -> None:
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool, batch: int) -> None:
         """These are not written, or perhaps not."""
-        outcome = faults.failed(error, keyed=keyed)
+        if error.code() in faults.TOO_LARGE:
+            undecided = self._too_large(contexts, error, batch)
+            self._cluster.supervisor.start(undecided, f"kafka-limit-{self._name}")
+        else:
+            self._failed(contexts, faults.failed(error, keyed=keyed))
+
+    async def _too_large(self, contexts: list[Any], error: KafkaError, batch: int) -> None:
+        """Brokers refuse whole batches: where the topic takes less than it did, any of the records may be too large.
+
+        So what the topic takes is asked anew. Where batches are small enough for it, a batch that was refused was one
+        record, which is rejected. Else all may be sent again, in smaller ones.
+        """
+        outcome: Outcome = RELEASED
+        with contextlib.suppress(AmqpError):
+            await asyncio.sleep(STALE)  # what was seen before the refusal says nothing
+            topic = await self._cluster.topic(self._name)
+            await self._learn(topic)
+            if self._cluster.up and self._producer.fits(batch, topic):
+                outcome = faults.failed(error)
+        self._failed(contexts, outcome)
+
+    def _failed(self, contexts: list[Any], outcome: Outcome) -> None:
         for delivery in contexts:
             if delivery is not None:
                 self._finish(delivery, False, outcome)

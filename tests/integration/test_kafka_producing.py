@@ -259,3 +259,21 @@ def record_batches(segment: bytes) -> Iterator[int]:
     while at + 61 <= len(segment) and (size := int.from_bytes(segment[at + 8 : at + 12])):
         yield int.from_bytes(segment[at + 57 : at + 61])
         at += 12 + size
+
+
+async def test_a_limit_that_is_lowered_costs_no_message_that_is_small_enough(
+    kafka_broker: KafkaBroker, streams: Streams
+) -> None:
+    """Brokers refuse whole batches: what travelled with the one that is too large now may be sent again."""
+    topic = kafka_broker.create_topic(config={"max.message.bytes": "1000000"})
+    sender = await streams.sender(topic)
+    assert await sender.send(message(b"first")) is ACCEPTED
+    kafka_broker.configure(topic, "max.message.bytes", "20000")
+    posted = [await sender.post(message(b"%d" % number + b"x" * 1_000)) for number in range(100)]
+    large = await sender.post(message(b"y" * 30_000))
+    outcomes = {outcome.name for outcome in await asyncio.gather(*posted)}
+    assert outcomes <= {"accepted", "released"}
+    assert (await large).name in ("released", "rejected")
+    again = [await sender.post(message(b"%d" % number + b"x" * 1_000)) for number in range(100)]
+    assert set(await asyncio.gather(*again)) == {ACCEPTED}, "the limit is read anew"
+    assert refused(await sender.send(message(b"y" * 30_000))) == MESSAGE_SIZE_EXCEEDED

@@ -36,7 +36,7 @@ class Hearer:
         if self._fails:
             raise RuntimeError("who hears this fails")
 
-    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool) -> None:
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool, batch: int) -> None:
         self.heard += [(each, error.code(), keyed) for each in contexts]
 
 

@@ -132,7 +132,7 @@ class Count:
     def on_written(self, contexts: list[Any]) -> None:
         self.written += len(contexts)
 
-    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool) -> None:
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool, batch: int) -> None:
         raise AssertionError(error)
 
 

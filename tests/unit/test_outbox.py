@@ -29,7 +29,7 @@ class Hearer:
     def on_written(self, contexts: list[Any]) -> None:
         self.heard += contexts
 
-    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool) -> None:
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool, batch: int) -> None:
         self.heard += [(each, error.code(), keyed) for each in contexts]
 
 
