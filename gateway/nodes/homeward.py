@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.hop import TARGETED
 from gateway.amqp.outcomes import RELEASED, Modified, Outcome
 from gateway.errors import AmqpError
+from gateway.nodes.fair_share import Shares, Timer
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink, Router, Wait
 from gateway.scope.cookie import Cookie
 from gateway.scope.keys import BadToken
@@ -30,12 +31,6 @@ PATIENCE: Final = 10.0
 """Seconds a response may wait for its turn; one that would wait longer is released."""
 OUTLIVES: Final = 300_000
 """Milliseconds that counts and kept cookies outlive their expiry: as far as clocks of gateways may differ."""
-
-
-class Timer(Protocol):
-    """What can be cancelled."""
-
-    def cancel(self) -> None: ...
 
 
 class Waits(NamedTuple):
@@ -116,7 +111,7 @@ class CountedLink(RoutedLink):
         super().ended(error, was_open=was_open)
 
     def _free_waiting(self) -> None:
-        for delivery, _, _ in self._waiting:
+        for delivery, *_ in self._waiting:
             self._free(delivery)
 
     def _free(self, delivery: Any) -> None:
@@ -142,6 +137,7 @@ class HomeRouter(Router):
         self._held: deque[tuple[float, Tolled, Any, bool]] = deque()
         self._timer: Timer | None = None
         self._ended = False
+        self._shares: Final = Shares(link, window, self._routes.values, waits.later, waits.now_ms)
 
     def start(self, capabilities: tuple[str, ...] = (), properties: Mapping[Any, Any] | None = None) -> None:
         """Accept the link."""
@@ -151,7 +147,13 @@ class HomeRouter(Router):
         )
         self.link.grant(self.window)
 
+    def busy(self) -> None:
+        self._shares.watch()
+
     def passed(self) -> None:
+        if self._shares.lent:
+            self._shares.lent -= 1
+            return
         self._owed += 1
         if self._owed >= self._lot or not self.link.granted:
             self.link.grant(self._owed)
@@ -169,6 +171,7 @@ class HomeRouter(Router):
     def on_detach(self, error: AmqpError | None) -> None:
         self._ended = True
         self._held.clear()
+        self._shares.stop()
         if self._timer is not None:
             self._timer.cancel()
         super().on_detach(error)
@@ -251,7 +254,7 @@ class HomeRouter(Router):
         if claim is not None:
             assert isinstance(route, CountedLink)
             route.counted(delivery, claim)
-        route.transfer(delivery, aim.data, settled)
+        route.transfer(delivery, aim.data, settled, aim.until_ms)
 
     def _open_counted(self, aim: Aim) -> RoutedLink:
         self._make_room()

@@ -54,6 +54,11 @@ class Inlet:
                 return
         self._meeting.transfer(link, delivery, data, settled)
 
+    @property
+    def attended(self) -> bool:
+        """Whether somebody receives what is sent here."""
+        return self._meeting.attended
+
     def on_detach(self, error: AmqpError | None) -> None:
         self._meeting.leave_inlet(self)
 
@@ -140,6 +145,11 @@ class Meeting:
         self._shared = 0
 
     # -- links
+
+    @property
+    def attended(self) -> bool:
+        """Whether there is a receiver."""
+        return bool(self.outlets)
 
     def attach(self, link: Link) -> None:
         """Take a link of either direction."""

@@ -114,6 +114,11 @@ class Relay(Meeting):
     def _address_tag(self) -> str:
         return f"{id(self):x}"
 
+    @property
+    def attended(self) -> bool:
+        """The container is there, or will be again."""
+        return True
+
     # -- the far half answers
 
     def attached(self, end: Inlet | Outlet, far: Link) -> None:

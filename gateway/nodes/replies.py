@@ -16,6 +16,7 @@ from gateway.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
 from gateway.nodes.crossings import replies_address
 from gateway.nodes.homeward import HomeRouter, Tolled
+from gateway.nodes.reply_rights import asker
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink
 from gateway.principal import GatewayItself, client
 from gateway.scope.annotate import Restored
@@ -108,6 +109,7 @@ def homing(scope: Scope, responder: str) -> Callable[[Restored], Aim]:
     def attach(route: RoutedLink) -> None:
         origin, address, kind = route.key
         route.way = way(scope.name, kind.removesuffix(_COUNTED), answer=True)
+        route.group = origin, asker(scope.world.scopes[origin], address)
         scope.world.scopes[origin].attach_to(route, address, GatewayItself(origin, "response"))
 
     def home(restored: Restored) -> Aim:
@@ -117,8 +119,9 @@ def homing(scope: Scope, responder: str) -> Callable[[Restored], Aim]:
         assert cookie is not None  # what brought it
         kind, buckets = "auto" if onward else HOMEWARD, scope.buckets
         if buckets is None and cookie.uses is None:
-            return _new(Aim, ((origin, address, kind), data, attach))
-        aim = Aim((origin, address, kind if cookie.uses is None else kind + _COUNTED), data, attach)
+            return _new(Aim, ((origin, address, kind), data, attach, cookie.expiry_ms))
+        key = (origin, address, kind if cookie.uses is None else kind + _COUNTED)
+        aim = Aim(key, data, attach, cookie.expiry_ms)
         raise Tolled(aim, None if buckets is None else buckets.of(responder), cookie, refuse)
 
     return home

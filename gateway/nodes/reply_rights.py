@@ -23,6 +23,11 @@ _REMEMBERED: Final = 256
 """Addresses that are known to be allowed, of one requester."""
 
 
+_ASKERS: Final = 4096
+ANONYMOUS: Final = "anonymous"
+"""The user that all clients without a login are."""
+
+
 class ReplyRight:
     """The right of one requester to be answered at addresses of its scope.
 
@@ -56,6 +61,9 @@ class ReplyRight:
             raise _refusal(address)
         if len(self._known) < _REMEMBERED:
             self._known.add(address)
+        if len(scope.askers) >= _ASKERS:
+            scope.askers.clear()
+        scope.askers[address] = self._requester
         return True
 
     def _may(self, scope: Scope, address: str) -> bool:
@@ -77,6 +85,17 @@ class ReplyRight:
         if node.creator.requester == self._requester:
             return False
         raise _refusal(address)
+
+
+def asker(scope: Scope, address: str) -> Hashable:
+    """Whose responses come to `address`, as far as this process knows; for shares, not for rights.
+
+    All anonymous clients are one user: each address stands for itself.
+    """
+    if (node := scope.temporaries.find(address)) is not None:
+        return node.creator.engine
+    found = scope.askers.get(address)
+    return address if found is None or found == User(scope.name, ANONYMOUS) else found
 
 
 def permit(scope: Scope | None, requester: Requester) -> ReplyRight:

@@ -3,14 +3,15 @@
 The anonymous terminus and the reply addresses take messages for many nodes on one link. Each destination gets a
 `RoutedLink`, which a node cannot tell from a direct one: the same resolver, the same attach, the same errors, the
 same credit. What a destination does not take yet waits here, up to `HELD`; then it is released, so that a slow
-destination holds up nobody else. Credit comes back with the outcome, not before: a sender that got it back when its
-message was handed on would run ahead of a destination that is merely busy, and most of what it sends be released.
+destination holds up nobody else. One that does not move at all gets no more than its share (`fair_share`). Credit
+comes back with the outcome, not before: a sender that got it back when its message was handed on would run ahead of a
+destination that is merely busy, and most of what it sends be released.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.hop import ROUTING, TARGETED, may_be_annotated, only
@@ -27,16 +28,22 @@ WINDOW: Final = 1000
 """Credit of a link whose messages go to many nodes."""
 HELD: Final = 250
 """Messages that may wait for one destination's credit; a quarter of the window, so three others fit beside it."""
+STILL: Final = 2
+"""Looks at a destination (`fair_share`) without an outcome after which it counts as stuck."""
 ROUTES: Final = 256
-"""Destinations one link keeps open; the longest unused idle one makes room."""
+"""Destinations one link keeps open; the longest unused idle one makes room, or else one that is stuck."""
 
 
 class Aim(NamedTuple):
-    """Where a message goes: `key` names scope, address and how it crosses; `attach` gives the route to the node."""
+    """Where a message goes: `key` names scope, address and how it crosses; `attach` gives the route to the node.
+
+    It may wait for credit until `until_ms`; None: for as long as its link is there.
+    """
 
     key: tuple[str, str, str]
     data: bytes
     attach: Callable[[RoutedLink], None]
+    until_ms: int | None = None
 
 
 class Demands(NamedTuple):
@@ -75,7 +82,16 @@ class RoutedLink(InnerLink):
         self.presettled = link.presettled
         self.granted = 0
         self.busy = 0
-        self._waiting: deque[tuple[Any, bytes, bool]] = deque()
+        """Messages without an outcome, whether they wait here or were handed on."""
+        self.group: Hashable = key
+        """Whose destination it is: those of one requester share what they may hold."""
+        self.still = 0
+        """Looks in a row that found messages under way and no outcome since the look before."""
+        self._done = self._seen = 0
+        self._room = HELD
+        self._kept_back: int | None = None
+        self._attended = False
+        self._waiting: deque[tuple[Any, bytes, bool, int | None]] = deque()
         self.error: AmqpError | None = None
 
     @property
@@ -96,6 +112,7 @@ class RoutedLink(InnerLink):
 
     def drop(self, delivery: Any) -> None:
         self.busy -= 1
+        self._done += 1
         self._link.drop(delivery)
         self._router.passed()
 
@@ -120,15 +137,21 @@ class RoutedLink(InnerLink):
         self.max_message_size, self.understands = max_message_size, understands
         if not self.gone and (missing := self._router.demands.missing(capabilities, properties)) is not None:
             self.refuse(missing)
-        self.taken(self.tapped(handler))
+        if self.taken(self.tapped(handler)):
+            self._attended = getattr(handler, "attended", True)
 
     def grant(self, credit: int) -> None:
+        if self._kept_back is not None:
+            self._kept_back += credit
+            return
         self.granted += credit
         while self._waiting and self.granted > 0 and self.open:
-            self._give(*self._waiting.popleft())
+            delivery, data, settled, _ = self._waiting.popleft()
+            self._give(delivery, data, settled)
 
     def settle(self, delivery: Any, outcome: Outcome) -> None:
         self.busy -= 1
+        self._done += 1
         self._link.settle(delivery, outcome)
         self._router.passed()
 
@@ -142,7 +165,7 @@ class RoutedLink(InnerLink):
         if was_open:
             self.handler.on_detach(error)
         self._router.forget(self)
-        for delivery, _, settled in self._waiting:
+        for delivery, _, settled, _ in self._waiting:
             if error is None:
                 self._release(delivery, settled)
             else:
@@ -151,12 +174,14 @@ class RoutedLink(InnerLink):
 
     # -- what the router does
 
-    def transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def transfer(self, delivery: Any, data: bytes, settled: bool, until_ms: int | None = None) -> None:
+        if not self.busy:
+            self._router.busy()
         self.busy += 1
         if self.granted > 0 and self.open:
             self._give(delivery, data, settled)
-        elif len(self._waiting) < HELD:
-            self._waiting.append((delivery, data, settled))
+        elif len(self._waiting) < self._room:
+            self._waiting.append((delivery, data, settled, until_ms))
         else:
             self._release(delivery, settled)
 
@@ -181,6 +206,44 @@ class RoutedLink(InnerLink):
     @property
     def idle(self) -> bool:
         return not self.busy
+
+    # -- what `fair_share` does
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait for credit."""
+        return len(self._waiting)
+
+    @property
+    def handed(self) -> int:
+        """Messages that the node has and gives no outcome to."""
+        return self.busy - len(self._waiting)
+
+    def tidy(self, now_ms: int) -> None:
+        """Release what waits for nothing any more; count how long nothing has moved."""
+        self.still = self.still + 1 if self._done == self._seen else 0
+        attended = getattr(self.handler, "attended", True) if self.open else self._attended
+        left, self._attended = self._attended and not attended, attended or self._attended
+        waiting, self._waiting = self._waiting, deque()
+        for item in waiting:
+            if left or (item[3] is not None and now_ms > item[3]):
+                self._release(item[0], item[2])
+            else:
+                self._waiting.append(item)
+        self._seen = self._done
+
+    def limit(self, room: int, *, paused: bool) -> None:
+        """Let no more than `room` messages wait, the newest go first; `paused`: hand on no more."""
+        self._room = 0 if paused else room
+        while len(self._waiting) > room:
+            delivery, _, settled, _ = self._waiting.pop()
+            self._release(delivery, settled)
+        self._seen = self._done  # what was released here is no sign of life
+        if paused and self._kept_back is None:
+            self._kept_back, self.granted = self.granted, 0
+        elif not paused and self._kept_back is not None:
+            kept, self._kept_back = self._kept_back, None
+            self.grant(kept)
 
 
 class Router:
@@ -213,7 +276,10 @@ class Router:
         except (Wait, Unfetched) as wait:
             self.wait(wait, delivery, data, settled)
             return
-        route.transfer(delivery, aim.data, settled)
+        route.transfer(delivery, aim.data, settled, aim.until_ms)
+
+    def busy(self) -> None:
+        """A destination has messages under way, after it had none."""
 
     def _open(self, aim: Aim) -> RoutedLink:
         self._make_room()
@@ -226,13 +292,16 @@ class Router:
 
     def _make_room(self) -> None:
         if len(self._routes) >= ROUTES:
-            idle = next((route for route in self._routes.values() if route.idle), None)
+            routes = self._routes.values()
+            idle = next((each for each in routes if each.idle), None) or next(
+                (each for each in routes if each.still >= STILL), None
+            )
             if idle is None:
                 raise AmqpError(
                     RESOURCE_LIMIT_EXCEEDED, f"one link reaches at most {ROUTES} addresses at a time"
                 )
             del self._routes[idle.key]
-            idle.close()
+            idle.end(None)
 
     def wait(self, wait: Wait | Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
         """See `homeward`; nothing waits here."""

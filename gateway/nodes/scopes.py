@@ -36,7 +36,7 @@ from gateway.nodes.replies import attach_anonymous, attach_replies
 from gateway.nodes.reply_rights import permit
 from gateway.nodes.service import Service
 from gateway.nodes.temporary import TEMPORARY, Temporaries
-from gateway.principal import GatewayItself, Principal, User, client, user_name
+from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
 from gateway.scope.rate import Buckets
 from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Route, ScopeRules, ServiceRoute
 
@@ -129,6 +129,8 @@ class Scope:
         self.temporaries: Final = Temporaries(self)
         self.pairs: Final = Pairs(self)
         self.names: Final = Names()
+        self.askers: Final[dict[str, Requester]] = {}
+        """Who last asked to be answered at an address (`reply_rights`)."""
         self._replies: Final = replies_address(name)
         self._response_rate: Rate | None = None
         self.buckets: Buckets | None = None

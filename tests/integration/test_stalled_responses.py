@@ -1,0 +1,139 @@
+"""One requester that does not take its responses costs nobody else theirs (B2)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.crossing import Inbox, Outbox, Place, answer, cookie_of, pair, start
+from tests.support.gateway import Gateways
+from tests.support.messages import message, sections
+from tests.support.peer import Peer
+from tests.support.process import wait_until
+
+_numbers = itertools.count()
+Ask = Callable[[str], bytes]
+
+
+@pytest.fixture(scope="module")
+def place(start_module_gateway: Gateways) -> Place:
+    return start(start_module_gateway, "gw-stalled")
+
+
+def asking(place: Place) -> Ask:
+    """What gives the cookie of a request that names a reply-to."""
+    service, client, _, _ = pair(place, capable=True)
+    service.peer.flow(0, link_credit=1000, delivery_count=0)
+
+    def ask(reply_to: str) -> bytes:
+        client.post(message(reply_to=reply_to))
+        return cookie_of(service.take())
+
+    return ask
+
+
+def send_while_allowed(peer: Peer, handle: int, payloads: list[bytes]) -> int:
+    """Send what credit allows; return how many that were."""
+    allowed = peer.until("flow", handle=handle).link_credit
+    for payload in payloads[:allowed]:
+        peer.transfer(payload, handle)
+    return int(min(allowed, len(payloads)))
+
+
+def accepted(responder: Outbox, payload: bytes) -> bool:
+    """Send; tell whether it was accepted. Destinations are stuck only after a while."""
+    return bool(responder.send(payload).matches("accepted"))
+
+
+def credit_again(peer: Peer, handle: int, sent: int) -> None:
+    """Wait until more may be sent; what is released on the way is no matter."""
+    while (flow := peer.until("flow", seconds=20, handle=handle)).delivery_count + flow.link_credit <= sent:
+        pass
+
+
+def others_are_answered(place: Place, peer: Peer, cookie: bytes, inbox: Inbox, sent: int) -> None:
+    credit_again(peer, 0, sent)
+    peer.transfer(answer(cookie, b"for others"), 0)
+    assert sections(inbox.take())["data"] == b"for others"
+
+
+def test_reply_addresses_where_nobody_receives_leave_credit_for_others(place: Place) -> None:
+    ask = asking(place)
+    stuck = [ask(f"q/nobody-{next(_numbers)}") for _ in range(4)]
+    taker = f"q/taker-{next(_numbers)}"
+    cookie, inbox = ask(taker), Inbox(place.edge, taker)
+    responder = Outbox(place.core, "$replies.core")
+    payloads = [answer(stuck[number % 4], b"%d" % number) for number in range(1040)]
+    sent = send_while_allowed(responder.peer, 0, payloads)
+    others_are_answered(place, responder.peer, cookie, inbox, sent)
+
+
+def test_more_reply_addresses_than_a_link_keeps_open_leave_room_for_others(place: Place) -> None:
+    ask = asking(place)
+    stuck = [ask(f"q/many-{next(_numbers)}") for _ in range(256)]
+    taker = f"q/taker-{next(_numbers)}"
+    cookie, inbox = ask(taker), Inbox(place.edge, taker)
+    responder = Outbox(place.core, "$replies.core")
+    send_while_allowed(responder.peer, 0, [answer(each, b"x") for each in stuck])
+    with ThreadPoolExecutor() as aside:
+        taken = aside.submit(inbox.take)
+        outcome = wait_until(lambda: accepted(responder, answer(cookie, b"for others")), "room for one more", 20)
+        assert sections(taken.result())["data"] == b"for others"
+    assert outcome
+
+
+def test_responses_that_are_taken_and_never_settled_leave_credit_for_others(place: Place) -> None:
+    ask = asking(place)
+    address, taker = f"q/holds-{next(_numbers)}", f"q/taker-{next(_numbers)}"
+    held, cookie = ask(address), ask(taker)
+    holder, inbox = Inbox(place.edge, address, credit=2000), Inbox(place.edge, taker)
+    responder = Outbox(place.core, "$replies.core")
+    sent = send_while_allowed(responder.peer, 0, [answer(held, b"x")] * 1000)
+    others_are_answered(place, responder.peer, cookie, inbox, sent)
+    holder.peer.disconnect()
+
+
+def test_the_anonymous_terminus_leaves_credit_for_other_destinations(place: Place) -> None:
+    names = [f"q/null-{next(_numbers)}" for _ in range(4)]
+    taker = f"q/null-taker-{next(_numbers)}"
+    inbox = Inbox(place.edge, taker)
+    sender = Outbox(place.edge, None)
+    payloads = [message(b"x", to=names[number % 4]) for number in range(1040)]
+    sent = send_while_allowed(sender.peer, 0, payloads)
+    credit_again(sender.peer, 0, sent)
+    sender.peer.transfer(message(b"for others", to=taker), 0)
+    assert sections(inbox.take())["data"] == b"for others"
+
+
+def test_what_waits_is_released_when_its_cookie_expires(start_gateway: Gateways) -> None:
+    place = start(start_gateway, "gw-stalled-short", expiry="2s")
+    cookie = asking(place)(f"q/late-{next(_numbers)}")
+    responder = Outbox(place.core, "$replies.core")
+    assert responder.send_with_credit(answer(cookie)).matches("released")
+
+
+def test_what_waits_is_released_when_its_requester_leaves(place: Place) -> None:
+    address = f"q/leaves-{next(_numbers)}"
+    cookie = asking(place)(address)
+    inbox = Inbox(place.edge, address, credit=0)
+    responder = Outbox(place.core, "$replies.core")
+    responder.credit()
+    delivery = responder.post(answer(cookie))
+    inbox.peer.disconnect()
+    assert responder.outcome(delivery).matches("released")
+
+
+def test_a_requester_that_is_only_slow_gets_all_in_order(place: Place) -> None:
+    address = f"q/slow-{next(_numbers)}"
+    cookie = asking(place)(address)
+    inbox = Inbox(place.edge, address, credit=0)
+    responder = Outbox(place.core, "$replies.core")
+    responder.credit()
+    deliveries = [responder.post(answer(cookie, b"%d" % number)) for number in range(100)]
+    inbox.peer.flow(0, link_credit=100, delivery_count=0)
+    got = [sections(inbox.take())["data"] for _ in range(100)]
+    assert got == [b"%d" % number for number in range(100)]
+    assert all(responder.outcome(each).matches("accepted") for each in deliveries)
