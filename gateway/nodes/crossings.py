@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.nodes.announcing import Home
     from gateway.nodes.meeting import Crossing
+    from gateway.nodes.receivers import Kind
     from gateway.state.store import Store
 
 _REPLIES: Final = "$replies"
@@ -91,11 +92,11 @@ class Crossings:
         """Whether targets of this scope may announce that responses follow the annotations."""
         return self._ring is not None and scope not in self._unrouted
 
-    def honours(self, scope: str, receiver: Link) -> bool:
-        """Whether annotations on requests from `scope` do what they say when this receiver gets them (RA-2.2-4)."""
+    def honours(self, scope: str, receiver: Kind) -> bool:
+        """Whether annotations on requests from `scope` do what they say when such a receiver gets them (RA-2.2-4)."""
         if receiver.way.scope != scope:
-            return bool(receiver.way.replies != "none")
-        return RESPONSE_ADDRESS_SUPPORTED in receiver.target.capabilities
+            return receiver.way.replies != "none"
+        return receiver.supports
 
     def choose(self, origin: Link, target: Link) -> Choice:
         """What becomes of messages from `origin` that go to `target`."""

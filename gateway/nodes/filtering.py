@@ -6,8 +6,8 @@ nothing else. What a filter cannot be evaluated on matches no filter; without a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
@@ -19,7 +19,7 @@ from gateway.filters.predicate import TRUE, Predicate
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
 
-__all__ = ["CAPABILITIES", "FilterSet", "Test", "message_test", "takers", "wanted"]
+__all__ = ["CAPABILITIES", "FilterSet", "Predicate", "Test", "message_test", "source_of", "takers", "wanted"]
 
 Test = Callable[[Encoded], bool]
 
@@ -45,12 +45,16 @@ def message_test(predicate: Predicate) -> Test | None:
     return None if predicate == TRUE else compile_filter(predicate, _ACCESS)
 
 
-def takers(outlets: list[T], link: Any, delivery: Any, data: bytes) -> list[T]:
-    """The receivers that want a message that came on `link`."""
+def source_of(data: bytes) -> Encoded | None:
+    """A message as filters read it; None: it is malformed."""
     try:
-        source: Any = data, walk(data)
+        return data, walk(data)
     except AmqpError:
-        source = None
+        return None
+
+
+def takers(receivers: Iterable[T], source: Encoded | None) -> list[T]:
+    """The receivers, or groups of them, that want a message; `source` as `source_of` gives it."""
     if source is None:
-        return [outlet for outlet in outlets if outlet.test is None]
-    return [outlet for outlet in outlets if outlet.test is None or outlet.test(source)]
+        return [each for each in receivers if each.test is None]
+    return [each for each in receivers if each.test is None or each.test(source)]

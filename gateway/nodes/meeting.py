@@ -7,27 +7,29 @@ waits is bounded by credit given. Outcomes go back unchanged; nothing is accepte
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.outcomes import FAILED, RELEASED, SETTLED, Outcome
+from gateway.amqp.outcomes import FAILED, RELEASED, Outcome
 from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.filters.predicate import TRUE
 from gateway.nodes.announcing import announcing
-from gateway.nodes.filtering import CAPABILITIES, Test, message_test, takers, wanted
+from gateway.nodes.backlog import Backlog, Soon
+from gateway.nodes.filtering import CAPABILITIES, Predicate, source_of, takers, wanted
+from gateway.nodes.holding import Holding, send
 from gateway.nodes.keeping import Keeping
+from gateway.nodes.receivers import Kind, ReceiverGroup, Receivers
 from gateway.nodes.refusal import refuse
+from gateway.nodes.shares import Shares
+from gateway.nodes.waiting import UNREAD, WaitingMessage, WaitingMessages
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
 
 Crossing = Callable[[bytes], bytes]
 """Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""
-Item = tuple["Link", Any, bytes, bool]
 CrossingMaker = Callable[["Link", "Link"], Crossing | None]
 """Decides at first use how messages go from one link to another; None: unchanged."""
-
-
 _CROSSINGS: Final = 4096
 """Requesters whose crossings a receiver remembers."""
 
@@ -35,24 +37,27 @@ _CROSSINGS: Final = 4096
 class Inlet:
     """A sender at the meeting point: `link` is the incoming link."""
 
-    __slots__ = ("_meeting", "link")
+    __slots__ = ("_meeting", "left", "level", "link")
 
     def __init__(self, meeting: Meeting, link: Link) -> None:
         self._meeting = meeting
         self.link = link
+        self.left = self.level = 0
+        """Messages that it may send until its credit is looked at, and where `Shares` has filed it."""
 
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
         """Straight to the one receiver where that is all there is to do; else the meeting point decides."""
-        outlet, link = self._meeting.only, self.link
-        if outlet is not None and not settled:
-            target = outlet.link
-            if target.window > 0 and not target.engine.blocked:
-                if target.way is link.way:
-                    target.send(data, (link, delivery))
-                else:
-                    self._meeting.forward(outlet, link, delivery, data, False)
-                return
-        self._meeting.transfer(link, delivery, data, settled)
+        meeting, link = self._meeting, self.link
+        outlet = meeting.only
+        if outlet is None or settled or (target := outlet.link).window <= 0 or target.engine.blocked:
+            meeting.transfer(link, delivery, data, settled)
+        elif target.way is link.way:
+            target.send(data, (link, delivery))
+        else:
+            meeting.forward(outlet, link, delivery, data, False)
+        self.left -= 1
+        if self.left < 0:
+            meeting.used(self)
 
     @property
     def attended(self) -> bool:
@@ -66,13 +71,21 @@ class Inlet:
 class Outlet:
     """A receiver at the meeting point, with the crossings from each sender's scope to its own."""
 
-    __slots__ = ("_crossings", "_meeting", "last", "last_requester", "last_way", "link", "test")
+    __slots__ = (
+        "_crossings", "_meeting", "counted", "group", "kind", "last", "last_requester", "last_way", "link", "predicate",
+        "serial", "turn",
+    )  # fmt: skip
 
-    def __init__(self, meeting: Meeting, link: Link, test: Test | None = None) -> None:
-        """`test`: which messages it takes; None: all."""
-        self.test = test
+    group: ReceiverGroup
+    kind: Kind
+
+    def __init__(self, meeting: Meeting, link: Link, predicate: Predicate = TRUE) -> None:
+        """`predicate`: which messages it takes."""
+        self.predicate = None if predicate == TRUE else predicate
         self._meeting = meeting
         self.link = link
+        self.counted = self.turn = self.serial = 0
+        """Its part of `Receivers.supply`, when it had its last turn, and when it came."""
         self._crossings: dict[Any, Crossing | None] = {}
         self.last_way: Any = None
         self.last_requester: Any = None
@@ -81,13 +94,15 @@ class Outlet:
 
     def crossing(self, origin: Link) -> Crossing | None:
         """How messages of `origin` must be changed for this receiver; decided once per sender."""
-        way, requester = origin.way, origin.requester
+        way, requester = key = origin.way, origin.requester
         try:
-            made = self._crossings[way, requester]
+            made = self._crossings[key]
         except KeyError:
             if len(self._crossings) >= _CROSSINGS:
                 self._crossings.clear()
-            made = self._crossings[way, requester] = self._meeting.make_crossing(origin, self.link)
+            made = self._crossings[key] = self._meeting.make_crossing(origin, self.link)
+            if way.pair is not None:
+                self._meeting.crossed(way, self)
         self.last_way, self.last_requester, self.last = way, requester, made
         return made
 
@@ -126,23 +141,33 @@ class Meeting:
         *,
         unused: Callable[[Meeting], None],
         node_properties: dict[Any, Any] | None = None,
+        soon: Soon | None = None,
     ) -> None:
+        """`soon`: for what would hold the loop too long at once; None: the node has few links."""
         self.address: Final = address
         self.make_crossing: Final = make_crossing
         self._unused: Final = unused
         self._node_properties: Final = node_properties
-        self.inlets: list[Inlet] = []
-        self.outlets: list[Outlet] = []
-        self._waiting: deque[tuple[Link, Any, bytes, bool]] = deque()
+        self.receivers: Final = Receivers()
+        self.shares: Final = Shares(self._free, soon)
+        self.waiting: Final = WaitingMessages()
+        self._backlog: Final = Backlog(self.waiting, self.takes, self.serve, soon)
         self.only: Outlet | None = None
         """The receiver that gets everything: there is no other, and nothing waits."""
-        self._turn = 0
-        self._held: Item | None = None
-        """The first that waits, while it waits for shared state and not for credit."""
-        self.filtered = False
-        """Some receiver takes only what its filter matches."""
+        self._holding: Final = Holding(self)
+        self._crossed: dict[Any, list[Outlet]] = {}
+        """The receivers that have a crossing for one sender alone, by that sender's way."""
         self._closing = False
-        self._shared = 0
+
+    @property
+    def inlets(self) -> Sequence[Inlet]:
+        """The senders."""
+        return list(self.shares.all)
+
+    @property
+    def outlets(self) -> Sequence[Outlet]:
+        """The receivers."""
+        return list(self.receivers.all)
 
     # -- links
 
@@ -158,7 +183,7 @@ class Meeting:
         except AmqpError:
             self._left()  # perhaps made for this link alone
             raise
-        end = Inlet(self, link) if wish is None else Outlet(self, link, message_test(wish.predicate))
+        end = Inlet(self, link) if wish is None else Outlet(self, link, wish.predicate)
         self.join(end)
         link.accept(
             end,
@@ -173,44 +198,64 @@ class Meeting:
     def join(self, end: Inlet | Outlet) -> Inlet | Outlet:
         """Count a sender or receiver in, whoever answers its attach."""
         if isinstance(end, Inlet):
-            self.inlets.append(end)
+            self.shares.join(end)
         else:
-            self.outlets.append(end)
-            self._count()
+            self._join_outlet(end)
         return end
 
-    def _count(self) -> None:
-        self.filtered = any(outlet.test is not None for outlet in self.outlets)
+    def _join_outlet(self, outlet: Outlet) -> None:
+        self._not_only()
+        group = self.receivers.join(outlet)
+        if group is not None and self.waiting:
+            self._ask(group)
         self._choose()
 
+    def _not_only(self) -> None:
+        """Count from here on what is sent to the one receiver."""
+        if (sole := self.only) is not None:
+            self.only = None
+            self.receivers.count(sole)
+
+    def _ask(self, group: ReceiverGroup) -> None:
+        """Which of the messages that wait already are for a new group, too."""
+        self._backlog.ask(group)
+
+    def takes(self, group: ReceiverGroup, message: WaitingMessage) -> bool:
+        """Whether a message that waits already is for a new group, too."""
+        if message.source is UNREAD:
+            message.source = source_of(message.data)
+        return message is not self._holding.message and bool(takers((group,), message.source))
+
+    def crossed(self, way: Any, outlet: Outlet) -> None:
+        """A receiver has made a crossing that is for one sender alone."""
+        self._crossed.setdefault(way, []).append(outlet)
+
     def _choose(self) -> None:
-        simple = len(self.outlets) == 1 and not self._waiting and not self.filtered
-        self.only = self.outlets[0] if simple else None
+        receivers = self.receivers
+        simple = len(receivers.all) == 1 and not self.waiting and not receivers.filtered
+        self.only = next(iter(receivers.all)) if simple else None
 
     def leave_inlet(self, inlet: Inlet) -> None:
-        self.inlets.remove(inlet)
-        if inlet.link.way.pair is not None:
-            for outlet in self.outlets:
-                outlet.forget(inlet.link)
-        left = [item for item in self._waiting if item[0] is inlet.link]
-        self._waiting = deque(item for item in self._waiting if item[0] is not inlet.link)
-        for item in left:  # a routed link leaves its deliveries to the link around it, which is still there
-            self._undeliverable(*item)
-        self.share_credit()
+        """A sender has left; what it sent settled is delivered all the same, for nobody could send that again."""
+        self.shares.leave(inlet)
+        for outlet in self._crossed.pop(inlet.link.way, ()):
+            outlet.forget(inlet.link)
+        for message in self.waiting.unsettled_of(inlet.link):
+            self.waiting.take(message)
+            self.undeliverable(message.link, message.delivery, False)  # heard where a routed link is inside another
+        self.settle_down()
         self._left()
 
     def leave_outlet(self, outlet: Outlet) -> None:
-        self.outlets.remove(outlet)
-        if not self.outlets:
-            while self._waiting:
-                self._undeliverable(*self._waiting.popleft())
-        self._count()
-        if self._waiting and self.filtered:
-            self._resume()  # what only this receiver wanted goes back
+        """A receiver has left; what only it would have taken goes back."""
+        for message in self.receivers.leave(outlet):
+            self.waiting.take(message)
+            self.undeliverable(message.link, message.delivery, message.settled)
+        self.settle_down()
         self._left()
 
     def _left(self) -> None:
-        if not self.inlets and not self.outlets and not self._closing:
+        if not self.shares.all and not self.receivers.all and not self._closing:
             self._closing = True
             self._unused(self)
 
@@ -225,48 +270,35 @@ class Meeting:
 
     def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         """A message came from `link`: pass it on, or let it wait for credit."""
-        if self.filtered and self._held is None:
-            if not self._sift((link, delivery, data, settled)):
-                self._waiting.append((link, delivery, data, settled))
-        elif not self._waiting and (outlet := self.pick()) is not None:
+        receivers, source = self.receivers, UNREAD
+        groups: Any = receivers.groups.values()
+        if receivers.filtered:
+            groups = receivers.takers(source := source_of(data))
+        if not groups:
+            (self.unwanted if receivers.all else self.undeliverable)(link, delivery, settled)
+        elif (outlet := self._ready(groups)) is not None:
+            receivers.spend(outlet)
             self.forward(outlet, link, delivery, data, settled)
-        elif self.outlets:
-            self._waiting.append((link, delivery, data, settled))
-            self.only = None
         else:
-            self._undeliverable(link, delivery, data, settled)
+            self.wait(WaitingMessage(link, delivery, data, settled, source), groups)
 
-    def _sift(self, item: Item) -> bool:
-        """Send a message to a receiver whose filter it matches; False: all of these lack credit."""
-        link, delivery, data, settled = item
-        outlets = takers(self.outlets, link, delivery, data)
-        if not outlets:
-            self.unwanted(link, delivery, settled)
-        elif (outlet := self._next(outlets)) is not None:
-            self.forward(outlet, link, delivery, data, settled)
-        else:
-            return False
-        return True
+    def _ready(self, groups: Iterable[ReceiverGroup]) -> Outlet | None:
+        """The receiver that a message goes to now; None: it has to wait."""
+        if self._holding.message is not None:
+            return None
+        outlet = self.receivers.pick(groups)
+        return outlet if outlet is not None and outlet.group.queue.first is None else None
+
+    def wait(self, message: WaitingMessage, groups: Iterable[ReceiverGroup], *, first: bool = False) -> None:
+        """Let a message wait for whichever of `groups` has credit first."""
+        self._not_only()
+        self.waiting.add(message, [group.queue for group in groups], first=first)
+        self._holding.stir(groups)
 
     def unwanted(self, link: Link, delivery: Any, settled: bool) -> None:
         """No receiver's filter matches: as if none were here."""
-        self._undeliverable(link, delivery, b"", settled)
+        self.undeliverable(link, delivery, settled)
         self.share_credit()
-
-    def pick(self) -> Outlet | None:
-        """The receiver whose turn it is among those with credit (balanced)."""
-        return self._next(self.outlets)
-
-    def _next(self, outlets: list[Outlet]) -> Outlet | None:
-        if len(outlets) == 1:
-            link = outlets[0].link
-            return outlets[0] if link.window > 0 and not link.engine.blocked else None
-        for step in range(count := len(outlets)):
-            outlet = outlets[(self._turn + step) % count]
-            if outlet.link.credit > 0:
-                self._turn = (self._turn + step + 1) % count
-                return outlet
-        return None
 
     def forward(self, outlet: Outlet, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         """Send to one receiver; the sender's delivery waits for that receiver's outcome."""
@@ -282,39 +314,17 @@ class Meeting:
                 self.share_credit()
                 return
             except Keeping as wait:
-                self.hold(wait, outlet, (link, delivery, data, settled))
+                self.hold(wait, outlet, WaitingMessage(link, delivery, data, settled))
                 return
-        if settled:
-            link.settle(delivery, SETTLED)
-            target.send(data, None, True)
-        else:
-            target.send(data, (link, delivery))
+        send(target, link, delivery, data, settled)
 
-    def hold(self, wait: Keeping, outlet: Outlet, item: Item) -> None:
+    def hold(self, wait: Keeping, outlet: Outlet, message: WaitingMessage) -> None:
         """The cookie of this message has to be kept first: it waits, and all behind it, until that is known."""
-        if wait.kept is not None:  # known already, and not kept
-            self._undeliverable(*item)
-            self.share_credit()
-            return
-        self._waiting.appendleft(item)
-        self.only = None
-        self._held = item
-        wait.when_known(lambda kept: self._held_no_more(item, outlet, wait.data if kept else None))
+        self._not_only()
+        self._holding.hold(wait, outlet, message)
 
-    def _held_no_more(self, item: Item, outlet: Outlet, data: bytes | None) -> None:
-        """Send what may go; where the receiver has no credit any more it stays and crosses again."""
-        if self._held is item:
-            self._held = None
-        waiting = self._waiting
-        if waiting and waiting[0] is item:
-            if data is None:
-                self._undeliverable(*waiting.popleft())
-            elif outlet in self.outlets and outlet.link.credit > 0:
-                waiting.popleft()
-                send(outlet.link, item, data)
-        self._resume()
-
-    def _undeliverable(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+    def undeliverable(self, link: Link, delivery: Any, settled: bool) -> None:
+        """No receiver is there, or none that takes the message."""
         if settled:
             link.drop(delivery)
         else:
@@ -324,71 +334,48 @@ class Meeting:
 
     def credited(self, outlet: Outlet) -> None:
         """A receiver granted credit, or asked for a drain: what waits goes first, the rest to the senders."""
-        self._resume()
+        if self.receivers.count(outlet):
+            self.serve(outlet.group)
+        self.settle_down()
         if outlet.link.draining:
             self.drain(outlet)
 
-    def _resume(self) -> None:
-        waiting = self._waiting
-        if self.filtered:
-            self._resume_filtered()
-        while waiting and not self.filtered and self._held is None and (chosen := self.pick()) is not None:
-            self.forward(chosen, *waiting.popleft())
+    def serve(self, group: ReceiverGroup) -> None:
+        """Send what waits for a group to those of it that have credit."""
+        receivers, queue, holding = self.receivers, group.queue, self._holding
+        while holding.message is None and (message := queue.first) is not None:
+            if (outlet := receivers.next_of(group)) is None:
+                return
+            self.waiting.take(message)
+            receivers.spend(outlet)
+            self.forward(outlet, message.link, message.delivery, message.data, message.settled)
+        holding.stir((group,))
+
+    def settle_down(self) -> None:
+        """Something has changed: who gets messages straight away, and what the senders may send."""
         self._choose()
         self.share_credit()
-
-    def _resume_filtered(self) -> None:
-        """What waits for a receiver without credit does not hold up what others take; its order stays."""
-        waiting, kept = self._waiting, list[Item]()
-        for _ in range(len(waiting)):
-            if self._held is not None:
-                break
-            if not self._sift(item := waiting.popleft()):
-                kept.append(item)
-        held = waiting.popleft() if kept and self._held is not None else None
-        waiting.extendleft(reversed(kept))
-        if held is not None:
-            waiting.appendleft(held)
 
     def drain(self, outlet: Outlet) -> None:
         """Nothing is stored here, so nothing more can come now."""
         outlet.link.drained()
 
+    def _free(self) -> int:
+        """Messages that the receivers would take now, beyond those that wait."""
+        return self.supply() - len(self.waiting)
+
     def supply(self) -> int:
         """Messages that the receivers would take now."""
-        return sum(outlet.link.window for outlet in self.outlets if not outlet.link.engine.blocked)
+        if (sole := self.only) is not None:
+            return sole.link.credit
+        return self.receivers.supply
 
     def share_credit(self) -> None:
-        """Grant the senders, in equal shares, what the receivers take.
+        """Grant the senders, in equal shares, what the receivers take."""
+        self.shares.share()
 
-        A link of our own may send at once, and what nobody wants is to be granted anew: that is done here in turn.
-        """
-        self._shared += 1
-        if self._shared > 1:
-            return
-        try:
-            done = 0
-            while done != self._shared:
-                done = self._shared
-                self._share()
-        finally:
-            self._shared = 0
-
-    def _share(self) -> None:
-        inlets = self.inlets
-        if not inlets or (supply := self.supply() - len(self._waiting)) <= 0:
-            return
-        share = supply // len(inlets) or 1
-        for inlet in inlets:
-            if (missing := share - inlet.link.granted) > 0:
-                inlet.link.grant(missing)
-
-
-def send(target: Link, item: Item, data: bytes) -> None:
-    """Send what is fit to go; the sender's delivery waits for the outcome."""
-    link, delivery, _, settled = item
-    if settled:
-        link.settle(delivery, SETTLED)
-        target.send(data, None, True)
-    else:
-        target.send(data, (link, delivery))
+    def used(self, inlet: Inlet) -> None:
+        """A sender has used a good part of its credit."""
+        if inlet in self.shares.all:
+            self.shares.used(inlet)
+            self.share_credit()

@@ -5,60 +5,160 @@ The slowest receiver sets the pace; the sender hears the worst of the receivers'
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from heapq import heapify, heappop, heappush, heapreplace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.outcomes import ACCEPTED, RELEASED, SETTLED, Modified, Outcome, Rejected
 from gateway.errors import AmqpError
-from gateway.nodes.filtering import takers
+from gateway.nodes.filtering import source_of
+from gateway.nodes.holding import send
 from gateway.nodes.keeping import Keeping
-from gateway.nodes.meeting import Item, Meeting, Outlet, send
+from gateway.nodes.meeting import Meeting, Outlet
+from gateway.nodes.receivers import ReceiverGroup
+from gateway.nodes.waiting import WaitingMessage
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+
+_FEW: Final = 64
+_serial: Final = attrgetter("serial")
 
 
 class Multicast(Meeting):
     """Copies messages; who is not interested is not waited for."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._everybody: Final = ReceiverGroup(None)  # for the queue: a message is judged when it is sent
+        self._pace: Final = _Pace()
+
     def _choose(self) -> None:
         self.only = None  # every message takes the long way: to all
 
-    def pick(self) -> Outlet | None:
-        ready = self.outlets and all(outlet.link.credit > 0 for outlet in self.outlets)
-        return self.outlets[0] if ready else None
+    def _join_outlet(self, outlet: Outlet) -> None:
+        super()._join_outlet(outlet)
+        self._pace.credited(outlet)
 
-    def _sift(self, item: Item) -> bool:
-        if (first := self.pick()) is None:
+    def _ask(self, group: ReceiverGroup) -> None:
+        """What waits is for all, and is judged when it is sent."""
+
+    def leave_outlet(self, outlet: Outlet) -> None:
+        self._pace.leave(outlet)
+        super().leave_outlet(outlet)
+        self.serve(self._everybody)  # perhaps the others waited for this one
+        self.share_credit()
+
+    def credited(self, outlet: Outlet) -> None:
+        self._pace.credited(outlet)
+        super().credited(outlet)
+
+    def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+        if not self.receivers.all:
+            self.undeliverable(link, delivery, settled)
+        elif not self.waiting and self._all_ready():
+            self._forward_all(link, delivery, data, settled)
+        else:
+            self.wait(WaitingMessage(link, delivery, data, settled), (self._everybody,))
+
+    def serve(self, group: ReceiverGroup) -> None:
+        """Send what waits, in its order, as far as all have credit."""
+        while (message := self._everybody.queue.first) is not None:
+            if self.receivers.all and not self._all_ready():
+                return
+            self.waiting.take(message)
+            deliver = self._forward_all if self.receivers.all else self._nobody
+            deliver(message.link, message.delivery, message.data, message.settled)
+
+    def _nobody(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+        self.undeliverable(link, delivery, settled)
+
+    def _all_ready(self) -> bool:
+        """Whether all have credit; each is asked only where no one is known to have none."""
+        if self._pace.least() <= 0:
             return False
-        self.forward(first, *item)
-        return True
+        blocked = [outlet for outlet in self.receivers.all if outlet.link.credit <= 0]
+        for outlet in blocked:
+            self._pace.credited(outlet)
+        return not blocked
 
     def supply(self) -> int:
-        return min((outlet.link.credit for outlet in self.outlets), default=0)
+        return self._pace.least()
 
-    def forward(self, outlet: Outlet, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
-        outlets = takers(self.outlets, link, delivery, data) if self.filtered else list(self.outlets)
+    def _forward_all(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+        receivers = self.receivers
+        groups = receivers.takers(source_of(data)) if receivers.filtered else receivers.groups.values()
+        outlets = sorted((outlet for group in groups for outlet in group.members), key=_serial)
         if not outlets:  # everybody who is here has been asked
             link.settle(delivery, SETTLED if settled else ACCEPTED)
             self.share_credit()
             return
+        self._pace.sent += 1
         copies = _Copies(link, delivery, len(outlets))
         for each in outlets:
-            super().forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
+            self.forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
 
-    def hold(self, wait: Keeping, outlet: Outlet, item: Item) -> None:
+    def hold(self, wait: Keeping, outlet: Outlet, message: WaitingMessage) -> None:
         """Each copy waits alone, and is released if its receiver has no credit any more."""
+        link, delivery, settled = message.link, message.delivery, message.settled
 
         def known(kept: bool) -> None:
-            if kept and outlet in self.outlets and outlet.link.credit > 0:
-                send(outlet.link, item, wait.data)
+            if kept and outlet in self.receivers.all and outlet.link.credit > 0:
+                send(outlet.link, link, delivery, wait.data, settled)
             else:
-                item[0].settle(item[1], SETTLED if item[3] else RELEASED)
+                link.settle(delivery, SETTLED if settled else RELEASED)
 
         if wait.kept is None:
             wait.when_known(known)
         else:
             known(False)
+
+
+class _Pace:
+    """The least credit of many receivers, each of which gets nearly every message.
+
+    A receiver is filed by the number of the message up to which it has credit: that stays when it gets one.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        """Messages so far."""
+        self._limits: dict[Outlet, int] = {}
+        self._heap: list[tuple[int, int, Outlet]] = []
+        self._serial = 0
+
+    def credited(self, outlet: Outlet) -> None:
+        """A receiver came, or its credit has changed."""
+        limit = self.sent + outlet.link.credit
+        if self._limits.get(outlet) == limit:
+            return
+        self._limits[outlet] = limit
+        heappush(self._heap, self._entry(outlet, limit))
+        if len(self._heap) > 2 * len(self._limits) + _FEW:
+            self._heap = [self._entry(each, limit) for each, limit in self._limits.items()]
+            heapify(self._heap)
+
+    def _entry(self, outlet: Outlet, limit: int) -> tuple[int, int, Outlet]:
+        self._serial += 1
+        return limit, self._serial, outlet
+
+    def leave(self, outlet: Outlet) -> None:
+        """A receiver has left."""
+        self._limits.pop(outlet, None)
+
+    def least(self) -> int:
+        """The least credit of all; it may be less where a socket has filled up since."""
+        heap, limits = self._heap, self._limits
+        while heap:
+            limit, _, outlet = heap[0]
+            if limits.get(outlet) != limit:
+                heappop(heap)
+            elif (now := self.sent + outlet.link.credit) != limit:
+                limits[outlet] = now
+                heapreplace(heap, self._entry(outlet, now))
+            else:
+                return limit - self.sent
+        return 0
 
 
 class _Copies:

@@ -15,10 +15,11 @@ from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified
 from gateway.amqp.pndata import Granted
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.filters.filter_set import RULES, read
+from gateway.filters.predicate import TRUE
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
 from gateway.nodes.events import CAPABILITY
-from gateway.nodes.filtering import CAPABILITIES, Test, message_test
-from gateway.nodes.meeting import CrossingMaker, Inlet, Item, Meeting, Outlet
+from gateway.nodes.filtering import CAPABILITIES, Predicate
+from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -141,12 +142,12 @@ class Relay(Meeting):
         near = self.near
         given = far.source if far.incoming else far.target
         try:
-            in_force, test = self._filters(given.filter)
+            in_force, predicate = self._filters(given.filter)
         except AmqpError as error:
             self.refused(error)
             return
         self._answered()
-        near_end = Inlet(self, near) if near.incoming else Outlet(self, near, test)
+        near_end = Inlet(self, near) if near.incoming else Outlet(self, near, predicate)
         self.join(near_end)
         announced = dict.fromkeys((*given.capabilities, *CAPABILITIES))
         near.accept(
@@ -159,13 +160,13 @@ class Relay(Meeting):
             understands=TARGETED if CAPABILITY in far.engine.offered else ROUTING,
         )
 
-    def _filters(self, far: Mapping[Any, Any]) -> tuple[dict[Any, Any], Test | None]:
+    def _filters(self, far: Mapping[Any, Any]) -> tuple[dict[Any, Any], Predicate]:
         """What is in force: filters that the far container applies, and those of the others that are known here."""
         if self.near.incoming:
-            return dict(far), None
+            return dict(far), TRUE
         own = {name: value for name, value in self.near.source.filter.items() if far.get(name) != value}
         rest = read(own, self.near.filter_rules or RULES)
-        return {**far, **rest.in_force}, message_test(rest.predicate)
+        return {**far, **rest.in_force}, rest.predicate
 
     def unwanted(self, link: Link, delivery: Any, settled: bool) -> None:
         """The near receiver's filter does not match: others at the far container may want the message."""
@@ -178,12 +179,16 @@ class Relay(Meeting):
         if not link.draining:
             self.share_credit()
 
-    def _sift(self, item: Item) -> bool:
+    def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         """A drain goes past what is not wanted: the near receiver's credit may be good for more."""
-        taken, far = super()._sift(item), self.far
-        if far is not None and far.draining and not far.granted and self.near.credit > 0:
+        super().transfer(link, delivery, data, settled)
+        far = self.far
+        if self.receivers.filtered and far is not None and far.draining and not far.granted and self.near.credit > 0:
             self._drain_again(far)
-        return taken
+
+    def used(self, inlet: Inlet) -> None:
+        if not inlet.link.draining:  # credit would end the drain
+            super().used(inlet)
 
     def _drain_again(self, far: Link) -> None:
         self._sifted = False

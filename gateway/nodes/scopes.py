@@ -99,6 +99,10 @@ class World:
     filter_rules: Rules = RULES
     journal: Journal | None = None
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call in the next turn of the loop."""
+        self.waits.later(0, call)
+
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages cross from one link to another, by the present policy and the right of their requester."""
         crossing = self.crossings.between(origin, target, permit(self.scopes.get(origin.way.scope), origin.requester))
@@ -260,7 +264,8 @@ class Scope:
         if not isinstance(node, Meeting):
             return isinstance(routes[-1], RelayRoute)
         honours = self.world.crossings.honours
-        return bool(node.outlets) and all(honours(self.name, each.link) for each in node.outlets)
+        kinds = node.receivers.kinds
+        return bool(kinds) and all(honours(self.name, each) for each in kinds)
 
     def _attach_unnamed(self, link: Link, dynamic: bool) -> None:
         if not (dynamic or link.incoming):
@@ -370,7 +375,9 @@ class Scope:
         key = (address, mode)
         if (meeting := self.meetings.get(key)) is None:
             kind = Multicast if mode == "multicast" else Meeting
-            meeting = self.meetings[key] = kind(address, self.world.between, unused=lambda _: self._drop(key))
+            meeting = self.meetings[key] = kind(
+                address, self.world.between, unused=lambda _: self._drop(key), soon=self.world.soon
+            )
         return meeting
 
     def _drop(self, key: tuple[str, str]) -> None:

@@ -54,7 +54,8 @@ class Temporaries:
     def add(self, kind: type[T], link: Link, **more: Any) -> T:
         """A node of `kind` that ends with `link`, which is still to be attached."""
         address = f"{TEMPORARY}{self._scope.world.new_name()}"
-        node = kind(address, self._scope.world.between, unused=self._drop, **more)
+        world = self._scope.world
+        node = kind(address, world.between, unused=self._drop, soon=world.soon, **more)
         node.creator = link
         self._nodes[address] = node
         return node

@@ -11,7 +11,7 @@ from gateway.amqp.codec import Described, Symbol
 from gateway.errors import AmqpError
 from gateway.filters.predicate import TRUE
 from gateway.filters.sql import parse_sql
-from gateway.nodes.filtering import message_test, takers
+from gateway.nodes.filtering import message_test, source_of, takers
 from gateway.nodes.meeting import Meeting
 from tests.support.messages import message
 
@@ -28,7 +28,7 @@ def test_a_node_made_for_a_link_that_is_refused_goes_again() -> None:
     with pytest.raises(AmqpError, match="found the end"):
         node.attach(receiving("color ="))
     assert gone == [node]
-    assert node.outlets == []
+    assert not node.outlets
 
 
 def test_no_filter_is_no_test() -> None:
@@ -49,4 +49,4 @@ def test_no_filter_is_no_test() -> None:
 def test_who_takes_a_message(data: bytes, found: list[str]) -> None:
     tests = {"one": message_test(parse_sql("x = 1")), "not one": message_test(parse_sql("NOT x = 1")), "all": None}
     outlets = [SimpleNamespace(name=name, test=test) for name, test in tests.items()]
-    assert [outlet.name for outlet in takers(outlets, None, None, data)] == found
+    assert [outlet.name for outlet in takers(outlets, source_of(data))] == found

@@ -1,0 +1,159 @@
+"""The receivers of a direct node: which messages each takes, whose turn it is, and how much credit they have in all.
+
+Receivers with equal filters form a group, and those without one are a group, too. A message is judged once for each
+group. Nothing here walks over all receivers: each event touches the receiver that it is about, and its group.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.filters.access import Encoded
+from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
+from gateway.nodes.filtering import Predicate, message_test, takers
+from gateway.nodes.waiting import Queue, WaitingMessage
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+    from gateway.nodes.meeting import Outlet
+
+
+class Kind(NamedTuple):
+    """What a sender's attach has to know of the receivers that are there (RA-2.2-4)."""
+
+    way: Way
+    supports: bool
+    """It said that it follows response annotations."""
+
+
+def kind_of(link: Link) -> Kind:
+    """The kind of a receiver; there are few."""
+    return Kind(link.way, RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities)
+
+
+class ReceiverGroup:
+    """The receivers with one filter, and what waits for any of them."""
+
+    __slots__ = ("behind", "members", "predicate", "queue", "ready", "test")
+
+    def __init__(self, predicate: Predicate | None) -> None:
+        """`predicate`: the filter; None: they take all messages."""
+        self.predicate: Final = predicate
+        self.test: Final = None if predicate is None else message_test(predicate)
+        self.members: Final[dict[Outlet, None]] = {}
+        self.ready: Final[OrderedDict[Outlet, None]] = OrderedDict()
+        """Those that had credit when they were last looked at, in the order of their turns."""
+        self.queue: Final = Queue()
+        self.behind = False
+        """It has not been asked about all that waited when it came, and gets nothing before that."""
+
+
+class Receivers:
+    """All receivers of one node."""
+
+    __slots__ = ("_serial", "_turn", "all", "filtered", "groups", "kinds", "supply")
+
+    def __init__(self) -> None:
+        self.all: dict[Outlet, None] = {}
+        self.groups: Final[dict[Predicate | None, ReceiverGroup]] = {}
+        self.kinds: Final[dict[Kind, int]] = {}
+        """How many there are of each."""
+        self.filtered = False
+        """Some receiver takes only what its filter matches."""
+        self.supply = 0
+        """The credit of all of them, each as it was when it was last looked at."""
+        self._serial = self._turn = 0
+
+    def join(self, outlet: Outlet) -> ReceiverGroup | None:
+        """Add a receiver; returns its group if it is the first of it."""
+        self.all[outlet] = None
+        outlet.kind = kind = kind_of(outlet.link)
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        self._serial += 1
+        outlet.serial = self._serial
+        group = self.groups.get(outlet.predicate)
+        new = group is None
+        if group is None:
+            group = self.groups[outlet.predicate] = ReceiverGroup(outlet.predicate)
+            self._judge()
+        group.members[outlet] = None
+        outlet.group = group
+        return group if new else None
+
+    def leave(self, outlet: Outlet) -> list[WaitingMessage]:
+        """Remove a receiver; returns what nobody takes any more."""
+        del self.all[outlet]
+        self.kinds[outlet.kind] -= 1
+        if not self.kinds[outlet.kind]:
+            del self.kinds[outlet.kind]
+        group = outlet.group
+        del group.members[outlet]
+        group.ready.pop(outlet, None)
+        self.supply -= outlet.counted
+        if len(self.all) == 1:  # the places of many that have left are not to be looked through for the last
+            self.all = self.all.copy()
+        if group.members:
+            return []
+        del self.groups[group.predicate]
+        self._judge()
+        left = group.queue.clear()
+        for message in left:
+            message.takers -= 1
+        return [message for message in left if not message.takers]
+
+    def _judge(self) -> None:
+        self.filtered = len(self.groups) > (None in self.groups)
+
+    # -- who takes what
+
+    def takers(self, source: Encoded | None) -> list[ReceiverGroup]:
+        """The groups that take a message; `source` None: no filter matches it."""
+        return takers(self.groups.values(), source)
+
+    # -- credit
+
+    def count(self, outlet: Outlet) -> bool:
+        """Look at a receiver's credit; whether it has some."""
+        credit = outlet.link.credit
+        self.supply += credit - outlet.counted
+        outlet.counted = credit
+        ready = outlet.group.ready
+        if credit <= 0:
+            ready.pop(outlet, None)
+        elif outlet not in ready:
+            self._last(outlet)
+        return credit > 0
+
+    def _last(self, outlet: Outlet) -> None:
+        self._turn += 1
+        outlet.turn = self._turn
+        outlet.group.ready[outlet] = None
+
+    def spend(self, outlet: Outlet) -> None:
+        """A message is about to be sent to it: others have their turn first."""
+        outlet.counted -= 1
+        self.supply -= 1
+        self._turn += 1
+        outlet.turn = self._turn
+        outlet.group.ready.move_to_end(outlet)
+
+    def next_of(self, group: ReceiverGroup) -> Outlet | None:
+        """The receiver of a group whose turn it is among those with credit."""
+        ready = group.ready
+        while ready and not group.behind:
+            outlet = next(iter(ready))
+            if outlet.link.credit > 0:
+                return outlet
+            self.count(outlet)
+        return None
+
+    def pick(self, groups: Iterable[ReceiverGroup]) -> Outlet | None:
+        """The same over several groups (balanced)."""
+        chosen: Any = None
+        for group in groups:
+            outlet = self.next_of(group)
+            if outlet is not None and (chosen is None or outlet.turn < chosen.turn):
+                chosen = outlet
+        return chosen  # type: ignore[no-any-return]
