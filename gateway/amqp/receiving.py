@@ -169,7 +169,9 @@ class Receiving(LinkBase):
         self.engine.message_refused(self, error)  # type: ignore[arg-type]  # a `Link`, like every link
 
     def tag(self, delivery: int) -> bytes:
-        """The delivery's tag as it came: any bytes, not only text."""
+        """The delivery's tag as it came: any bytes, not only text; empty when the link is gone."""
+        if not self.open:  # proton has freed it with the link
+            return b""
         raw = lib.pn_delivery_tag(turn.delivery_at(delivery))
         return bytes(ffi.buffer(raw.start, raw.size)) if raw.size else b""
 
