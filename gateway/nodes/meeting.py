@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from gateway.amqp.outcomes import FAILED, RELEASED, Outcome
 from gateway.errors import RESOURCE_DELETED, AmqpError
@@ -72,8 +73,8 @@ class Outlet:
     """A receiver at the meeting point, with the crossings from each sender's scope to its own."""
 
     __slots__ = (
-        "_crossings", "_meeting", "counted", "group", "kind", "last", "last_requester", "last_way", "link", "predicate",
-        "serial", "turn",
+        "__weakref__", "_crossings", "_meeting", "counted", "group", "kind", "last", "last_requester", "last_way",
+        "link", "predicate", "serial", "turn",
     )  # fmt: skip
 
     group: ReceiverGroup
@@ -155,7 +156,7 @@ class Meeting:
         self.only: Outlet | None = None
         """The receiver that gets everything: there is no other, and nothing waits."""
         self._holding: Final = Holding(self)
-        self._crossed: dict[Any, list[Outlet]] = {}
+        self._crossed: dict[Any, WeakSet[Outlet]] = {}
         """The receivers that have a crossing for one sender alone, by that sender's way."""
         self._closing = False
 
@@ -228,7 +229,7 @@ class Meeting:
 
     def crossed(self, way: Any, outlet: Outlet) -> None:
         """A receiver has made a crossing that is for one sender alone."""
-        self._crossed.setdefault(way, []).append(outlet)
+        self._crossed.setdefault(way, WeakSet()).add(outlet)
 
     def _choose(self) -> None:
         receivers = self.receivers

@@ -21,6 +21,7 @@ class Wire:
 
     rejects = True
     presettled = draining = False
+    requester = None
     filter_rules = None
 
     def __init__(self, *, incoming: bool, where: str | None = None) -> None:
