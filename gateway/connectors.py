@@ -9,9 +9,10 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.amqp.connection import Connection, Hub
+from gateway.amqp.connection import Connection
 from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig
+from gateway.amqp.hub import Hub
 from gateway.amqp.sasl import SaslClient
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.listeners import PRODUCT
@@ -100,6 +101,7 @@ class Connector:
             properties=PRODUCT,
             idle_timeout=model.idle_timeout,
             max_links=65_535,
+            shared=True,
         )
 
     @property

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gateway import __version__
-from gateway.amqp.connection import Connection, Hub
+from gateway.amqp.connection import Connection
 from gateway.amqp.engine_config import EngineConfig
+from gateway.amqp.hub import Hub
 from gateway.amqp.sasl import SaslServer
 from gateway.amqp.security import ServerSecurity
 from gateway.amqp.tls import ServerTls, peer_subject, trust_anchor
@@ -80,6 +81,8 @@ class Listener:
             idle_timeout=limits.idle_timeout,
             max_links=limits.links,
             max_message_size=limits.max_message_size,
+            memory=limits.memory,
+            user_memory=limits.user_memory,
         )
 
     async def start(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway import connectors
-from gateway.amqp.connection import Connection, Hub
+from gateway.amqp.connection import Connection
 from gateway.bridging import Bridges, reads_logs
 from gateway.bridging_one import Shared
 from gateway.errors import CONNECTION_FORCED, AmqpError
@@ -23,6 +23,7 @@ from gateway.judge import Judge, Replaced
 from gateway.listeners import Listener, Settings
 from gateway.logins import close_revoked
 from gateway.materials import CheckCluster, Materials, MaterialsError, load_materials
+from gateway.memory import Memory
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import EventStreams, Scope, World
@@ -58,6 +59,8 @@ class Cluster(EventStreams, Protocol):
 ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor, Leases, Termini], Cluster]
 """Makes a cluster from its name, its policy, its settings with secrets, a supervisor, and what gateways share."""
 
+_FIXED: Final = ("http", "state", "lease", "log", "journal", "memory")
+"""Keys of `gateway` that no reload changes."""
 _CLOSING: Final = 2.0
 """Seconds for peers to answer our close at the end."""
 _NAME_BYTES: Final = 16
@@ -81,8 +84,8 @@ class Service:
         self.readiness: Final = Readiness()
         self.supervisor: Final = Supervisor(self.report.task_failed, self.report.task_restarted)
         self.leases: Final = shared_leases(policy, self.supervisor, self.readiness)
-        self.hub: Final = Hub(loop)
         self._password_checks: Final = PasswordChecks(loop)
+        self.memory: Final = Memory(policy, self.report)
         self.clusters: dict[str, Cluster] = {}
         self.listeners: dict[Settings, Listener] = {}
         self._unbound: dict[str, OSError] = {}
@@ -92,7 +95,7 @@ class Service:
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
         self._crossings = self._make_crossings(policy)
         waits = Waits(self._state.store, now_ms, loop.time, loop.call_later)
-        self.world: Final = World({}, self.clusters, self._crossings, self._new_name, waits)
+        self.world: Final = World({}, self.clusters, self._crossings, lambda: secrets.token_urlsafe(_NAME_BYTES), waits)
         self.world.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
         self.bridges: Final = Bridges(self.world, shared, self.supervisor, self.readiness)
@@ -100,15 +103,11 @@ class Service:
         self._observe()
         loop.set_exception_handler(self._loop_error)
 
-    @staticmethod
-    def _new_name() -> str:
-        return secrets.token_urlsafe(_NAME_BYTES)
-
     def _make_crossings(self, policy: CompiledPolicy) -> Crossings:
         signing = policy.signing
-        names = tuple(policy.model.scopes)
         if signing is None:
-            return Crossings(None, 0, names, now_ms)
+            return Crossings(None, 0, (*policy.model.scopes,), now_ms)
+        names = tuple(policy.model.scopes)
         unrouted = frozenset(name for name in names if not policy.model.scopes[name].response_routing)
         return Crossings(
             make_ring(signing),
@@ -128,6 +127,7 @@ class Service:
         self.readiness.add("tasks", self.supervisor.ready)
         self.supervisor.keep(self._state.run, "state")
         self.supervisor.keep(self.leases.run, "leases")
+        self.supervisor.keep(self.memory.run, "memory")
         self.supervisor.keep(self._state.store.run, "state-store")
         self._journaling.start()
         await self._install(self.policy, load_materials(self.policy, self._check_cluster))
@@ -167,7 +167,7 @@ class Service:
     def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
         """What is opened once for the life of the process does not follow a reload."""
         old, new = before.model.gateway, after.model.gateway
-        fixed = [key for key in ("http", "state", "lease", "log", "journal") if getattr(old, key) != getattr(new, key)]
+        fixed = [key for key in _FIXED if getattr(old, key) != getattr(new, key)]
         if fixed:
             self.report.log.warning("changes that need a restart", keys=[f"gateway.{key}" for key in fixed])
 
@@ -252,12 +252,11 @@ class Service:
         return gone
 
     def _add_connector(self, key: tuple[str, str], model: Connector, policy: CompiledPolicy) -> None:
-        identity = policy.model.gateway.id
         connector = connectors.Connector(
             key[0],
             model,
-            container_id=identity,
-            hub=self.hub,
+            container_id=policy.model.gateway.id,
+            hub=self.memory.hub,
             report=self.report,
             node_scope=lambda: self.world.scopes[key[0]],
             routes=routes_responses(policy, key[0]),
@@ -298,7 +297,7 @@ class Service:
         listener = Listener(
             settings,
             self.world.scopes[settings.scope],
-            self.hub,
+            self.memory.hub,
             self.report,
             self.supervisor,
             checks=self._password_checks,
@@ -338,7 +337,7 @@ class Service:
         self.readiness.add("listeners", self._listening)
         metrics.count_source(self._count)
         metrics.gauge_source(lambda: kafka_states(self.clusters))
-        metrics.gauge("scopegate_connections", lambda: float(sum(1 for _ in self.connections())))
+        metrics.gauge("scopegate_connections", lambda: float(len([*self.connections()])))
         metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))
         metrics.gauge("scopegate_unsettled", lambda: float(self.unsettled()))
 

@@ -134,6 +134,11 @@ class GatewaySection(Section):
         description="positions kept for one user, of durable links and for each partition of its consumer groups; an "
         "attach that needs one more is amqp:resource-limit-exceeded",
     )
+    memory: Annotated[Size, Field(ge=64 * 2**20)] | None = Field(
+        default=None,
+        description="what the process may take: four fifths of it, less 96 MiB, may be held for peers; default: what "
+        "its container may take (cgroup), 1GiB where nothing says",
+    )
     drain: Duration = parsed(parse_duration, "10s", "how long SIGTERM waits for outcomes before it closes")
     log: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console in a terminal, json otherwise"

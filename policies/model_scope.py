@@ -57,6 +57,16 @@ class Limits(Section):
         parse_size, "64KiB", "largest frame the gateway takes"
     )
     max_message_size: Annotated[Size, Field(ge=1)] = parsed(parse_size, "128MiB", "largest message the gateway takes")
+    memory: Annotated[Size, Field(ge=2**16)] | None = Field(
+        default=None,
+        description="bytes held for one connection: above half of it the peer is slowed down, above it refused; "
+        "default: half of what the process may hold (gateway.memory)",
+    )
+    user_memory: Annotated[Size, Field(ge=2**16)] | None = Field(
+        default=None,
+        description="bytes held for all connections of one user: those that hold more than their part are slowed down "
+        "above three quarters, refused above it; default: half of what the process may hold",
+    )
     idle_timeout: Duration = parsed(parse_duration, "60s", "a connection silent for this long is closed; 0s: never")
 
 

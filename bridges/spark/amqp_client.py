@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from bridges.spark.amqp_links import PATIENCE, Handler, Receiver, Sender
-from gateway.amqp.connection import Connection, Hub
+from gateway.amqp.connection import Connection
 from gateway.amqp.engine_config import EngineConfig
+from gateway.amqp.hub import Hub
 from gateway.amqp.link import Link
 from gateway.amqp.pndata import Granted
 from gateway.amqp.sasl_client import SaslClient

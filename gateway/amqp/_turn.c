@@ -13,10 +13,13 @@
 #define _GNU_SOURCE
 #include <Python.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 
 #include "_complaints.h"
+#include "_held.h"
 #include "_section.h"
 #include "_unsettled.h"
 
@@ -164,20 +167,45 @@ static PyObject *no_delivery(void) {
     return NULL;
 }
 
-/* accept(delivery) */
-static PyObject *accept(PyObject *module, PyObject *address) {
-    pointer delivery = PyLong_AsVoidPtr(address);
+/* Who holds deliveries of a peer, or nobody. */
+static int held_by(PyObject *const *args, Py_ssize_t count, const char *name, Received **received) {
+    *received = NULL;
+    if (count == 1)
+        return 1;
+    if (!wanted(name, count, 2))
+        return 0;
+    *received = (Received *)args[1];
+    if (Py_TYPE(args[1]) == &received_type)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "what came is held by `Received`");
+    return 0;
+}
+
+/* accept(delivery, received=nobody) */
+static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer delivery;
+    Received *received;
+    if (!held_by(args, count, "accept", &received))
+        return NULL;
+    delivery = PyLong_AsVoidPtr(args[0]);
     if (delivery == NULL)
         return no_delivery();
+    if (received != NULL)
+        let_go(received, delivery);
     pn.update(delivery, ACCEPTED);
     pn.settle(delivery);
     Py_RETURN_NONE;
 }
 
-/* accept_all(deliveries) */
-static PyObject *accept_all(PyObject *module, PyObject *deliveries) {
+/* accept_all(deliveries, received=nobody) */
+static PyObject *accept_all(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t index;
     pointer delivery;
+    Received *received;
+    PyObject *deliveries;
+    if (!held_by(args, count, "accept_all", &received))
+        return NULL;
+    deliveries = args[0];
     if (!PyList_Check(deliveries)) {
         PyErr_SetString(PyExc_TypeError, "deliveries are a list");
         return NULL;
@@ -186,6 +214,8 @@ static PyObject *accept_all(PyObject *module, PyObject *deliveries) {
         delivery = PyLong_AsVoidPtr(PyList_GET_ITEM(deliveries, index));
         if (delivery == NULL)
             return no_delivery();
+        if (received != NULL)
+            let_go(received, delivery);
         pn.update(delivery, ACCEPTED);
         pn.settle(delivery);
     }
@@ -239,13 +269,13 @@ static PyObject *without_foreign(PyObject *owner, PyObject *data) {
 }
 
 /* Append a message that has come as a whole to the list `found`, which begins with it; 1 if so, 0 if somebody has to look, -1 on an exception. */
-static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most, PyObject *run, PyObject **found) {
+static int arrived(pointer link, Received *received, pointer delivery, size_t most, PyObject *run, PyObject **found) {
     PyObject *data, *item;
     size_t size = pn.held(delivery);
     int result;
     if (size == 0 || size > most || !pn.readable(delivery) || pn.partial(delivery) || pn.aborted(delivery))
         return 0;
-    if (*found == NULL && (*found = begun(run, owner)) == NULL)
+    if (*found == NULL && (*found = begun(run, received->owner)) == NULL)
         return -1;
     data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (data == NULL)
@@ -256,8 +286,12 @@ static int arrived(pointer link, PyObject *owner, pointer delivery, size_t most,
         return -1;
     }
     pn.advance(link);
-    if (annotated(data) && (data = without_foreign(owner, data)) == NULL)
+    if (annotated(data) && (data = without_foreign(received->owner, data)) == NULL)
         return -1;
+    if (hold(received, delivery, (Py_ssize_t)size) < 0) {
+        Py_DECREF(data);
+        return -1;
+    }
     item = came(delivery, data);
     if (item == NULL)
         return -1;
@@ -297,8 +331,8 @@ static PyObject *entry(PyObject *links, pointer link) {
     return found;
 }
 
-/* Take the events from a collector that need no decision: whole messages on one of the `receivers` (links by address),
- * and `accepted` for what one of the `senders` has sent (`Unsettled` by the link's address). They are appended to `run` in
+/* Take the events from a collector that need no decision: whole messages on one of the `receivers` (`Received` by
+ * the link's address), and `accepted` for what one of the `senders` has sent (`Unsettled` by the link's address). They are appended to `run` in
  * their order: (link, list) of what came on one link with nothing between, messages or what was accepted.
  *
  * dispatch(collector, senders, receivers, most, run) -> whether an event of another kind comes next, which stays
@@ -327,8 +361,8 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
             owner = entry(ours ? senders : receivers, link);
             if (PyErr_Occurred())
                 return NULL;
-            if (ours && owner != NULL && Py_TYPE(owner) != &unsettled_type) {
-                PyErr_SetString(PyExc_TypeError, "a sender is told of by what it has unsettled");
+            if (owner != NULL && Py_TYPE(owner) != (ours ? &unsettled_type : &received_type)) {
+                PyErr_SetString(PyExc_TypeError, "a link is told of by what it holds");
                 return NULL;
             }
             last = link;
@@ -336,7 +370,7 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
         }
         taken = owner == NULL ? 0
                 : ours        ? settled(delivery, (Unsettled *)owner, run, &found)
-                              : arrived(link, owner, delivery, most, run, &found);
+                              : arrived(link, (Received *)owner, delivery, most, run, &found);
         if (taken < 0)
             return NULL;
         if (taken == 0)
@@ -398,8 +432,8 @@ static PyMethodDef methods[] = {
     {"bind", bind, METH_O, "Give the addresses of proton's functions, once."},
     {"send", (PyCFunction)(void (*)(void))send, METH_FASTCALL, "Send one message."},
     {"send_all", (PyCFunction)(void (*)(void))send_all, METH_FASTCALL, "Send several messages of one link."},
-    {"accept", accept, METH_O, "Accept and settle a delivery."},
-    {"accept_all", accept_all, METH_O, "Accept and settle deliveries."},
+    {"accept", (PyCFunction)(void (*)(void))accept, METH_FASTCALL, "Accept and settle a delivery."},
+    {"accept_all", (PyCFunction)(void (*)(void))accept_all, METH_FASTCALL, "Accept and settle deliveries."},
     {"usual", usual, METH_VARARGS, "Whether messages need no look at each."},
     {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
     {"take", take, METH_O, "The bytes to write now."},
@@ -415,10 +449,12 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_turn", "proton,
 
 PyMODINIT_FUNC PyInit__turn(void) {
     PyObject *module;
-    if (PyType_Ready(&unsettled_type) < 0)
+    if (PyType_Ready(&unsettled_type) < 0 || PyType_Ready(&received_type) < 0 || PyType_Ready(&tally_type) < 0)
         return NULL;
     module = PyModule_Create(&definition);
-    if (module != NULL && PyModule_AddObjectRef(module, "Unsettled", (PyObject *)&unsettled_type) < 0)
+    if (module != NULL && (PyModule_AddObjectRef(module, "Unsettled", (PyObject *)&unsettled_type) < 0 ||
+                           PyModule_AddObjectRef(module, "Received", (PyObject *)&received_type) < 0 ||
+                           PyModule_AddObjectRef(module, "Tally", (PyObject *)&tally_type) < 0))
         Py_CLEAR(module);
     if (module != NULL && PyModule_AddIntConstant(module, "FORMAT_STATE", sizeof(format_state)) < 0)
         Py_CLEAR(module);

@@ -4,9 +4,6 @@
  * first one is mostly the one that is asked for, and no number needs an object. What has had its outcome before others
  * leaves a hole; holes are closed where that makes room (each `add` pays for at most two moves).
  */
-#include <stddef.h>
-#include <structmember.h>
-
 #define LEAST_ROOM 16
 #define KEPT_ROOM 256 /* places that an empty link keeps: there may be many thousand links */
 
@@ -19,6 +16,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     PyObject *owner;
+    Tally *tally; /* or NULL */
     sent *all;
     Py_ssize_t first, end, room; /* `all` from `first` up to, but not including, `end`; neither end is a hole */
     Py_ssize_t count, bytes;
@@ -49,6 +47,13 @@ static int make_room(Unsettled *self) {
     return 0;
 }
 
+static void charge_sent(Unsettled *self, Py_ssize_t bytes, Py_ssize_t count) {
+    if (self->tally != NULL) {
+        self->tally->out_bytes += bytes;
+        self->tally->out_count += count;
+    }
+}
+
 static int add(Unsettled *self, uint64_t number, Py_ssize_t size, PyObject *context) {
     if (self->end > self->first && number <= self->all[self->end - 1].number) {
         PyErr_SetString(PyExc_ValueError, "the numbers of deliveries grow");
@@ -59,6 +64,7 @@ static int add(Unsettled *self, uint64_t number, Py_ssize_t size, PyObject *cont
     self->all[self->end++] = (sent){number, size, Py_NewRef(context)};
     self->count++;
     self->bytes += size;
+    charge_sent(self, cost(size), 1);
     return 0;
 }
 
@@ -102,6 +108,7 @@ static PyObject *take_out(Unsettled *self, Py_ssize_t index) {
     place->context = NULL;
     self->count--;
     self->bytes -= place->size;
+    charge_sent(self, -cost(place->size), -1);
     if (index == self->first || index == self->end - 1)
         shrink(self);
     return context;
@@ -155,6 +162,9 @@ static PyObject *unsettled_contexts(Unsettled *self, void *unused) {
 static int unsettled_clear(Unsettled *self) {
     sent *all = self->all;
     Py_ssize_t index, first = self->first, end = self->end;
+    for (index = first; index < end; index++)
+        if (all[index].context != NULL)
+            charge_sent(self, -cost(all[index].size), -1);
     self->all = NULL; /* whatever goes with the contexts finds nothing here */
     self->first = self->end = self->room = self->count = self->bytes = 0;
     for (index = first; index < end; index++)
@@ -188,17 +198,21 @@ static int unsettled_visit(Unsettled *self, visitproc visit, void *arg) {
 static void unsettled_free(Unsettled *self) {
     PyObject_GC_UnTrack(self);
     unsettled_forget(self);
+    Py_CLEAR(self->tally);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
 static PyObject *unsettled_new(PyTypeObject *type, PyObject *args, PyObject *named) {
     PyObject *owner;
+    Tally *tally;
     Unsettled *self;
-    if ((named != NULL && PyDict_GET_SIZE(named) > 0) || !PyArg_ParseTuple(args, "O", &owner))
-        return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_TypeError, "one owner is wanted"), NULL);
+    if (!owned(args, named, &owner, &tally))
+        return NULL;
     self = (Unsettled *)type->tp_alloc(type, 0);
-    if (self != NULL)
+    if (self != NULL) {
         self->owner = Py_NewRef(owner);
+        self->tally = (Tally *)Py_XNewRef((PyObject *)tally);
+    }
     return (PyObject *)self;
 }
 

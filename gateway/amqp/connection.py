@@ -13,8 +13,11 @@ from typing import Any, Final, Protocol, cast
 
 from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig, Peer
+from gateway.amqp.hub import Hub
 from gateway.amqp.link import Link
-from gateway.errors import AmqpError
+from gateway.amqp.pressure import Pressure
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.held.accounts import Account
 from gateway.password_checks import Ticket
 
 _HIGH_WATER: Final = 1024 * 1024
@@ -34,32 +37,6 @@ def _next_slice(size: int, seconds: float) -> int:
     if seconds > _TURN:
         return max(size // 4, _LEAST)
     return 2 * size if seconds < _TURN / 4 and size < _UNREAD else size
-
-
-class Hub:
-    """Flushes, once per loop turn, every connection that has output."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop: Final = loop
-        self._dirty: list[Connection] = []
-
-    def add(self, connection: Connection) -> None:
-        if not self._dirty:
-            self.loop.call_soon(self._flush)
-        self._dirty.append(connection)
-
-    def _flush(self) -> None:
-        dirty, self._dirty = self._dirty, []
-        for connection in dirty:
-            try:
-                connection.flush()
-            except Exception as error:  # a bug: it costs this connection, not the others
-                self.failed(connection, error)
-
-    def failed(self, connection: Connection, error: Exception) -> None:
-        """Say so, and end the connection."""
-        self.loop.call_exception_handler({"message": f"connection {connection.name}", "exception": error})
-        connection.abort()
 
 
 class Security(Protocol):
@@ -120,9 +97,10 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._ending = False
         self._unread = b""
-        self._taken = 0
+        self._taken = self._uncharged = 0
         self._slice = _SLICE
         self._deaf = self._lost = False
+        self._pressure: Pressure | None = None
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -143,6 +121,9 @@ class Connection(asyncio.Protocol):
         self.bytes_in += len(data)
         if self.engine is not None:
             self._receive(data)
+            self._uncharged += len(data)
+            if self._uncharged > _UNREAD:  # a socket may be read many times before the loop flushes
+                self._charge()
         elif self._security is not None:
             self._secure(self._security, data)
 
@@ -160,9 +141,14 @@ class Connection(asyncio.Protocol):
 
     def _hold(self, deaf: bool) -> None:
         """Stop reading the socket, or read it again."""
-        if deaf is not self._deaf and self.transport is not None:
+        if deaf is not self._deaf:
             self._deaf = deaf
-            (self.transport.pause_reading if deaf else self.transport.resume_reading)()
+            self._listen()
+
+    def _listen(self) -> None:
+        transport, deaf = self.transport, self._deaf or (self._pressure is not None and self._pressure.paused)
+        if transport is not None and not transport.is_closing() and transport.is_reading() is deaf:
+            (transport.pause_reading if deaf else transport.resume_reading)()
 
     def _go_on(self) -> None:
         self._work(time.monotonic())
@@ -216,6 +202,7 @@ class Connection(asyncio.Protocol):
         if (engine := self.engine) is not None:
             engine.lost(None)
             self.engine = None
+            self._close_account()
             engine.free()
 
     # -- before the engine
@@ -248,11 +235,44 @@ class Connection(asyncio.Protocol):
     def _start_engine(self, rest: bytes) -> None:
         engine = self.engine = Engine(self._host.engine_config(self), self, server=self._server)
         engine.peer = self.peer
+        self._open_account(engine)
         if not self._server:
             engine.open()
         if rest:
             self._receive(rest)
         engine.touch()
+
+    def _open_account(self, engine: Engine) -> None:
+        hub, config, transport = self._hub, engine.config, self.transport
+        if transport is not None:
+            account = hub.budget.open(
+                self.peer.scope, self.peer.user, self._over, connection=config.memory, per_user=config.user_memory
+            )
+            self._pressure = Pressure(hub.loop, engine, account, transport, self._slowed, self._listen)
+
+    def _charge(self) -> None:
+        self._uncharged = 0
+        if self._pressure is not None:
+            self._pressure.turn(len(self._unread))
+
+    def _slowed(self, how: str) -> None:
+        self._hub.slowed(self, how)
+
+    def _over(self) -> None:
+        """Nothing but its end gives back what it holds, and others need it."""
+        self._slowed("closed")
+        self.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the gateway has no memory left, and this connection holds most"))
+
+    def _close_account(self) -> None:
+        if self._pressure is not None:
+            self._pressure.close()
+            self._hub.budget.close(self.peer.scope, self.peer.user, self._pressure.account)
+            self._pressure = None
+
+    @property
+    def account(self) -> Account | None:
+        """What it holds, once its peer is known."""
+        return None if self._pressure is None else self._pressure.account
 
     def _too_slow(self) -> None:
         if self.engine is None or not self.engine.opened:
@@ -270,6 +290,7 @@ class Connection(asyncio.Protocol):
             self.bytes_out += len(data)
             transport.write(data)
         engine.dispatch()
+        self._charge()
         if engine.finished and not self._ending:
             self._end(transport)
 

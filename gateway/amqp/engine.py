@@ -20,6 +20,7 @@ from gateway.amqp.link import Link
 from gateway.amqp.link_base import BUFFER_SIZE, Left, LinkBase
 from gateway.amqp.links import Links
 from gateway.amqp.output import Output
+from gateway.amqp.restraint import Restraint
 from gateway.amqp.sessions import Sessions
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
@@ -27,17 +28,18 @@ _FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
 _frames: Final = lib.pn_transport_get_frames_input
 _PROCESS: Final = secrets.token_hex(4)
 """In the name of every link of ours: two gateways of one id must not steal each other's links (CORE-7)."""
-_OVERFULL: Final = 8 * 1024 * 1024
-"""Bytes queued in one session above which its links send no more until the peer takes some."""
 
 
-class Engine:
+class Engine(Restraint):
     """A connection's protocol state; `dirty` while output waits to be taken."""
 
+    _sessions: Sessions
+
     def __init__(self, config: EngineConfig, owner: Owner, *, server: bool) -> None:
+        super().__init__()
         self.config: Final = config
         self._owner: Final = owner
-        self.dirty = self.blocked = self.paused = False
+        self.dirty = False
         self.opened = self.closed = self.faulted = False
         self.granting = True
         self.remote_container = ""
@@ -48,13 +50,15 @@ class Engine:
         self.peer = Peer()
         self.refusals = self.serial = 0
         """The links of the peer that were refused; the number of the last delivery we sent, which is its tag."""
-        self.receivers: Final[dict[int, Link]] = {}
-        """The open links on which whole messages come, by their address."""
+        self.tally: Final = turn.Tally()
+        """What the deliveries of this connection take."""
+        self.receivers: Final[dict[int, turn.Received[Link]]] = {}
+        """What has no outcome yet on the open links on which whole messages come, by their address."""
         self.senders: Final[dict[int, turn.Unsettled[Any]]] = {}
         """What has no outcome yet on the open links on which we send, by their address."""
         self._build(server)
         self._output: Final = Output(self._transport)
-        self._sessions: Final = Sessions(self._connection, self._transport, self._output.take_early)
+        self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
         self._room = lib.pn_transport_capacity(self._transport)
         self._intake: Final = Intake(self._room)
         self._table: Final[dict[int, Callable[[Any], None]]] = {
@@ -133,15 +137,12 @@ class Engine:
     def take(self) -> bytes:
         """The bytes to write now; empty while `paused` (the socket is full)."""
         self.dirty = False
-        if self.paused:
-            return b""
-        output = self._output
-        data = output.take()
-        if output.trouble is not None:
+        output, data = self._output, b""
+        if not self.paused:
+            data = output.take()
+        if output.trouble is not None and not self.paused:
             self._broken(output.trouble)
             data += output.take()
-        if self.blocked or self._overfull():
-            self._unblock()
         return data
 
     @property
@@ -167,21 +168,10 @@ class Engine:
             self.dirty = True
             self._owner.engine_dirty()
 
-    def pause(self, paused: bool) -> None:
-        """The socket is full, or has room again: then the links go on."""
-        self.paused = paused
-        if paused:
-            self.blocked = True
-        else:
-            self._unblock()
-            self.touch()
-
-    def _unblock(self) -> None:
-        overfull = self._overfull()
-        was, self.blocked = self.blocked, self.paused or overfull
-        if was and not self.blocked:
-            for link in list(self._links.values()):
-                link.flowed()
+    @property
+    def link_count(self) -> int:
+        """Links that take memory: attached, or refused and not detached."""
+        return self._attached.count
 
     def _broken(self, why: str) -> None:
         """proton writes nothing any more, and says so in its log only: the connection ends."""
@@ -191,9 +181,6 @@ class Engine:
             self._output.end(error)
             self.faulted = True
             self.lost(error)
-
-    def _overfull(self) -> bool:
-        return any(lib.pn_session_outgoing_bytes(session) > _OVERFULL for session in self._sessions)
 
     # -- connection
 
@@ -235,6 +222,10 @@ class Engine:
         lib.pn_connection_release(self._connection)
         for pointer in (self._transport, self._connection, self._collector):
             lib.pn_decref(pointer)
+
+    def open_links(self) -> list[Link]:
+        """Those of `links`, for `Restraint`."""
+        return self.links
 
     @property
     def links(self) -> list[Link]:

@@ -29,6 +29,11 @@ class EngineConfig:
     idle_timeout: int = 60_000
     max_links: int = 1000
     max_message_size: int = 128 * 1024 * 1024
+    memory: int | None = None
+    user_memory: int | None = None
+    """Bytes that may be held for the connection, and for all of its user; None: a part of the process's budget."""
+    shared: bool = False
+    """The peer is a container that many use through us: it is not slowed down for one of them."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from cproton_ffi import lib
 from gateway.amqp import pndata
 from gateway.amqp.hop import ROUTING
 from gateway.amqp.outcomes import SETTLED, Outcome
-from gateway.amqp.turn import Unsettled, address
+from gateway.amqp.turn import Received, Unsettled, address
 from gateway.errors import AmqpError, told
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ class LinkBase:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_parts", "_several", "accepted", "at", "draining", "durable", "echo",
-        "engine", "failure", "filter_rules", "flow", "gone", "handler", "incoming", "left", "max_message_size", "name",
-        "node", "open", "others", "presettled", "properties", "ptr", "refusals", "requester", "session", "source",
-        "target", "transfers", "unannounced", "understands", "unsaid", "unsettled", "way", "window",
+        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at",
+        "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone", "handler", "held",
+        "incoming", "left", "max_message_size", "name", "node", "open", "others", "presettled", "properties",
+        "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
+        "understands", "unsaid", "unsettled", "way", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -75,14 +76,14 @@ class LinkBase:
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = 0
         self._at_once = BUFFER_SIZE - 1
-        self.transfers = 0
-        self.accepted = 0
-        """Deliveries of the peer that were accepted; the other outcomes are in `others` by name."""
+        self.transfers = self.accepted = self.refusals = 0
+        """Deliveries; those of the peer that were accepted, the other outcomes are in `others` by name; log lines."""
         self.others: dict[str, int] = {}
-        self.refusals = 0
-        self.window = self._granted = 0
+        self.window = self._granted = self._withheld = 0
         self._parts: bytearray | None = None
-        self.unsettled: Final = Unsettled(self)
+        self.held: Final = Received(self, engine.tally)
+        """What came here and has no outcome yet."""
+        self.unsettled: Final = Unsettled(self, engine.tally)
         """What we have sent here and has no outcome yet: contexts by the delivery's number."""
         self.read_attach()
 
@@ -157,7 +158,7 @@ class LinkBase:
         self.open = True
         if self.incoming:
             self._several = hasattr(type(self.handler), "on_transfers")
-            self.engine.receivers[self.at] = self  # type: ignore[assignment]  # a `Link`, like every link
+            self.engine.receivers[self.at] = self.held  # type: ignore[assignment]  # of a `Link`, like every link
         else:
             self.unsettled.several = hasattr(type(self.handler), "on_accepted")
             self.engine.senders[self.at] = self.unsettled
@@ -168,4 +169,11 @@ class LinkBase:
             self.open = False
             (self.engine.receivers if self.incoming else self.engine.senders).pop(self.at, None)
             self.window = 0
+            self.let_go_of_parts()
             self.handler.on_detach(error)
+
+    def let_go_of_parts(self) -> None:
+        """What came of an unfinished message is needed no more."""
+        if self._parts is not None:
+            self.engine.unfinished -= len(self._parts)
+            self._parts = None

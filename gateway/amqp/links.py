@@ -38,6 +38,11 @@ class Links:
     def __iter__(self) -> Iterator[Link]:
         return iter(list(self.live.values()))
 
+    @property
+    def count(self) -> int:
+        """How many there are, refused ones included."""
+        return len(self.live) + len(self._refused)
+
     def clear(self) -> None:
         """Let go of all of them: the connection is gone."""
         self.live.clear()
@@ -109,6 +114,7 @@ class Links:
             if on_refused is not None:
                 on_refused(error or AmqpError(NOT_ALLOWED, "the peer refused the link without a reason"))
         link.take_unsettled()  # proton frees them with the link
+        link.held.clear()
         self._owner.link_ended(link, link.failure or error)
 
     def lost(self, error: AmqpError | None, left: Left) -> None:
@@ -118,6 +124,7 @@ class Links:
             if link.open:
                 link.left = left
             link.ended(error)
+            link.held.clear()
             self._owner.link_ended(link, link.failure or error)
         self.clear()
 

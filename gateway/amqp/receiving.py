@@ -10,8 +10,14 @@ from gateway.amqp import dispositions, turn
 from gateway.amqp.annotated import annotated
 from gateway.amqp.hop import may_be_annotated, only
 from gateway.amqp.link_base import BUFFER_SIZE, LinkBase
-from gateway.amqp.outcomes import ACCEPTED, SETTLED, Outcome, Rejected
-from gateway.errors import MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED, AmqpError
+from gateway.amqp.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
+from gateway.errors import (
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT_EXCEEDED,
+    TRANSFER_LIMIT_EXCEEDED,
+    AmqpError,
+)
 
 _END: Final = -1
 """What `pn_link_recv` says of a complete message with nothing left to read (PN_EOS)."""
@@ -19,6 +25,10 @@ _MOST: Final = 2**31 - 1
 """Credit that proton can count."""
 _PARTIAL: Final = 128 * 1024
 """Bytes of an unfinished message that are taken out of proton, so that the session window stays open."""
+_TOO_MUCH: Final = (
+    "this connection has too much under way that nobody has taken (limits.memory, limits.user_memory, gateway.memory): "
+    "wait for outcomes, then send again"
+)
 _buffer = ffi.new("char[]", BUFFER_SIZE)
 """Where proton copies a message on its way to becoming bytes; one suffices, the loop is one thread."""
 
@@ -30,16 +40,24 @@ class Receiving(LinkBase):
 
     def grant(self, credit: int) -> None:
         """Let the peer send `credit` more messages."""
-        credit = min(credit, _MOST - self._granted)
+        credit = min(credit, _MOST - self._granted - self._withheld)
         if self.open and credit > 0 and self.engine.granting:
+            if self.engine.withholds(self):  # type: ignore[arg-type]  # a `Link`, like every link
+                self._withheld += credit
+                return
             self._granted += credit
             lib.pn_link_flow(self.ptr, credit)
             self.engine.touch()
 
     @property
     def granted(self) -> int:
-        """Credit given and not yet used."""
-        return self._granted
+        """Credit given and not yet used, or to be given as soon as the peer holds less."""
+        return self._granted + self._withheld
+
+    def grant_withheld(self) -> None:
+        """The peer holds less again."""
+        credit, self._withheld = self._withheld, 0
+        self.grant(credit)
 
     def drain(self) -> None:
         """Ask the peer to use or give back its credit; the handler hears `on_drained`."""
@@ -57,6 +75,9 @@ class Receiving(LinkBase):
 
     def received_all(self, messages: list[tuple[int, bytes, bool]]) -> None:
         """Whole messages with nothing between: nearly every one, and the hot path."""
+        if self.engine.refusing:
+            self._refuse_all(messages)
+            return
         if self.open and self._several and self._granted >= len(messages) and self._usual(messages):
             self._granted -= len(messages)
             self.transfers += len(messages)
@@ -91,6 +112,30 @@ class Receiving(LinkBase):
             self.settle(delivery, Rejected(error))
             self.grant(1)
         return True
+
+    def _refuse_all(self, messages: list[tuple[int, bytes, bool]]) -> None:
+        """The peer, or all with it, hold too much: it may send these again when what it sent before is done with."""
+        for delivery, _, settled in messages:
+            if not self.open:
+                return
+            self._granted -= 1
+            if self._granted < 0:
+                self._no_credit()
+            else:
+                self.transfers += 1
+                self._refuse_one(delivery, settled)
+
+    def _refuse_one(self, delivery: int, settled: bool) -> None:
+        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
+        self.message_refused(error)
+        shared = self.engine.config.shared
+        if not settled:
+            self.settle(delivery, RELEASED if shared or not self.rejects else Rejected(error))
+        elif shared:
+            self.drop(delivery)
+        else:
+            self.detach(error)
+        self.grant(1)
 
     def _usual(self, messages: list[tuple[int, bytes, bool]]) -> bool:
         """Whether `_received` would only hand them on."""
@@ -135,6 +180,10 @@ class Receiving(LinkBase):
             self._no_credit()
             return
         self.transfers += 1
+        self.held.hold(number, len(data))
+        if self.engine.refusing:
+            self._refuse_one(number, bool(lib.pn_delivery_settled(delivery)))
+            return
         if may_be_annotated(data):
             data = self.understood(data)
         if self.unannounced and annotated(data):
@@ -155,7 +204,7 @@ class Receiving(LinkBase):
     def accept_all(self, deliveries: list[int]) -> None:
         """`settle` for several that are accepted."""
         if self.open and deliveries:
-            turn.accept_all(deliveries)
+            turn.accept_all(deliveries, self.held)
             self.accepted += len(deliveries)
             self.engine.touch()
 
@@ -180,9 +229,10 @@ class Receiving(LinkBase):
         if not self.open:
             return
         if outcome is ACCEPTED:
-            turn.accept(delivery)
+            turn.accept(delivery, self.held)
             self.accepted += 1
         else:
+            self.held.let_go(delivery)
             pointer = turn.delivery_at(delivery)
             dispositions.write(pointer, outcome, self.scope)
             self.others[outcome.name] = self.others.get(outcome.name, 0) + 1
@@ -193,6 +243,7 @@ class Receiving(LinkBase):
 
     def forget(self, delivery: int) -> None:
         """Let go of a delivery that came settled: nothing is left to say about it."""
+        self.held.let_go(delivery)
         lib.pn_delivery_settle(turn.delivery_at(delivery))
 
     def _arrived_in_parts(self, delivery: Any) -> None:
@@ -211,10 +262,15 @@ class Receiving(LinkBase):
             self._too_large(len(parts) + size)
             return
         done = not lib.pn_delivery_partial(delivery)
+        if self.engine.refusing and not done:
+            self._too_much()
+            return
         if size >= _PARTIAL or done:
+            before = len(parts)
             while size > 0 and (got := lib.pn_link_recv(self.ptr, _buffer, min(size, BUFFER_SIZE))) > 0:
                 parts += ffi.buffer(_buffer, got)
                 size -= got
+            self.engine.unfinished += len(parts) - before
             self.engine.touch()
         if done:
             self._whole()
@@ -223,9 +279,14 @@ class Receiving(LinkBase):
     def _whole(self) -> None:
         """No message is unfinished any more."""
         if self._parts is not None:
-            self._parts = None
+            self.let_go_of_parts()
             if self.open:
-                self.engine.receivers[self.at] = self  # type: ignore[assignment]  # a `Link`, like every link
+                self.engine.receivers[self.at] = self.held  # type: ignore[assignment]  # of a `Link`, like every link
+
+    def _too_much(self) -> None:
+        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
+        self.message_refused(error)
+        self.detach(error)
 
     def _aborted(self, delivery: Any) -> None:
         """2.6.14: an aborted delivery never happened; its credit is given back."""
@@ -247,11 +308,10 @@ class Receiving(LinkBase):
                 return
             lib.pn_link_advance(pointer)
             self._granted -= 1
-            if self._granted < 0:  # beyond what it had credit for: not to be kept until the peer detaches
+            if self._granted < 0 or self.engine.refusing:  # more than is to be kept until the peer detaches
                 lib.pn_delivery_settle(delivery)
 
     def _too_large(self, size: int) -> None:
-        self._parts = None
         self.detach(
             AmqpError(
                 MESSAGE_SIZE_EXCEEDED,

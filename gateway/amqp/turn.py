@@ -13,6 +13,8 @@ import cproton_ffi
 from cproton_ffi import ffi, lib
 
 from gateway.amqp._turn import (
+    Received,
+    Tally,
     Unsettled,
     accept,
     accept_all,
@@ -28,6 +30,8 @@ from gateway.amqp._turn import (
 )
 
 __all__ = [
+    "Received",
+    "Tally",
     "Unsettled",
     "accept",
     "accept_all",

@@ -70,7 +70,7 @@ scopes:
   core: {temporary: yes}
 """
 WRONG_SAID = """\
-1:11: gateway.drian: unknown key; did you mean drain? (allowed: id, http, state, lease, user_termini, drain, log, journal)
+1:11: gateway.drian: unknown key; did you mean drain? (allowed: id, http, state, lease, user_termini, memory, drain, log, journal)
 1:30: gateway.drain: needs a whole number with a unit, like "10s" (allowed: ms, s, m, h, d)
 1:38: gateway.id: must be text (put it in quotes)
 2:16: keys.active: no key of the ring has this id (allowed: a)

@@ -1,0 +1,47 @@
+"""What all connections of a loop share: when their output is written, and the account of what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gateway.held.accounts import Budget
+from gateway.held.container import DEFAULT
+
+if TYPE_CHECKING:
+    from gateway.amqp.connection import Connection
+
+
+class Hub:
+    """Flushes, once per loop turn, every connection that has output."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        budget: Budget | None = None,
+        slowed: Callable[[Connection, str], None] = lambda connection, how: None,
+    ) -> None:
+        """`budget`: where what connections hold is charged; `slowed` hears who has to wait, and how."""
+        self.loop: Final = loop
+        self.budget: Final = budget or Budget(DEFAULT)
+        self.slowed: Final = slowed
+        self._dirty: list[Connection] = []
+
+    def add(self, connection: Connection) -> None:
+        if not self._dirty:
+            self.loop.call_soon(self._flush)
+        self._dirty.append(connection)
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            try:
+                connection.flush()
+            except Exception as error:  # a bug: it costs this connection, not the others
+                self.failed(connection, error)
+
+    def failed(self, connection: Connection, error: Exception) -> None:
+        """Say so, and end the connection."""
+        self.loop.call_exception_handler({"message": f"connection {connection.name}", "exception": error})
+        connection.abort()

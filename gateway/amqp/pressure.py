@@ -1,0 +1,103 @@
+"""What one connection holds, charged once a turn of the loop, and what its peer has to bear for it.
+
+Who sends more than others take is read slowly: a piece of what it sends now and then, so that its outcomes, heartbeats
+and detaches are still heard. Above its limit its messages are refused (`Engine.refusing`). Who takes nothing from its
+socket, or settles nothing, is sent no more (`Engine.choke`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gateway.held.accounts import SMALL, Account, Held, Level
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine import Engine
+
+_PAUSE: Final = 0.1
+"""Seconds between two pieces that are read of who is slowed down."""
+
+
+class Pressure:
+    """Charges an account, and slows its peer down."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine: Engine,
+        account: Account,
+        transport: asyncio.Transport,
+        told: Callable[[str], None],
+        listen: Callable[[], None],
+    ) -> None:
+        """`told` hears how the peer is slowed down, `listen` that the socket is to be read, or not (`paused`)."""
+        self._loop: Final = loop
+        self._engine: Final = engine
+        self.account: Final = account
+        self._transport: Final = transport
+        self._told: Final = told
+        self._listen: Final = listen
+        self._seen = -SMALL
+        self._timer: asyncio.TimerHandle | None = None
+        self.paused = self._slow = False
+
+    def turn(self, unread: int) -> None:
+        """Something has happened; cheap while little has changed. `unread`: bytes that wait for the engine."""
+        engine, tally = self._engine, self._engine.tally
+        engine.weigh()
+        moved = tally.in_bytes + tally.out_bytes + engine.unread + engine.unwritten + engine.unfinished + unread
+        if self._timer is None and -SMALL < moved - self._seen < SMALL:
+            return
+        self._seen = moved
+        self._charge(unread)
+        self._pause(self._slow and not engine.config.shared)  # a container that many share is read all the same
+
+    def _charge(self, unread: int) -> None:
+        engine, tally, account = self._engine, self._engine.tally, self.account
+        held = Held(
+            received=tally.in_bytes,
+            unfinished=engine.unread + engine.unfinished + unread,
+            unsettled=tally.out_bytes,
+            output=engine.unwritten + self._transport.get_write_buffer_size(),
+            links=engine.link_count,
+            received_deliveries=tally.in_count,
+            unsettled_deliveries=tally.out_count,
+        )
+        account.charge(held)
+        self._apply(account.reading, account.sending)
+
+    def _apply(self, reading: Level, sending: Level) -> None:
+        engine = self._engine
+        slow = reading is not Level.FREE
+        if slow is not self._slow:
+            self._slow = slow
+            engine.withhold(slow)
+            if slow:
+                self._told("reading")
+        engine.refusing = reading is Level.REFUSE
+        if (choked := sending is not Level.FREE) is not engine.choked:
+            engine.choke(choked)
+            if choked:
+                self._told("sending")
+        if (slow or choked) and self._timer is None:
+            self._timer = self._loop.call_later(_PAUSE, self._look)
+
+    def _pause(self, paused: bool) -> None:
+        if paused is not self.paused:
+            self.paused = paused
+            self._listen()
+
+    def _look(self) -> None:
+        """Others may have let go meanwhile; and a piece may be read."""
+        self._timer = None
+        if self._transport.is_closing():
+            return
+        self._pause(False)
+        self._charge(0)
+
+    def close(self) -> None:
+        """The connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,85 @@
+"""What an engine does with a peer that holds too much: grants it less, sends it nothing, refuses what it sends.
+
+Who decides that is `pressure`; the engine only weighs what proton has and knows what it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from cproton_ffi import lib
+
+if TYPE_CHECKING:
+    from gateway.amqp.link import Link
+
+_OVERFULL = 8 * 1024 * 1024
+"""Bytes queued in all sessions above which their links send no more until the peer takes some."""
+
+
+class Restraint:
+    """A part of the engine."""
+
+    _sessions: Iterable[Any]
+    paused = blocked = refusing = choked = withholding = False
+    """The socket is full; nothing may be sent; messages are refused; the peer has too much to settle; no credit."""
+
+    def __init__(self) -> None:
+        self._withheld: set[Link] = set()
+        self.unfinished = self.unread = self.unwritten = 0
+        """Bytes of messages that are not complete, taken from proton and still in it; of what waits to be written."""
+
+    def touch(self) -> None:
+        """Output may wait."""
+        raise NotImplementedError
+
+    def open_links(self) -> list[Link]:
+        """The links that the peer or we have attached."""
+        raise NotImplementedError
+
+    def weigh(self) -> None:
+        """Ask proton what it has; at least once a turn."""
+        self.unread = self.unwritten = 0
+        for session in self._sessions:
+            self.unread += lib.pn_session_incoming_bytes(session)
+            self.unwritten += lib.pn_session_outgoing_bytes(session)
+        if self.blocked or self.unwritten > _OVERFULL:
+            self.unblock()
+
+    def pause(self, paused: bool) -> None:
+        """The socket is full, or has room again: then the links go on."""
+        self.paused = paused
+        if paused:
+            self.blocked = True
+        else:
+            self.unblock()
+            self.touch()
+
+    def unblock(self) -> None:
+        """Let the links send again if nothing stands against it any more."""
+        was, self.blocked = self.blocked, self.paused or self.choked or self.unwritten > _OVERFULL
+        if was and not self.blocked:
+            for link in self.open_links():
+                link.flowed()
+
+    def choke(self, on: bool) -> None:
+        """Send nothing for now: what the peer has not taken or not settled is too much."""
+        self.choked = on
+        self.blocked = self.blocked or on
+        if not on:
+            self.unblock()
+            self.touch()
+
+    def withhold(self, on: bool) -> None:
+        """Give the peer no credit for now; what was to be granted meanwhile is granted afterwards."""
+        self.withholding = on
+        if not on:
+            withheld, self._withheld = self._withheld, set()
+            for link in withheld:
+                link.grant_withheld()
+
+    def withholds(self, link: Link) -> bool:
+        """Whether `link` has to keep what it was to grant."""
+        if self.withholding:
+            self._withheld.add(link)
+        return self.withholding

@@ -1,0 +1,74 @@
+"""The memory of the process: its budget, what is held of it, and how it is given back (`gateway.held`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.connection import Connection
+from gateway.amqp.hub import Hub
+from gateway.held.accounts import Budget
+from gateway.held.allocator import Trimmer
+from gateway.held.container import budget
+
+if TYPE_CHECKING:
+    from gateway.report import Report
+    from policies.rules import CompiledPolicy
+
+_LOOK: Final = 1.0
+_PATIENCE: Final = 3
+"""Seconds between two looks, and how many of them find too much before a connection has to go."""
+
+
+class Memory:
+    """What the process may hold; `hub` is where its connections charge what they do."""
+
+    def __init__(self, policy: CompiledPolicy, report: Report) -> None:
+        self._report: Final = report
+        self.budget: Final = Budget(budget(policy.model.gateway.memory))
+        self.hub: Final = Hub(asyncio.get_running_loop(), self.budget, self._slowed)
+        self._trimmer: Final = Trimmer()
+        self._over = 0
+        report.metrics.gauge_source(self.samples)
+
+    def _slowed(self, connection: Connection, how: str) -> None:
+        self._report.bump("held_back", how)
+        if (account := connection.account) is not None and account.times():
+            held, ids = account.held._asdict(), {"connection": connection.name, "user": connection.peer.user}
+            self._report.log.warning("holds too much", how=how, **ids, **held)
+
+    async def run(self) -> None:
+        """Look once a second, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            self._look()
+
+    def _look(self) -> None:
+        pool = self.budget.pool
+        self._over = self._over + 1 if pool.total > pool.limit else 0
+        if self._over > _PATIENCE:
+            for account in self.budget.heaviest():
+                account.end()
+            self._over = 0
+        self._trimmer.look(pool.total)
+
+    def samples(self) -> Iterator[tuple[str, Any, float]]:
+        """The gauges, for metrics."""
+        sums: dict[tuple[str, str], int] = {}
+        for account in self.budget.accounts:
+            held = account.held
+            for name, kind, value in (
+                ("held_bytes", "received", held.received),
+                ("held_bytes", "unfinished", held.unfinished),
+                ("held_bytes", "unsettled", held.unsettled),
+                ("held_bytes", "output", held.output),
+                ("held_bytes", "retained", account.retained),
+                ("held_bytes", "connections", account.fixed),
+                ("held_deliveries", "received", held.received_deliveries),
+                ("held_deliveries", "unsettled", held.unsettled_deliveries),
+            ):
+                sums[name, kind] = sums.get((name, kind), 0) + value
+        for (name, kind), value in sums.items():
+            yield name, (("kind", kind),), float(value)
+        yield "held_limit_bytes", (), float(self.budget.pool.limit)

@@ -1,0 +1,181 @@
+"""Every place where a message can wait is on one account, and whoever fills one is stopped (docs/design.md, memory)."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bench.running import resident_kib
+from tests.support import frames
+from tests.support.document import Document
+from tests.support.gateway import Gateway, Gateways
+from tests.support.links import connected, passes, receiving, sending
+from tests.support.messages import message
+from tests.support.peer import Peer
+from tests.support.process import wait_until
+
+MIB = 2**20
+LIMIT = 4 * MIB
+"""What one connection may hold in these tests."""
+SIZE = 32 * 1024
+MUCH = 64 * MIB
+"""What is sent, if anybody takes it."""
+GROWN = 40 * 1024
+"""KiB that the gateway may have grown by: the limits of two connections, what is on its way, the heap."""
+REFUSED = 'scopegate_messages_refused_total{condition="amqp:resource-limit-exceeded",scope="edge"}'
+ANY = 2**31 - 1
+"""As much credit as there can be."""
+
+
+class Held:
+    """A gateway with small limits, a bystander, and how much it has grown."""
+
+    def __init__(self, start: Gateways) -> None:
+        document = Document()
+        document.scope()["listen"][0]["limits"] = {"memory": f"{LIMIT}B", "user_memory": "64MiB"}
+        self.port = document.edge
+        self.gateway: Gateway = start(document.text)
+        self.before = resident_kib(self.gateway.process.pid)
+        self.peers: list[Peer] = []
+
+    @property
+    def grown(self) -> int:
+        """KiB."""
+        return resident_kib(self.gateway.process.pid) - self.before
+
+    def held(self, kind: str) -> float:
+        return self.gateway.metrics().get(f'scopegate_held_bytes{{kind="{kind}"}}', 0.0)
+
+    def has_held_back(self, how: str) -> None:
+        self.gateway.wait_metric(f'scopegate_held_back_total{{how="{how}"}}', lambda count: count >= 1)
+
+    def keep(self, peer: Peer) -> Peer:
+        self.peers.append(peer)
+        return peer
+
+    def leave(self) -> None:
+        for peer in self.peers:
+            peer.disconnect()
+
+
+@pytest.fixture
+def held(start_gateway: Gateways) -> Iterator[Held]:
+    found = Held(start_gateway)
+    bystanders = receiving(found.port, "chat/bystander", 100), sending(found.port, "chat/bystander")
+    passes(bystanders[1], bystanders[0])
+    yield found
+    assert found.grown < GROWN
+    passes(bystanders[1], bystanders[0], 1)
+    found.leave()
+    wait_until(lambda: found.held("received") + found.held("unsettled") + found.held("output") == 0, "all is let go of")
+
+
+def transfer(number: int, payload: bytes, **fields: object) -> bytes:
+    delivery = {"handle": 0, "delivery_id": number, "delivery_tag": b"%d" % number, "message_format": 0, **fields}
+    return frames.framed(frames.performative("transfer", **delivery) + payload, 0, kind=0)
+
+
+def pushed(peer: Peer, data: bytes, seconds: float) -> int:
+    """Send as much as the gateway reads in this time, and read what it answers; return how many bytes it took."""
+    connection, sent, deadline = peer.detached(), 0, time.monotonic() + seconds
+    connection.setblocking(False)
+    view = memoryview(data)
+    while sent < len(data) and time.monotonic() < deadline:
+        readable, writable, _ = select.select([connection], [connection], [], 0.05)
+        if readable and not connection.recv(2**16):
+            break
+        if writable:
+            with contextlib.suppress(BlockingIOError):
+                sent += connection.send(view[sent : sent + 2**18])
+    return sent
+
+
+def credits(peer: Peer, seconds: float = 0.5) -> int:
+    """The credit that the sender at handle 0 has at the end; -1: its link is gone."""
+    credit = 0
+    with contextlib.suppress(AssertionError):
+        while (frame := peer.receive(seconds)) is not None:
+            if frame.kind == "flow" and frame.handle == 0:
+                credit = frame.link_credit + frame.delivery_count - peer._next_delivery
+            elif frame.kind == "detach":
+                return -1
+    return credit
+
+
+def sent_within_credit(peer: Peer, payload: bytes, most: int) -> int:
+    """Send as credit allows, up to `most` messages; return how many."""
+    count = 0
+    while count < most and (credit := credits(peer)) > 0:
+        for _ in range(min(credit, most - count)):
+            peer.transfer(payload)
+            count += 1
+    return count
+
+
+def test_unfinished_messages_are_bounded(held: Held) -> None:
+    peer = held.keep(connected(held.port))
+    receiver = held.keep(receiving(held.port, "chat/parts", 100))
+    assert receiver
+    links = 40
+    for handle in range(links):
+        peer.attach_sender("chat/parts", handle)
+    piece = message(bytes(50_000))
+    for _ in range(MUCH // links // len(piece)):
+        data = b"".join(
+            transfer(handle, piece, handle=handle, more=True) for handle in range(links)
+        )
+        if pushed(peer, data, 3) < len(data):
+            break
+    held.has_held_back("reading")
+    assert held.grown < GROWN
+    assert held.gateway.metrics()[REFUSED]
+
+
+def test_messages_that_nobody_has_credit_for_are_bounded_on_the_anonymous_terminus(held: Held) -> None:
+    for each in range(20):
+        held.keep(receiving(held.port, f"chat/{each}", 0))
+    peer = held.keep(sending(held.port, None))
+    body = bytes(SIZE)
+    data = b"".join(transfer(each, message(body, to=f"chat/{each % 20}")) for each in range(1000))
+    pushed(peer, data, 2)
+    held.has_held_back("reading")
+    assert held.held("received") <= LIMIT + 2 * MIB
+
+
+def test_a_receiver_that_does_not_read_stops_its_senders(held: Held) -> None:
+    receiver = held.keep(connected(held.port))
+    receiver.attach_receiver("chat/deaf")
+    receiver.flow(0, link_credit=ANY, incoming_window=ANY)
+    peer = held.keep(sending(held.port, "chat/deaf"))
+    data = b"".join(transfer(each, message(bytes(SIZE))) for each in range(MUCH // SIZE))
+    assert pushed(peer, data, 2) < len(data)
+    held.has_held_back("reading")
+    assert held.held("received") <= LIMIT + 2 * MIB
+
+
+def test_deliveries_that_are_never_settled_are_bounded(held: Held) -> None:
+    receiver = held.keep(connected(held.port))
+    receiver.attach_receiver("chat/never")
+    receiver.flow(0, link_credit=ANY, incoming_window=ANY)
+    peer = held.keep(sending(held.port, "chat/never"))
+    payload = message(bytes(1000))
+    data = b"".join(transfer(each, payload) for each in range(30_000))
+    with contextlib.ExitStack() as stack:
+        stack.callback(receiver.disconnect)
+        connection = receiver.detached()
+        connection.setblocking(False)
+        for at in range(0, len(data), MIB):
+            taken = pushed(peer, data[at : at + MIB], 1)
+            with contextlib.suppress(BlockingIOError):
+                while connection.recv(2**18):
+                    pass
+            if taken < min(MIB, len(data) - at):
+                break
+        held.has_held_back("sending")
+        assert held.held("unsettled") <= LIMIT
+        assert held.held("received") <= LIMIT + 2 * MIB
+        assert held.grown < GROWN

@@ -1,0 +1,171 @@
+"""The account of what is held: who has to wait or is refused, and how much memory there is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from gateway.amqp._turn import Received, Tally, Unsettled
+from gateway.held.accounts import CONNECTION, LINK, SMALL, Account, Budget, Held, Level
+from gateway.held.allocator import Trimmer
+from gateway.held.container import DEFAULT, budget, container_limit
+
+MIB = 2**20
+
+
+def account(budget: Budget, user: str = "alice", **limits: int) -> Account:
+    return budget.open("edge", user, lambda: None, **limits)
+
+
+def test_a_connection_is_slowed_above_half_of_its_limit_and_refused_above_it() -> None:
+    mine = account(Budget(100 * MIB), connection=4 * MIB)
+    levels = []
+    for size in (0, 2 * MIB, 2 * MIB + 1, 4 * MIB, 4 * MIB + 1, 2 * MIB):
+        mine.charge(Held(received=size))
+        levels.append(mine.reading)
+    assert levels == [Level.FREE, Level.FREE, Level.SLOW, Level.SLOW, Level.REFUSE, Level.FREE]
+
+
+@pytest.mark.parametrize("incoming", ["received", "unfinished"])
+@pytest.mark.parametrize("outgoing", ["unsettled", "output"])
+def test_what_comes_and_what_goes_are_looked_at_apart(incoming: str, outgoing: str) -> None:
+    mine = account(Budget(100 * MIB), connection=4 * MIB)
+    mine.charge(Held(**{incoming: 3 * MIB, outgoing: MIB}))
+    assert (mine.reading, mine.sending) == (Level.SLOW, Level.FREE)
+    mine.charge(Held(**{incoming: MIB, outgoing: 5 * MIB}))
+    assert (mine.reading, mine.sending) == (Level.FREE, Level.REFUSE)
+
+
+@pytest.mark.parametrize("users", [("alice", "alice"), ("alice", "bob")])
+def test_who_holds_little_never_notices_who_holds_much(users: tuple[str, str]) -> None:
+    budget = Budget(10 * MIB)
+    much, little = (account(budget, user, connection=90 * MIB, per_user=90 * MIB) for user in users)
+    for size, level in ((MIB, Level.FREE), (9 * MIB, Level.SLOW), (11 * MIB, Level.REFUSE)):
+        much.charge(Held(received=size))
+        little.charge(Held(received=SMALL, unsettled=SMALL))
+        assert (much.reading, little.reading, little.sending) == (level, Level.FREE, Level.FREE)
+
+
+def test_the_limit_of_a_user_bounds_all_of_its_connections_and_nobody_else() -> None:
+    budget = Budget(1000 * MIB)
+    limits = {"connection": 90 * MIB, "per_user": 10 * MIB}
+    mine = [account(budget, "alice", **limits) for _ in range(4)]
+    other = account(budget, "bob", **limits)
+    for _ in range(2):
+        for each in (*mine, other):
+            each.charge(Held(received=3 * MIB))
+    assert [each.reading for each in mine] == [Level.REFUSE] * 4
+    assert other.reading is Level.FREE
+
+
+def test_the_process_is_shared_in_equal_parts() -> None:
+    budget = Budget(16 * MIB)
+    accounts = [account(budget, f"user-{each}", connection=90 * MIB, per_user=90 * MIB) for each in range(4)]
+    for _ in range(2):
+        for each, size in zip(accounts, (12, 1, 1, 1), strict=True):
+            each.charge(Held(received=size * MIB))
+    assert [each.reading for each in accounts] == [Level.SLOW, Level.FREE, Level.FREE, Level.FREE]
+
+
+def test_what_was_let_go_of_stays_with_the_connection_until_it_ends() -> None:
+    budget = Budget(16 * MIB)
+    mine = account(budget)
+    mine.charge(Held(received=3 * MIB, unsettled=MIB, output=MIB, links=2))
+    mine.charge(Held(links=1))
+    assert mine.retained == 4 * MIB
+    assert budget.pool.total == 4 * MIB + CONNECTION + LINK
+    budget.close("edge", "alice", mine)
+    assert (budget.pool.total, budget.pool.holders, list(budget.accounts)) == (0, 0, [])
+
+
+def test_the_heaviest_have_to_go_until_there_is_room() -> None:
+    budget = Budget(10 * MIB)
+    sizes = (1, 6, 2, 5)
+    accounts = [account(budget, connection=90 * MIB) for _ in sizes]
+    assert list(budget.heaviest()) == []
+    for each, size in zip(accounts, sizes, strict=True):
+        each.charge(Held(unsettled=size * MIB))
+    assert list(budget.heaviest()) == [accounts[1]]
+
+
+V2 = {
+    "/proc/self/cgroup": "0::/kube/pod\n",
+    "/sys/fs/cgroup/kube/pod/memory.max": "max\n",
+    "/sys/fs/cgroup/kube/memory.max": "536870912\n",
+    "/sys/fs/cgroup/memory.max": "1073741824\n",
+}
+V1 = {
+    "/proc/self/cgroup": "9:memory:/docker/one\n1:cpu:/docker/one\n",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes": "268435456\n",
+    "/sys/fs/cgroup/memory/docker/one/memory.limit_in_bytes": "9223372036854771712\n",
+}
+NONE = {"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/memory.max": "max\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [(V2, 512 * MIB), (V1, 256 * MIB), (NONE, None), ({}, None)],
+    ids=["v2", "v1", "none", "no file"],
+)
+def test_the_container_says_how_much_memory_there_is(files: Mapping[str, str], limit: int | None) -> None:
+    def read(path: str) -> str:
+        if path not in files:
+            raise FileNotFoundError(path)
+        return files[path]
+
+    assert container_limit(read) == limit
+    assert budget(None, read) == budget(limit or DEFAULT)
+    assert budget(300 * MIB, read) == budget(300 * MIB), "the policy comes first"
+
+
+@pytest.mark.parametrize("memory", [64 * MIB, 128 * MIB, 2**30, 2**34])
+def test_the_process_itself_has_its_part(memory: int) -> None:
+    assert 0 < budget(memory) < memory
+
+
+def test_memory_is_given_back_when_much_less_is_held() -> None:
+    trims: list[int] = []
+    trimmer = Trimmer(trims.append)
+    looks = [trimmer.look(held * MIB) for held in (100, 90, 60, 60, 59, 10, 0)]
+    assert looks == [False, False, True, False, False, True, False]
+    assert trims == [0, 0]
+
+
+def test_deliveries_are_counted_in_any_order() -> None:
+    tally = Tally()
+    links = [Received(None, tally) for _ in range(3)]
+    chance, here = random.Random(3), dict[tuple[int, int], None]()
+    for step in range(1, 20_000):
+        link = chance.randrange(3)
+        links[link].hold(step * 16, chance.randrange(1000))
+        links[link].hold(step * 16, 7)  # known already
+        here[link, step * 16] = None
+        while len(here) > 500 or (here and chance.random() < 0.4):
+            gone = chance.choice(list(here)[:3])
+            del here[gone]
+            links[gone[0]].let_go(gone[1])
+            links[gone[0]].let_go(gone[1])  # and gone already
+    assert sum(map(len, links)) == tally.in_count == len(here)
+    assert sum(link.bytes for link in links) == tally.in_bytes
+    links[0].clear()
+    del links[1]
+    assert tally.in_count == len(links[1])
+    for _, delivery in here:
+        links[1].let_go(delivery)
+    assert (tally.in_bytes, tally.in_count) == (0, 0)
+
+
+def test_what_was_sent_is_counted_until_its_outcome() -> None:
+    tally = Tally()
+    one, other = Unsettled(None, tally), Unsettled(None, tally)
+    for number in range(1, 100):
+        one.add(number, 100, "context")
+        other.add(number, 5000, "context")
+    assert tally.out_count == 198
+    assert tally.out_bytes > 99 * 5100
+    for number in range(1, 100):
+        one.take(number)
+    other.take_all()
+    assert (tally.out_bytes, tally.out_count) == (0, 0)
