@@ -13,9 +13,10 @@ from typing import Any, Final
 import click
 
 from gateway.cli_pipeline_policy import kafka_options, settings
+from gateway.local_path import LocalPath
 
 _CODES: Final = "Exit codes: 0 done; 1 not done or stopped before the end (said on stderr); 2 wrong use of it."
-_ARCHIVE: Final = click.argument("archive", type=click.Path(path_type=Path, file_okay=False))
+_ARCHIVE: Final = click.argument("archive", type=LocalPath(path_type=Path, file_okay=False))
 
 
 class _Pipeline(click.Group):
@@ -42,7 +43,7 @@ def pipeline() -> None:
 
 def _spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--jars", type=click.Path(path_type=Path), help="Folder with the jars of Spark's Kafka source."),
+        click.option("--jars", type=LocalPath(path_type=Path), help="Folder with the jars of Spark's Kafka source."),
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark's own settings; as often as wanted."),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
     ):
@@ -51,7 +52,7 @@ def _spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pipeline.command(epilog=_CODES)
-@click.option("--to", type=click.Path(path_type=Path), help="Folder to fill.  [default: the cache]")
+@click.option("--to", type=LocalPath(path_type=Path), help="Folder to fill.  [default: the cache]")
 @click.option("--delta", is_flag=True, help="Those of Delta Lake as well.")
 def jars(to: Path | None, delta: bool) -> None:
     """Fetch the four jars of Spark's Kafka source with Maven, once; other commands do it when they need them."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gateway.local_path import LocalPath
+
 if TYPE_CHECKING:
     from policies.model_pipeline import PipelineArchive, PipelineSpark
     from policies.rules import CompiledPolicy
@@ -21,7 +23,7 @@ def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--cluster", help="With --policy: the Kafka cluster.  [default: pipeline.kafka, or the only one]"),
         click.option(
-            "--policy", type=click.Path(path_type=Path), is_eager=True, callback=_loaded,
+            "--policy", type=LocalPath(path_type=Path), is_eager=True, callback=_loaded,
             help="The policy that says how to reach Kafka; its key pipeline has defaults of these options.",
         ),
         click.option("--kafka", "bootstrap", metavar="HOST:PORT", help="Kafka's servers, where no policy names them."),

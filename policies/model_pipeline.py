@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from policies.base import Also, Count, Flag, Name, Path, Section, parsed
+from policies.folders import url_problem
 from policies.units import Duration, Size, parse_duration, parse_size
 
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
@@ -27,6 +28,13 @@ def _start(value: Any) -> Any:
     return value
 
 
+def _local(value: str) -> str:
+    if (problem := url_problem(value)) is not None:
+        raise ValueError(problem)
+    return value
+
+
+Folder = Annotated[Path, AfterValidator(_local)]
 Setting = Annotated[str, BeforeValidator(_setting), Also(lambda _: [{"type": ["number", "boolean"]}])]
 
 
@@ -37,7 +45,7 @@ class PipelineSpark(Section):
         default="local[*]", description="Spark's master: this machine, spark://host:port, k8s://…"
     )
     conf: dict[str, Setting] = Field(default_factory=dict, description="Spark's own settings; no secrets")
-    jars: Path | None = Field(
+    jars: Folder | None = Field(
         default=None, description="folder with the jars that pyspark lacks; default: the cache, filled with Maven"
     )
 
@@ -45,7 +53,7 @@ class PipelineSpark(Section):
 class PipelineArchive(Section):
     """What `scopegate pipeline archive` copies, and how."""
 
-    path: Path | None = Field(default=None, description="the archive's folder; default: the command line names it")
+    path: Folder | None = Field(default=None, description="the archive's folder; default: the command line names it")
     topics: dict[Topic, str | None] = Field(
         default_factory=dict, description="topic: its address in the archive; without one the topic's name"
     )

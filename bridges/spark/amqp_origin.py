@@ -3,16 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from bridges.spark import source_plan, source_read
+from bridges.spark.amqp_line import Line
 from bridges.spark.decode import RECORD
+from bridges.spark.errors import PipelineError
 from bridges.spark.ranges import Log, Range
-from bridges.spark.source import ScopeGateDataSource
-from bridges.spark.source_options import read_options
+from bridges.spark.source import Reader, ScopeGateDataSource
+from bridges.spark.source_options import Options, read_options
 from bridges.spark.source_plan import first_offsets, node, offsets_json, present
+from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from bridges.spark.written import Watch
+
+
+_WATCHED: Final = "scopegate-archive"
+
+
+class _WatchedReader(Reader):
+    """A batch whose record batches the archive sees in the task that writes them."""
+
+    def __init__(self, options: Options, watch: Watch | None, address: str) -> None:
+        super().__init__(options)
+        self._watch, self._address = watch, address
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        batches = super().read(partition)
+        yield from batches if self._watch is None else self._watch.watched(batches, self._address)
+
+
+def _watched(watch: Watch | None, address: str) -> type[ScopeGateDataSource]:
+    class Watched(ScopeGateDataSource):  # made here: Spark sends it to the tasks with what it refers to
+        @classmethod
+        def name(cls) -> str:
+            return _WATCHED
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return _WatchedReader(read_options(dict(self.options)), watch, address)
+
+    return Watched
 
 
 class AmqpOrigin:
@@ -30,16 +65,29 @@ class AmqpOrigin:
         held = {each: (at.low, at.high) for each, at in found.held.items() if at.known}
         yield Log(self._name, found.log, held, first_offsets(self._options, found.held))
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+    def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
+        """Those of these offsets of which the node has an event; read on a link of the driver's own."""
+        if not gaps:
+            return
+        try:
+            with Line(self._options) as line:
+                for each in gaps:
+                    wanted = source_plan.Range(each.partition, each.start, each.end)
+                    if any(len(batch) for batch in source_read.events(line, self._options, wanted)):
+                        yield each
+        except AmqpError as error:
+            raise PipelineError(source_plan.said(self._options, error)) from None
+
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
         """The events of these ranges as rows of the archive; there is no record of them."""
         from pyspark.sql import functions as F
 
-        spark.dataSource.register(ScopeGateDataSource)
+        spark.dataSource.register(_watched(watch, self._name))
         held = node(self._options).held
         # a partition that has nothing to be read begins where it ends
         starts = {each: at.low for each, at in held.items()} | {each.partition: each.start for each in ranges}
         ends = {each: at.low for each, at in held.items()} | {each.partition: each.end for each in ranges}
-        reader = spark.read.format("scopegate").options(**self._given)
+        reader = spark.read.format(_WATCHED).options(**self._given)
         reader = reader.option("startingOffsets", offsets_json(starts)).option("endingOffsets", offsets_json(ends))
         frame = reader.load()
         named = frame.withColumns({

@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.ranges import Range
+from policies.folders import url_problem
 
 FORMAT: Final = 1
 MANIFEST: Final = "_manifest"
@@ -62,6 +63,9 @@ class Archive:
     """A folder that every machine of the job can reach."""
 
     def __init__(self, path: Path) -> None:
+        """Raises `PipelineError` for a URL."""
+        if (problem := url_problem(str(path))) is not None:
+            raise PipelineError(problem)
         self.path: Final = path
 
     # -- reading
@@ -172,6 +176,11 @@ def _read(path: Path) -> Commit:
         return Commit(**found, ranges=ranges, files=files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PipelineError(f"{path}: no manifest of a commit ({type(error).__name__}: {error})") from None
+
+
+def file_url(path: Path) -> str:
+    """A path as Spark takes it for one of the local file system, whatever its settings say of paths alone."""
+    return f"file://{path.absolute()}"
 
 
 def write_whole(path: Path, text: str) -> None:

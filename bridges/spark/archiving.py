@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bridges.spark.archive import Archive, Commit, digest
-from bridges.spark.census import census, counted, mistakes
+from bridges.spark.archive import Archive, Commit, digest, file_url
+from bridges.spark.census import Counts, census, counted, gaps, mistakes, place_name
 from bridges.spark.decode import count_unknown
 from bridges.spark.delta import table_problems
 from bridges.spark.errors import PipelineError, sentence
@@ -16,6 +16,8 @@ from bridges.spark.ranges import Log, Range, Refused, next_ranges, problems
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from bridges.spark.written import Report, Watch
 
 _FIRST_FILE: Final = 100_000
 """Rows of a file as long as nothing is known of their size."""
@@ -25,8 +27,14 @@ _LEAST_ROWS: Final = 100
 class Origin(Protocol):
     """Where events come from."""
 
-    def logs(self) -> Iterable[Log]: ...
-    def rows(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame: ...
+    def logs(self) -> Iterable[Log]:
+        """What there is now."""
+
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
+        """The events of these ranges; `watch` sees each batch of them in the task that writes it."""
+
+    def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
+        """Those of these offsets, of which no event was written, that do hold one; asks the log again."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +66,13 @@ def step(spark: SparkSession, archive: Archive, origin: Origin, bounds: Bounds) 
     number = len(commits) + 1
     staging = archive.stage(number)
     try:
-        unknown = _write(spark, origin, ranges, staging, _rows_per_file(commits, bounds.file_bytes))
+        report, unknown = _write(spark, origin, ranges, staging, _rows_per_file(commits, bounds.file_bytes))
         if unknown and bounds.fail_on_unknown:
             raise PipelineError(f"{unknown} records are of a mapping that this version does not know: take a newer one")
         files = archive.staged(staging, number)
         counts = census((file.address, source) for source, file in files)
         ranges = counted(ranges, counts)
-        if wrong := mistakes(ranges, counts):
-            raise PipelineError(f"what Spark wrote is not what was asked for: {'; '.join(wrong)}")
+        _compare(archive, origin, ranges, report, counts)
         return archive.commit(number, staging, ranges, files, unknown)
     except PipelineError:
         raise
@@ -73,19 +80,43 @@ def step(spark: SparkSession, archive: Archive, origin: Origin, bounds: Bounds) 
         raise PipelineError(f"commit {number}: {sentence(error)}") from error
 
 
-def _write(spark: SparkSession, origin: Origin, ranges: Sequence[Range], staging: Path, rows: int) -> int:
-    """Write the rows of these ranges; how many of them are of an unknown mapping."""
+def _write(
+    spark: SparkSession, origin: Origin, ranges: Sequence[Range], staging: Path, rows: int
+) -> tuple[Report, int]:
+    """Write the rows of these ranges; what the tasks counted, and how many rows are of an unknown mapping."""
     from pyspark.sql import Observation
+
+    from bridges.spark.written import Report, Token, Watch
 
     present = [each for each in ranges if each.start < each.end and not each.fate]
     if not present:
-        return 0
-    seen = Observation("archive")
-    frame = origin.rows(spark, present).observe(seen, count_unknown().alias("unknown"))
+        return Report({}), 0
+    seen, place = Observation("archive"), staging.with_suffix(".token")
+    watch = Watch(spark, Token.left(place))
+    frame = origin.rows(spark, present, watch).observe(seen, count_unknown().alias("unknown"))
     frame = frame.sortWithinPartitions("address", "date", "partition", "offset")
     writer = frame.write.partitionBy("address", "date").option("maxRecordsPerFile", rows)
-    writer.parquet(str(staging))
-    return int(seen.get["unknown"])
+    try:
+        writer.parquet(file_url(staging))
+    finally:
+        place.unlink(missing_ok=True)
+    return watch.report(), int(seen.get["unknown"])
+
+
+def _compare(archive: Archive, origin: Origin, ranges: Sequence[Range], report: Report, counts: Counts) -> None:
+    """Raise `PipelineError` unless what was written, what was found and what the log holds are the same."""
+    from bridges.spark.written import check_apart, differences
+
+    check_apart(report, archive.path)
+    if wrong := differences(report, counts):
+        raise PipelineError(
+            f"not everything that was written is in {archive.path.absolute()}, nothing is committed: {'; '.join(wrong)}"
+        )
+    if wrong := mistakes(ranges, counts):
+        raise PipelineError(f"what Spark wrote is not what was asked for: {'; '.join(wrong)}")
+    if missed := list(origin.holding(gaps(ranges, counts))):
+        text = "; ".join(f"{place_name((each.address, each.partition))}: offset {each.start}" for each in missed)
+        raise PipelineError(f"Spark passed over events that the log has, nothing is committed: {text}")
 
 
 def _rows_per_file(commits: Sequence[Commit], size: int) -> int:

@@ -12,6 +12,7 @@ import click
 
 from bridges.spark.cli_options import session_options
 from bridges.spark.errors import PipelineError
+from gateway.local_path import LocalPath
 
 
 class _Time(click.ParamType[datetime]):
@@ -26,8 +27,8 @@ class _Time(click.ParamType[datetime]):
 
 
 @click.command(epilog="Exit codes: 0 done; 1 not done (said on stderr); 2 wrong use of the command.")
-@click.argument("archive", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the report; an older one goes.")
+@click.argument("archive", type=LocalPath(path_type=Path, file_okay=False))
+@click.option("--out", required=True, type=LocalPath(path_type=Path), help="Folder for the report; an older one goes.")
 @click.option("--address", "addresses", multiple=True, help="Only this address of the archive; as often as wanted.")
 @click.option(
     "--journal", "journals", multiple=True, metavar="ADDRESS|PATH",

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bridges.spark.archive import file_url
 from bridges.spark.cli_options import session_options
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate import DIFFERENCES, Finding
+from gateway.local_path import LocalPath, local_paths
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 _DIFFERENT: Final = 3
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE: Final = LocalPath(exists=True, dir_okay=False, path_type=Path)
 _WORDS: Final = ["any", "none", *DIFFERENCES]
 
 
@@ -46,8 +48,14 @@ class _Time(click.ParamType[int]):
 )
 @click.option("--policy", "now", type=_FILE, required=True, help="The policy in force when the traffic was.")
 @click.option("--candidate", type=_FILE, required=True, help="The policy to try.")
-@click.option("--journal", multiple=True, help="Rows of the journal: JSON lines or Parquet, a file or folder.")
-@click.option("--messages", multiple=True, help="Archived messages (docs/columns.md), Parquet; with --scope, --user.")
+@click.option(
+    "--journal", multiple=True, callback=local_paths,
+    help="Rows of the journal: JSON lines or Parquet, a file or folder.",
+)  # fmt: skip
+@click.option(
+    "--messages", multiple=True, callback=local_paths,
+    help="Archived messages (docs/columns.md), Parquet; with --scope, --user.",
+)  # fmt: skip
 @click.option("--scope", help="--messages: the scope they are sent in.")
 @click.option("--user", default="anonymous", show_default=True, help="--messages: who sends them.")
 @click.option(
@@ -57,7 +65,7 @@ class _Time(click.ParamType[int]):
 @click.option("--since", type=_Time(), help="Only rows of the journal from this time on (UTC if no zone is given).")
 @click.option("--until", type=_Time(), help="Only rows of the journal before this time.")
 @click.option("--samples", type=click.IntRange(0), default=10, show_default=True, help="Examples of each difference.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write every row with both verdicts there, as Parquet.")
+@click.option("--out", type=LocalPath(path_type=Path), help="Write every row with both verdicts there, as Parquet.")
 @click.option(
     "--fail-on", multiple=True, type=click.Choice(_WORDS), default=["any"], show_default=True,
     help="Differences that make the exit code 3.",
@@ -150,9 +158,18 @@ def _simulated(spark: Any, policies: tuple[CompiledPolicy, CompiledPolicy], opti
 
 def _write(rows: DataFrame, out: Path) -> None:
     """The folder appears when it is whole."""
-    fresh = out.with_name(f".{out.name}.{os.getpid()}")
+    import pyarrow.parquet as pq
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    fresh, seen = out.with_name(f".{out.name}.{os.getpid()}"), Observation("out")
     try:
-        rows.write.mode("overwrite").parquet(str(fresh))
+        counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
+        counted.write.mode("overwrite").parquet(file_url(fresh))
+        there = sum(pq.read_metadata(path).num_rows for path in fresh.glob("*.parquet"))
+        if there != seen.get["rows"]:  # a worker wrote to a folder of its own
+            text = f"{seen.get['rows']} rows were written, {there} are there"
+            raise PipelineError(f"{text}: every machine of the job needs the same folder at this path")
         fresh.rename(out)
     except Exception as error:  # of Spark, of Java, of the disk
         raise PipelineError(f"{out} cannot be written: {sentence(error)}") from error

@@ -8,16 +8,17 @@ from pathlib import Path
 import click
 
 from bridges.spark.errors import PipelineError
+from gateway.local_path import LocalPath
 
 
 @click.command(epilog="Exit codes: 0 every step was verified; 1 one was not, or something is missing.")
 @click.option("--once", is_flag=True, help="End after the last step instead of serving on.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path("scopegate-pipeline"), show_default=True,
+    "--folder", type=LocalPath(path_type=Path, file_okay=False), default=Path("scopegate-pipeline"), show_default=True,
     help="For archive and report; what an earlier journey left there goes.",
 )  # fmt: skip
 @click.option(
-    "--policy", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--policy", type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="A copy of policies/examples/pipeline.yaml with other ports.  [default: that file]",
 )  # fmt: skip
 def quickstart(once: bool, folder: Path, policy: Path | None) -> None:

@@ -7,7 +7,7 @@ batches (`mapInArrow`); no filter runs in Python, and what reads the archive has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,9 @@ from bridges.kafka.readable import BODY
 from bridges.kafka.records import RecordReader
 from gateway.filters import columns
 from gateway.filters.rows import SCHEMA, Event, record_batch
+
+if TYPE_CHECKING:
+    from bridges.spark.written import Watch
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 RECORD: Final = f"struct<timestamp_type:int,value_in_body:boolean,value:binary,headers:{_HEADERS}>"
@@ -63,8 +66,11 @@ def count_unknown() -> Any:
 Batches = Callable[[Iterable[Any]], Iterator[Any]]
 
 
-def decoder(addresses: Mapping[str, str]) -> Batches:
-    """What `mapInArrow` calls on rows of Spark's Kafka source: `addresses` are the names of topics in the archive."""
+def decoder(addresses: Mapping[str, str], watch: Watch | None = None) -> Batches:
+    """What `mapInArrow` calls on rows of Spark's Kafka source: `addresses` are the names of topics in the archive.
+
+    `watch` sees each batch that goes on to the writer of the same task.
+    """
     names = dict(addresses)
 
     def decode(batches: Iterable[Any]) -> Iterator[Any]:
@@ -72,7 +78,7 @@ def decoder(addresses: Mapping[str, str]) -> Batches:
         for batch in batches:
             yield rows(batch, readers, names)
 
-    return decode
+    return decode if watch is None else lambda batches: watch.watched(decode(batches))
 
 
 def rows(batch: Any, readers: Mapping[str, RecordReader], names: Mapping[str, str]) -> Any:

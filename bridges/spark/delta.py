@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow.parquet as pq
 
-from bridges.spark.archive import Archive, Commit, File
+from bridges.spark.archive import Archive, Commit, File, file_url
 from bridges.spark.decode import DDL
 from bridges.spark.errors import PipelineError, sentence
 
@@ -47,7 +47,7 @@ class DeltaLog:
 
     @cached_property
     def _log(self) -> Any:
-        where = str(self._archive.path.absolute())
+        where = file_url(self._archive.path)
         return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, where)
 
     def follow(self) -> None:

@@ -17,6 +17,8 @@ from gateway.errors import AmqpError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from bridges.spark.written import Watch
+
 Start = str | datetime
 
 
@@ -49,7 +51,17 @@ class KafkaOrigin:
         since = self._offsets.first_since(topic, bounds, int(self._start.timestamp() * 1000))
         return {number: since[number] if since[number] >= 0 else end for number, end in ends.items()}
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+    def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
+        """Those of these offsets that hold a committed record, asked of Kafka by another client than Spark's."""
+        for topic, address in self._topics.items():
+            spans = [(each.partition, each.start, each.end) for each in gaps if each.address == address]
+            try:
+                for partition, start, end in self._offsets.holding(topic, spans):
+                    yield Range(address, partition, start, end)
+            except AmqpError as error:
+                raise PipelineError(error.description) from None
+
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
         """The records of these ranges as rows of the archive."""
         topics = {address: topic for topic, address in self._topics.items()}
         starts: dict[str, dict[str, int]] = {}
@@ -63,4 +75,4 @@ class KafkaOrigin:
         reader = reader.option("startingOffsets", json.dumps(starts)).option("endingOffsets", json.dumps(ends))
         reader = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism))
         records = reader.option("failOnDataLoss", "true").option("kafka.max.poll.records", "5000").load()
-        return records.mapInArrow(decoder(self._topics), DDL)
+        return records.mapInArrow(decoder(self._topics, watch), DDL)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from bridges.spark.archive import Archive, Commit, File
+from bridges.spark.archive import Archive, Commit, File, file_url
 from bridges.spark.decode import DDL
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
@@ -43,12 +43,15 @@ def read_commits(spark: SparkSession, archive: Archive, commits: Sequence[Commit
     files = [file for commit in commits for file in commit.files if _wanted(file, selection)]
     if not files:
         return spark.createDataFrame([], DDL)
-    missing = [file.path for file in files if not (archive.path / file.path).exists()]
-    if missing:
-        raise PipelineError(f"{archive.path / missing[0]} is missing, the manifest has it: scopegate pipeline verify")
-    reader = spark.read.schema(DDL).option("basePath", str(archive.path)).option("mergeSchema", "false")
+    for file in files:
+        path = archive.path / file.path
+        if not path.exists():
+            raise PipelineError(f"{path} is missing, the manifest has it: scopegate pipeline verify")
+    reader = spark.read.schema(DDL).option("basePath", file_url(archive.path)).option("mergeSchema", "false")
+    for setting in ("ignoreMissingFiles", "ignoreCorruptFiles"):  # a session may have them on: events would be missing
+        reader = reader.option(setting, "false")
     reader = reader.option("parquet.page.verify-checksum.enabled", "true")  # else damage comes out as other events
-    return selected(reader.parquet(*(str(archive.path / file.path) for file in files)), selection)
+    return selected(reader.parquet(*(file_url(archive.path / file.path) for file in files)), selection)
 
 
 def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int, tuple[int, int]]) -> None:

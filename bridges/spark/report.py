@@ -25,6 +25,7 @@ from bridges.spark.report_story import Story, Terms
 from bridges.spark.session import check_java, open_session
 from bridges.spark.simulation import JOURNAL
 from gateway import __version__
+from policies.folders import url_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,6 +102,8 @@ def _written(spark: SparkSession, archive: Archive, out: Path, wish: Wish, tell:
 
 
 def _check(out: Path) -> None:
+    if (problem := url_problem(str(out))) is not None:
+        raise PipelineError(problem)
     ours = (out / PAGE).is_file() and (out / TABLES).is_dir()
     if out.exists() and not ours and (not out.is_dir() or any(out.iterdir())):
         raise PipelineError(f"{out} is there already and is no report: name another folder with --out")

@@ -18,6 +18,7 @@ from bridges.spark.reading import Selection, read_archive
 from bridges.spark.simulate import Case, Finding, Judge, Known, Receiver, compare
 from gateway.journal.facts import VERSION
 from gateway.policy_file import make_filter_rules
+from policies.folders import url_problem
 from policies.rules import CompiledPolicy
 
 if TYPE_CHECKING:
@@ -139,8 +140,10 @@ def _parsed(frame: DataFrame, text: Column) -> DataFrame:
 def archived(spark: SparkSession, path: str, address: str | None = None) -> DataFrame | None:
     """What is committed in an archive, or, where `path` ends with `address=…`, of that address; None: it is none.
 
-    Of a whole archive only `address`, if one is given.
+    Of a whole archive only `address`, if one is given. Raises `PipelineError` for a URL.
     """
+    if (problem := url_problem(path)) is not None:
+        raise PipelineError(problem)
     place = Path(path)
     if place.name.startswith("address=") and (place.parent / MANIFEST).is_dir():
         place, address = place.parent, unquote(place.name.removeprefix("address="))

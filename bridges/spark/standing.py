@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +11,8 @@ from bridges.spark.ranges import Log, Range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from bridges.spark.written import Watch
 
 
 class Standing:
@@ -29,6 +31,10 @@ class Standing:
             }
             yield replace(log, bounds=bounds)
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
         """As of the origin."""
-        return self._origin.rows(spark, ranges)
+        return self._origin.rows(spark, ranges, watch)
+
+    def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
+        """As of the origin."""
+        return self._origin.holding(gaps)

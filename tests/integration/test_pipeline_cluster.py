@@ -30,6 +30,8 @@ class Cluster(NamedTuple):
 
     master: str
     work: Path
+    unshared: Path
+    """A folder that is another, empty one for the second worker: as where nothing is mounted on one machine."""
 
     def used(self) -> set[str]:
         """The workers that have run something."""
@@ -68,7 +70,9 @@ def cluster(installed: Path) -> Iterator[Cluster]:
     """A master and two workers of one core each, without a script of Spark's: the wheel has none for them."""
     program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
     env = {**HERE, "PYSPARK_PYTHON": str(installed)}
-    work = fresh_folder("spark-workers")
+    work, unshared = fresh_folder("spark-workers"), fresh_folder("unshared")
+    mounted = 'mount -t tmpfs none "$0" && exec "$@"'
+    apart = ["unshare", "--mount", "--map-root-user", "sh", "-c", mounted, str(unshared)]
     port, *others = ports(5)
     at = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(others[0])]
     head = Process("spark-master", [program, "org.apache.spark.deploy.master.Master", *at], env=env, cwd=work)
@@ -77,12 +81,13 @@ def cluster(installed: Path) -> Iterator[Cluster]:
         head.wait_ready(lambda: "New state: ALIVE" in head.text(), "Spark's master", 120)
         for number in (1, 2):
             at = ["--host", "127.0.0.1", "--webui-port", str(others[number]), "--cores", "1", "--memory", "700m"]
-            start = [program, "org.apache.spark.deploy.worker.Worker", *at, "--work-dir", str(work / str(number))]
+            start = [*(apart if number == 2 else ()), program, "org.apache.spark.deploy.worker.Worker", *at]
+            start += ["--work-dir", str(work / str(number))]
             worker = Process(f"spark-worker-{number}", [*start, f"spark://127.0.0.1:{port}"], env=env, cwd=work)
             workers.append(worker)
         for worker in workers:
             worker.wait_ready(lambda: "Successfully registered" in worker.text(), "a worker", 120)  # noqa: B023
-        yield Cluster(f"spark://127.0.0.1:{port}", work)
+        yield Cluster(f"spark://127.0.0.1:{port}", work, unshared)
     finally:
         for process in (*workers, head):
             process.end()
@@ -113,3 +118,23 @@ def test_archive_verify_and_replay_on_a_cluster(
     seen = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, again)]
     wanted = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, topic)]
     assert seen == wanted
+
+
+def test_a_worker_that_lacks_the_folder_costs_no_event(
+    kafka_broker: KafkaBroker, installed: Path, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Half of the events would be in a folder that nobody looks into: the commit fails, and the next run has them."""
+    topic, archive = kafka_broker.create_topic(partitions=4), cluster.unshared / "archive"
+    produce(kafka_broker, topic, 800, 4)
+    what = ("--kafka", kafka_broker.bootstrap, "--topic", topic, "--once", "--offsets", "1000", *SMALL)
+    jars = ("--jars", folder("spark-kafka"))
+    done = run(installed, "archive", archive, *what, "--master", cluster.master, *EXECUTORS, *jars)
+    assert done.returncode == 1, done.stdout
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("a worker of Spark does not reach the archive: ")
+    assert str(cluster.work / "2") in said
+    assert str(archive) in said
+    assert (verify(Archive(archive)).commits, verify(Archive(archive)).rows) == (0, 0)
+    done = run(installed, "archive", archive, *what, "--master", "local[2]", *jars)
+    assert done.returncode == 0, done.stderr
+    assert (verify(Archive(archive)).rows, verify(Archive(archive)).problems) == (800, ())

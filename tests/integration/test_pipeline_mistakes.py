@@ -35,6 +35,8 @@ from tests.support.pipeline import archived, consumed, files, produce
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from bridges.spark.written import Watch
+
 WRONG = "some-other-phrase-9"
 NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
 
@@ -142,8 +144,11 @@ class Earlier:
     def logs(self) -> Iterable[Log]:
         return self._logs
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
-        return self._source.rows(spark, ranges)
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
+        return self._source.rows(spark, ranges, watch)
+
+    def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
+        return self._source.holding(gaps)
 
 
 def test_offsets_that_go_while_they_are_read_are_said(

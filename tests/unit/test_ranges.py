@@ -94,8 +94,11 @@ class Growing:
         bounds = {0: (0, 10 * self.looks), **({1: (0, 5)} if self.looks > 1 else {})}
         return [Log("a", "id", bounds)]
 
-    def rows(self, spark: Any, ranges: Any) -> Any:
+    def rows(self, spark: Any, ranges: Any, watch: Any = None) -> Any:
         return spark, ranges
+
+    def holding(self, gaps: Any) -> Any:
+        return gaps
 
 
 def test_a_log_that_grows_has_an_end_for_who_goes_to_its_end() -> None:

@@ -1,0 +1,24 @@
+"""Paths of folders that the pipeline reads and writes: of a file system, never URLs. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)")
+
+
+def url_problem(path: str) -> str | None:
+    """What is wrong with a path that begins with a scheme (`file:`, `s3a:`, `hdfs:`, ...); `None` for any other.
+
+    Spark takes such a path for a URL and Python takes it for a relative name: they would mean two different folders.
+    """
+    found = _SCHEME.match(path)
+    if found is None:
+        return None
+    scheme = found[1]
+    if scheme.lower() == "file":
+        instead = f"give the path alone, /{path[found.end() :]}"
+    else:
+        instead = "give the path of a folder on a disk or a mounted file system, such as /data/archive"
+    return f"{path} is a URL ({scheme}:), and only paths are taken: {instead}"
