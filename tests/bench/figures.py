@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 UNDISTURBED = 0.2
 """Cores that processes outside the bench may take before a comparison of rates says nothing."""
+
+BUSY: Final = 0.9
+"""Share of a core from which on the load generator, one process, is what a rate shows."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,23 @@ class Figure:
     @property
     def disturbed(self) -> bool:
         """Whether anything else ran on the machine during either side: then `met` is no verdict."""
-        sides = [self.details, *(side for side in self.details.values() if isinstance(side, dict))]
-        return any(side.get("others_cores", 0.0) > UNDISTURBED for side in sides)
+        return any(side.get("others_cores", 0.0) > UNDISTURBED for side in self._sides())
+
+    @property
+    def generator_bound(self) -> bool:
+        """Whether the load generator was busy all the time on either side: then a comparison is of itself."""
+        compared = self.ratio is not None or self.target is not None
+        return compared and any(side.get("loadgen_busy", 0.0) > BUSY for side in self._sides())
+
+    def _sides(self) -> list[dict[str, Any]]:
+        return [self.details, *(side for side in self.details.values() if isinstance(side, dict))]
 
     def as_json(self) -> dict[str, Any]:
         """The entry of `build/bench.json`."""
-        return {**asdict(self), "ratio": self.ratio, "met": self.met, "disturbed": self.disturbed}
+        return {**asdict(self), "ratio": self.ratio, "met": self.met, **self._doubts()}
+
+    def _doubts(self) -> dict[str, bool]:
+        return {"disturbed": self.disturbed, "generator_bound": self.generator_bound}
 
     def line(self) -> str:
         """One line for people."""
@@ -56,6 +70,8 @@ class Figure:
             sign = "at most" if self.at_most else "at least"
             verdict = "met" if self.met else "MISSED"
             parts.append(f"{sign} {self.target:g}: {verdict}{' (DISTURBED)' if self.disturbed else ''}")
+        if self.generator_bound:
+            parts.append("LIMITED BY THE LOAD GENERATOR")
         if self.details.get("p50_us"):
             parts.append(f"p50 {self.details['p50_us']:,.0f} us p99 {self.details['p99_us']:,.0f} us")
         return "  ".join(parts)

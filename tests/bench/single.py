@@ -1,0 +1,33 @@
+"""One case of the bench in this process: `python -m tests.bench.single CASE OUTPUT [--quick]`; see `tests.bench`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from tests.bench.cases import CASES
+from tests.bench.effort import QUICK, Effort
+from tests.bench.running import NotMeasured
+
+
+def main(name: str, output: str, *options: str) -> int:
+    """Prints each figure when it is there; writes all of them, and why the others are not."""
+    figures: list[dict[str, Any]] = []
+    failed: str | None = None
+    try:
+        for figure in CASES[name](QUICK if "--quick" in options else Effort()):
+            print(figure.line(), flush=True)
+            figures.append(figure.as_json())
+    except Exception as error:  # of Spark, of Java, of Kafka: it must not end the other cases
+        failed = str(error) or type(error).__name__
+        if not isinstance(error, NotMeasured):
+            traceback.print_exc()
+    Path(output).write_text(json.dumps({"figures": figures, "failed": failed}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

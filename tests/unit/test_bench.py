@@ -1,0 +1,46 @@
+"""The bench as a whole: each case by itself, a failed one is named, and what was measured is written (found as E)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.figures import Figure
+from tests.support.parts import ROOT
+
+
+@pytest.mark.parametrize("cases", [("source", "cookies"), ("cookies", "source")], ids="-".join)
+def test_a_failed_case_is_named_and_the_others_are_written(cases: tuple[str, ...], tmp_path: Path) -> None:
+    """`source` needs a Kafka, and here is no Java for one."""
+    output = tmp_path / "bench.json"
+    command = [sys.executable, "-m", "tests.bench", "--quick", "--only", *cases, "--output", str(output)]
+    env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = json.loads(output.read_text())
+    assert list(report["run"]["not_measured"]) == ["source"]
+    assert set(report) == {"cookie_sign_verify", "cookie_seal_open", "run"}
+    assert "NOT MEASURED" in done.stdout
+    assert done.stderr.splitlines()[-1] == "not measured: source"
+
+
+@pytest.mark.parametrize(
+    ("details", "bound"),
+    [
+        ({"loadgen_busy": 0.5, "one": {"loadgen_busy": 0.3}}, False),
+        ({"loadgen_busy": 0.97, "one": {"loadgen_busy": 0.3}}, True),
+        ({"loadgen_busy": 0.5, "one": {"loadgen_busy": 0.97}}, True),
+    ],
+)
+def test_a_figure_says_when_the_load_generator_is_the_limit(details: dict[str, Any], bound: bool) -> None:
+    figure = Figure("name", 2.0, "msg/s", 1.0, "one", 1.5, details=details)
+    assert figure.generator_bound is bound
+    assert figure.as_json()["generator_bound"] is bound
+    assert ("LIMITED BY THE LOAD GENERATOR" in figure.line()) is bound
+    assert not Figure("loadgen_self", 2.0, "msg/s", details={"loadgen_busy": 1.0}).generator_bound  # it is the ceiling
