@@ -167,6 +167,7 @@ class Client:
         engine = self._host.engine
         self._links += 1
         link: Link = engine.attach(f"pipeline-{uuid.uuid4().hex[:8]}-{self._links}", incoming=incoming)
+        link.understands = None  # this is the last hop: rows have every annotation
         link.request(handler, granted)
         self.wait(lambda: handler.attached or handler.ended, PATIENCE, f"an attach to {granted.address}")
         handler.check()

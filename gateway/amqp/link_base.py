@@ -67,7 +67,7 @@ class LinkBase:
         """Link properties that our answer has whatever the node says."""
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
-        self.understands = ROUTING  # the names of the delivery annotations that pass this hop (3.2.2)
+        self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
         self.node: Any = None
         self.flow: Any = None  # where the journal counts what is on the link (`journal.Flow`)
         self.filter_rules: Any = None  # how the resolver wants its filters read (`filters.filter_set.Rules`)

@@ -143,7 +143,7 @@ class Receiving(LinkBase):
 
     def understood(self, data: bytes) -> bytes:
         """A message that may have delivery annotations, with those alone that this link understands (3.2.2)."""
-        return only(data, self.understands)
+        return data if self.understands is None else only(data, self.understands)
 
     def _received(self, delivery: int, data: bytes, settled: bool) -> None:
         self._granted = granted = self._granted - 1
