@@ -23,8 +23,9 @@ class AmqpError(Exception):
     """One AMQP error: `condition` is the symbol on the wire, `info` its map (symbol keys).
 
     `description` is read by people at the peer: it names what was wrong and the way out, and never
-    holds a secret, a cookie or another scope's addresses. `scope` is the scope whose addresses or peers it speaks of; None: it
-    speaks of nothing but the link or message of the peer that hears it. `told_to` is what a peer gets.
+    holds a secret, a cookie or another scope's addresses. `scope` is the scope whose addresses or peers it
+    speaks of; None: it speaks of nothing but the link or message of the peer that hears it. `told_to` is
+    what a peer gets.
     """
 
     def __init__(
@@ -104,3 +105,18 @@ _BEYOND: Final = {
     CONNECTION_FORCED: "has ended the link; try again",
     MESSAGE_SIZE_EXCEEDED: "does not take messages of this size",
 }
+STANDARD: Final = frozenset(
+    (
+        *_BEYOND,
+        *_ELSEWHERE,
+        DECODE_ERROR,
+        INVALID_FIELD,
+        PRECONDITION_FAILED,
+        ILLEGAL_STATE,
+        FRAME_SIZE_TOO_SMALL,
+        FRAMING_ERROR,
+        TRANSFER_LIMIT_EXCEEDED,
+        STOLEN,
+    )
+)
+"""The conditions of core AMQP that are used here."""

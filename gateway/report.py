@@ -7,14 +7,14 @@ through; never a body, a secret or a cookie. Metric labels are words of the poli
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.errors import AmqpError, Fault
+from gateway.errors import STANDARD, AmqpError, Fault
 from gateway.http.counters import LinkCounters
 from gateway.http.metrics import Metrics
 from gateway.logs import get_logger
+from gateway.redaction import shown
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -38,9 +38,6 @@ def kafka_states(clusters: Mapping[str, _Reading]) -> Iterator[tuple[str, Any, f
     for name, cluster in clusters.items():
         for state, value in cluster.states().items():
             yield f"kafka_{state}", (("cluster", name),), value
-
-
-_TOKEN: Final = re.compile(r"(\$replies\.[^/\s]+/)[^\s'\"]+")
 
 
 _REFUSED: Final = 100
@@ -76,7 +73,7 @@ class Report:
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
         """A link was refused; `__cause__` holds a reason that is not for the peer."""
-        self.bump("links_refused", link.scope, error.condition)
+        self.bump("links_refused", link.scope, _label(error))
         if self.journal is not None:
             self.journal.link_refused(link, error)
         self._cookie(error)
@@ -89,13 +86,13 @@ class Report:
         self.flush(link)
         if self.journal is not None:
             self.journal.ended(link)
-        self.bump("links_ended", link.scope, error.condition if error else "none")
+        self.bump("links_ended", link.scope, _label(error) if error else "none")
         self.log.info("link ended", **_ids(link), **(_why(error) if error else {}))
 
     def message_refused(self, link: Link, error: AmqpError) -> None:
         """One message was refused; the sender hears the condition, the operator the reason behind it."""
         self._cookie(error)
-        self.bump("messages_refused", link.scope, error.condition)
+        self.bump("messages_refused", link.scope, _label(error))
         if self.journal is not None:
             self.journal.message_refused(link, error)
         link.refusals += 1
@@ -144,9 +141,9 @@ def _unruled(link: Link) -> str:
     return next((word for word in ("$temp", "$replies") if address.startswith(word)), "none")
 
 
-def shown(text: str | None) -> str | None:
-    """An address or link name without the token of a rewritten reply address: that is as good as a cookie."""
-    return text if text is None else _TOKEN.sub(r"\1…", text)
+def _label(error: AmqpError) -> str:
+    """The condition as a metric label; a peer's own word is one of `other`, for there may be any number of them."""
+    return error.condition if error.condition in STANDARD else "other"
 
 
 def _direction(link: Link) -> str:

@@ -100,7 +100,7 @@ class Growth:
         """Called by the cluster."""
         among = self._rules.among(topic.partitions)
         told = self._leases.grow(self._key, topic.partitions, among)
-        self._cluster.supervisor.start(told, f"group-grew-{self._topic}")
+        self._cluster.supervisor.start(told, f"group-grew:{self._topic}")
 
     def topic_gone(self) -> None:
         """Called by the cluster; a link that has been answered hears of it itself."""

@@ -206,7 +206,7 @@ class SharedMember:
     def gained(self, lease: Lease) -> None:
         """One more partition."""
         part = self._parts[lease.partition] = Part(lease)
-        self._cluster.supervisor.start(self._gain(part), f"share-{self._entry.topic.name}-{lease.partition}")
+        self._cluster.supervisor.start(self._gain(part), f"share:{self._entry.topic.name}-{lease.partition}")
 
     async def _gain(self, part: Part) -> None:
         try:

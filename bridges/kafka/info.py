@@ -50,7 +50,7 @@ class InfoNode:
         if link.incoming:
             raise AmqpError(NOT_ALLOWED, "$info can only be read")
         refuse_group(link.properties)
-        self._cluster.supervisor.start(self._attach(link), f"kafka-info-{self._name}")
+        self._cluster.supervisor.start(self._attach(link), f"kafka-info:{self._name}")
 
     async def _attach(self, link: Any) -> None:
         try:
@@ -130,7 +130,7 @@ class InfoSource:
     def begin(self) -> None:
         """The attach is answered."""
         if self._link.open:
-            self._task = self._cluster.supervisor.start(self._serve(), f"kafka-info-{self._address}")
+            self._task = self._cluster.supervisor.start(self._serve(), f"kafka-info:{self._address}")
 
     def on_credit(self) -> None:
         """Somebody wants a message, or the credit back."""

@@ -100,7 +100,7 @@ class KafkaNode:
     def attach(self, link: Any) -> None:
         """Answer the attach as soon as Kafka has said what is needed for it."""
         if link.incoming:
-            self._cluster.supervisor.start(self._answer(link, self._attach_sender), f"attach-{link.name}")
+            self._cluster.supervisor.start(self._answer(link, self._attach_sender), "attach")
             return
         member = membership(link.properties, self._route.assignment)
         rules = link.filter_rules or RULES
@@ -114,7 +114,7 @@ class KafkaNode:
             else:
                 await self._attach_member(link, parsed, member)
 
-        self._cluster.supervisor.start(self._answer(link, attach), f"attach-{link.name}")
+        self._cluster.supervisor.start(self._answer(link, attach), "attach")
 
     async def _answer(self, link: Any, attach: Any) -> None:
         try:

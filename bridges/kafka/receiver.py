@@ -169,7 +169,7 @@ class Receiver:
         self._pump()
         if self._link.draining and not self._draining and self._link.open:
             self._draining = True
-            self._cluster.supervisor.start(self._drain(), f"kafka-drain-{self._topic}")
+            self._cluster.supervisor.start(self._drain(), f"kafka-drain:{self._topic}")
 
     def on_outcome(self, event: Event, outcome: Outcome) -> None:
         """The peer is done with an event, or wants it again."""

@@ -27,7 +27,7 @@ from gateway.amqp import sections
 from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.nodes.refusal import refuse
-from gateway.report import shown
+from gateway.redaction import shown
 
 _ANY: Final = -1
 _BREATH: Final = 0.1
@@ -78,7 +78,7 @@ class Sender:
 
     def topic_grew(self, topic: Topic) -> None:
         """KM-9: more partitions may be named."""
-        self._cluster.supervisor.start(self._learn(topic), f"kafka-topic-{self._name}")
+        self._cluster.supervisor.start(self._learn(topic), f"kafka-topic:{self._name}")
 
     async def _learn(self, topic: Topic) -> None:
         await self._producer.learn(topic)
@@ -233,7 +233,7 @@ class Sender:
         self._grant()
         if self._topic is None and self._cluster.up and not self._asking and self._link.open:
             self._asking = True
-            self._cluster.supervisor.start(self._find_topic(), f"kafka-topic-{self._name}")
+            self._cluster.supervisor.start(self._find_topic(), f"kafka-topic:{self._name}")
 
     async def _find_topic(self) -> None:
         try:

@@ -40,7 +40,7 @@ class Together:
             question = self._next[key] = _Question()
             if key not in self._busy:
                 self._busy.add(key)
-                self._supervisor.start(self._work(key), f"kafka-bounds-{topic}")
+                self._supervisor.start(self._work(key), f"kafka-bounds:{topic}")
         question.partitions.update(wanted)
         try:
             found = await asyncio.shield(question.answer)

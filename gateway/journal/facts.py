@@ -7,25 +7,12 @@ those of temporary nodes, are cut where their random part begins.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Route
 
 VERSION: Final = 1
-MOST: Final = 1024
-"""Characters of an address; a longer one is no address of any policy, and is cut."""
-_TOKEN: Final = re.compile(r"(\$replies\.[^/\s]+/|\$temp/).+", re.DOTALL)
-
-
-def shown(address: str | None) -> str | None:
-    """An address as the journal has it."""
-    if address is None or "$" not in address[:1]:
-        return address if address is None or len(address) <= MOST else f"{address[:MOST]}…"
-    return _TOKEN.sub(r"\1…", address)[:MOST]
-
-
 class End(NamedTuple):
     """Where a route ends; what does not apply is None."""
 

@@ -18,9 +18,10 @@ from gateway.amqp.codec import encode
 from gateway.amqp.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.filters.filter_set import kind_of
-from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of, shown
+from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of
 from gateway.journal.reading import Reading, Readings
 from gateway.nodes.events import GROUP
+from gateway.redaction import shown
 from gateway.scope.choice import WITHIN, Choice
 from gateway.scope.fields import REPLY_TO, TO, address_text
 

@@ -8,6 +8,7 @@ fixed name, which outlives connections and gateways. What comes there goes home 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.outcomes import Rejected
@@ -28,6 +29,7 @@ GATEWAY: Final = "gateway"
 _RESPONSE_ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"
 _AGAIN: Final = 1.0
 """Seconds until a response link that was refused or lost is asked for anew."""
+_numbers: Final = count(1)
 Then = Callable[[AmqpError | None], None]
 
 
@@ -91,7 +93,7 @@ class Homecoming:
         engine = self._engine
         if engine is None or engine.closed:
             return
-        link = engine.attach(f"responses-{id(self):x}-{engine.serial}", incoming=True)
+        link = engine.attach(f"responses-{next(_numbers)}", incoming=True)
         dynamic = self._wish == DYNAMIC
         granted = Granted(
             address=None if dynamic else self._wish,

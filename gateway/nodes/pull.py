@@ -9,6 +9,7 @@ piles up here, and what the far side does not take stays in the queue.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.annotated import SUPPORTED, annotated
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
     from gateway.amqp.link import Link
     from gateway.nodes.scopes import Scope
+
+
+_numbers: Final = count(1)
 
 
 class Wish(Protocol):
@@ -118,7 +122,7 @@ class PulledLink(InnerLink):
         self._step: Final = max(1, wish.credit // 4)
         self.engine: Final = engine
         self.scope: Final = scope
-        self.name: Final = f"pull-{id(self):x}-{engine.serial}"
+        self.name: Final = f"pull-{next(_numbers)}"
         self.address: Final = wish.to
         self.source: Final = ABSENT._replace(present=True, address=wish.source)
         self.target: Final = ABSENT._replace(present=True, address=wish.to)

@@ -8,6 +8,7 @@ one. When the connector's socket is lost the near link stays, without credit; wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
@@ -40,6 +41,7 @@ class Dialer(Protocol):
     def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None: ...
 
 
+_numbers: Final = count(1)
 _NOT_HERE: Final = Modified(failed=False, undeliverable=True)
 """The message is for somebody else: not to be sent here again (AMQP 3.4.5)."""
 ATTACH_PATIENCE: Final = 5.0
@@ -97,7 +99,7 @@ class Relay(Meeting):
 
     def _reach(self, engine: Engine) -> None:
         near = self.near
-        far = engine.attach(f"{near.name}-{self._address_tag()}", incoming=not near.incoming)
+        far = engine.attach(self._far_name(), incoming=not near.incoming)
         end = _FarInlet(self, far) if far.incoming else _FarOutlet(self, far)
         wish = near.source if far.incoming else near.target
         far.request(
@@ -112,8 +114,10 @@ class Relay(Meeting):
             ),
         )
 
-    def _address_tag(self) -> str:
-        return f"{id(self):x}"
+    def _far_name(self) -> str:
+        """A name that is new there; a peer's own may hold addresses of its scope, which are not for another (RA 1)."""
+        same = self.near.way.scope == self._dialer.far_way(home=False).scope
+        return f"{self.near.name if same else 'link'}-{next(_numbers)}"
 
     @property
     def attended(self) -> bool:

@@ -6,6 +6,7 @@ and nobody may change it. Everything else takes a link to its address, as withou
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.codec import encode
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gateway.nodes.remote import Dialer
 
 _ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
+_numbers: Final = count(1)
 
 
 class Trunk(Meeting):
@@ -59,7 +61,7 @@ class Trunk(Meeting):
     def _open(self) -> None:
         if self._far is None:
             assert self._engine is not None
-            self._far = far = self._engine.attach(f"relay-{id(self):x}-{self._engine.serial}", incoming=False)
+            self._far = far = self._engine.attach(f"relay-{next(_numbers)}", incoming=False)
             far.request(_FarEnd(self, far), Granted())
 
     def attached(self, end: Outlet, far: Link) -> None:

@@ -230,7 +230,7 @@ class Leases:
         """Take back whatever a link has or may have; tried again by the next look when it fails."""
         if who.member == self.member:
             self._stake(key).unsure = True
-            self._supervisor.start(self._withdrawn(key, who, orderly), f"lease-release-{key}")
+            self._supervisor.start(self._withdrawn(key, who, orderly), f"lease-release:{key}")
 
     async def _withdrawn(self, key: str, who: Who, orderly: bool) -> None:
         try:
@@ -258,7 +258,7 @@ class Leases:
                 stake.again = True
                 if not stake.looking:
                     stake.looking = True
-                    self._supervisor.start(self._look(each, stake), f"lease-look-{each}")
+                    self._supervisor.start(self._look(each, stake), f"lease-look:{each}")
 
     async def _look(self, key: str, stake: Stake) -> None:
         try:

@@ -11,11 +11,12 @@ import pytest
 
 from bridges.kafka.redelivery import Event
 from gateway.errors import AmqpError
-from gateway.journal.facts import Heading, shown
+from gateway.journal.facts import Heading
 from gateway.journal.journal import Journal, Options
 from gateway.journal.pump import Pump
 from gateway.journal.reading import MOST_PARTITIONS, Log
 from gateway.nodes.events import GROUP
+from gateway.redaction import shown
 from gateway.scope.choice import WITHIN, choose
 from policies.load import load_policy
 from policies.problems import PolicyErrors
@@ -66,7 +67,8 @@ class Handler:
         ("$replies.core", "$replies.core"),
         ("$temp/secret", "$temp/…"),
         ("a" * 2000, "a" * 1024 + "…"),
-        ("x/$temp/y", "x/$temp/y"),
+        ("x/$temp/y", "x/$temp/…"),
+        ("c-1-$replies.core/AbC '$temp/s'", "c-1-$replies.core/… '$temp/…'"),
     ],
 )
 def test_addresses_are_cut(address: str | None, expected: str | None) -> None:
