@@ -127,3 +127,21 @@ static PyObject *other_formats(PyObject *module, PyObject *const *args, Py_ssize
     return PyBool_FromLong(odd_formats((format_state *)(void *)PyByteArray_AS_STRING(args[0]),
                                        (const uint8_t *)PyBytes_AS_STRING(args[1]) + start, (size_t)(end - start)));
 }
+
+/* largest_frame(data) -> the size of the largest of the whole frames in the data, behind a protocol header */
+static PyObject *largest_frame(PyObject *module, PyObject *data) {
+    const uint8_t *at, *end;
+    uint32_t size, largest = 0;
+    if (!PyBytes_Check(data)) {
+        PyErr_SetString(PyExc_TypeError, "frames are bytes");
+        return NULL;
+    }
+    at = (const uint8_t *)PyBytes_AS_STRING(data), end = at + PyBytes_GET_SIZE(data);
+    if (end - at >= 8 && memcmp(at, "AMQP", 4) == 0)
+        at += 8;
+    while (end - at >= 8 && (size = frame_size(at)) >= 8 && size <= (size_t)(end - at)) {
+        largest = size > largest ? size : largest;
+        at += size;
+    }
+    return PyLong_FromUnsignedLong(largest);
+}

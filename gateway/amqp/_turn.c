@@ -438,6 +438,7 @@ static PyMethodDef methods[] = {
     {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
     {"take", take, METH_O, "The bytes to write now."},
     {"other_formats", (PyCFunction)(void (*)(void))other_formats, METH_FASTCALL, "Whether a transfer is not of format 0."},
+    {"largest_frame", largest_frame, METH_O, "The size of the largest frame."},
     {"bind_log", bind_log, METH_VARARGS, "Give the addresses of proton's functions for logging, once."},
     {"listen", listen_to, METH_O, "Keep what proton logs about a transport."},
     {"complaint", complaint, METH_O, "Why a transport writes no more, or None."},

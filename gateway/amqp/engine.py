@@ -22,7 +22,8 @@ from gateway.amqp.links import Links
 from gateway.amqp.output import Output
 from gateway.amqp.restraint import Restraint
 from gateway.amqp.sessions import Sessions
-from gateway.errors import INTERNAL_ERROR, AmqpError
+from gateway.amqp.transport_errors import reworded
+from gateway.errors import AmqpError
 
 _FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
 _frames: Final = lib.pn_transport_get_frames_input
@@ -140,8 +141,8 @@ class Engine(Restraint):
         output, data = self._output, b""
         if not self.paused:
             data = output.take()
-        if output.trouble is not None and not self.paused:
-            self._broken(output.trouble)
+        if output.failure is not None and not self.paused:
+            self._broken(output.failure)
             data += output.take()
         return data
 
@@ -173,11 +174,9 @@ class Engine(Restraint):
         """Links that take memory: attached, or refused and not detached."""
         return self._attached.count
 
-    def _broken(self, why: str) -> None:
-        """proton writes nothing any more, and says so in its log only: the connection ends."""
+    def _broken(self, error: AmqpError) -> None:
+        """No more can be written: the connection ends without proton."""
         if not self.closed:
-            error = AmqpError(INTERNAL_ERROR, "the gateway cannot go on with this connection; connect again")
-            error.__cause__ = RuntimeError(why)
             self._output.end(error)
             self.faulted = True
             self.lost(error)
@@ -340,6 +339,7 @@ class Engine(Restraint):
         self.offered = _capabilities(lib.pn_connection_remote_offered_capabilities(connection))
         self.desired = _capabilities(lib.pn_connection_remote_desired_capabilities(connection))
         self.opened = True
+        self._output.limit()
         self._owner.engine_opened(self)
 
     def _remote_close(self, event: Any) -> None:
@@ -354,7 +354,8 @@ class Engine(Restraint):
             raise malformed("a frame holds no performative that can stand here")
 
     def _transport_error(self) -> None:
-        error = pndata.read_condition(lib.pn_transport_condition(self._transport))
+        error = reworded(pndata.read_condition(lib.pn_transport_condition(self._transport)))
+        self._output.reword(error)
         self.faulted = True
         self.touch()
         self.lost(error)

@@ -16,7 +16,7 @@ from gateway.amqp.asked import Asked
 from gateway.amqp.link import Link
 from gateway.amqp.link_base import Left
 from gateway.amqp.outcomes import said_in
-from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
+from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _REFUSED: Final = 100
 """Refused links that any peer may leave without its own detach; more than that, and its limit of links, end it."""
+
+
+_DURABLE: Final = 2
+"""The highest terminus-durability (3.5.5)."""
 
 
 class Links:
@@ -58,7 +62,7 @@ class Links:
         link = Link(self._engine, pointer)
         self._engine.attached(link)
         link.unsaid = said_in(asked.default, self._engine.peer.scope)
-        if (unwelcome := self._unwelcome(asked.address)) is not None:
+        if (unwelcome := self._unwelcome(link, asked.address)) is not None:
             self._refused[pointer] = link
             link.refuse(unwelcome)
             return
@@ -68,13 +72,16 @@ class Links:
         except AmqpError as error:
             link.refuse(error)
 
-    def _unwelcome(self, asked: str | None) -> AmqpError | None:
+    def _unwelcome(self, link: Link, asked: str | None) -> AmqpError | None:
         limit = self._engine.config.max_links
         if len(self._refused) >= max(limit, _REFUSED):
             text = f"{len(self._refused)} links were refused and are not detached: answer each detach with one"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
         if asked is not None and "\0" in asked:  # proton knows the address only up to there
             return AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address")
+        if (durable := max(link.source.durable, link.target.durable)) > _DURABLE:
+            text = f"there is no terminus-durability {durable}: 0 none, 1 configuration, 2 unsettled-state"
+            return AmqpError(INVALID_FIELD, text, info={"field": "durable"})
         if len(self.live) >= limit:
             return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {limit} links a connection")
         return None

@@ -49,6 +49,10 @@ def _at_most(kind: type[int], highest: int) -> Check:
     return lambda value: type(value) is kind and value <= highest
 
 
+def _at_least(kind: type[int], lowest: int) -> Check:
+    return lambda value: type(value) is kind and value >= lowest
+
+
 def _symbols(value: Any) -> bool:
     """`symbol multiple="true"`; a list of symbols is no AMQP, but peers send it and it is understood."""
     items = [value] if type(value) is Symbol else value.items if type(value) is Array else value
@@ -82,7 +86,7 @@ _CAPABILITIES: Final = (
 )
 _TERMINUS: Final = (
     Field("address", _STRING),
-    Field("durable", _at_most(Uint, 2)),
+    Field("durable", _UINT),
     Field("expiry-policy", _SYMBOL),
     Field("timeout", _UINT),
     Field("dynamic", _BOOLEAN),
@@ -106,7 +110,7 @@ _CONTROL: Final[Mapping[int, tuple[Field, ...]]] = {
     OPEN: (
         Field("container-id", _STRING, True),
         Field("hostname", _STRING),
-        Field("max-frame-size", _UINT),
+        Field("max-frame-size", _at_least(Uint, 512)),
         Field("channel-max", _USHORT),
         Field("idle-time-out", _UINT),
         Field("outgoing-locales", _symbols),

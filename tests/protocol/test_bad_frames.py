@@ -15,6 +15,7 @@ from tests.support.messages import message
 from tests.support.peer import RECEIVER, SENDER, Peer
 
 DECODE, INVALID = "amqp:decode-error", "amqp:invalid-field"
+UNATTACHED = "amqp:session:unattached-handle"
 FRAMING, ILLEGAL = "amqp:connection:framing-error", "amqp:illegal-state"
 CHAT = target("chat/a")
 
@@ -97,7 +98,7 @@ def test_no_performative(served: Served, watch: Watch, data: bytes) -> None:
         ("source", attach(source=target("chat/a"))),
         ("address", attach(target=Described(Ulong(0x29), [Uint(5)]))),
         ("address", attach(target=Described(Ulong(0x29), [b"chat/a"]))),
-        ("durable", attach(target=target("chat/a", durable=3))),
+        ("durable", attach(target=target("chat/a", durable="yes"))),
         ("filter", attach(role=RECEIVER, source=source("chat/a", filter="all"))),
         ("outcomes", attach(role=RECEIVER, source=source("chat/a", outcomes=Uint(1)))),
         ("initial-delivery-count", attach(initial_delivery_count="none")),
@@ -121,6 +122,8 @@ def test_a_missing_field_or_one_of_a_wrong_type_is_named(served: Served, watch: 
         ("container-id", {"container_id": None}),
         ("container-id", {"container_id": b"binary"}),
         ("max-frame-size", {"max_frame_size": "big"}),
+        ("max-frame-size", {"max_frame_size": 511}),
+        ("max-frame-size", {"max_frame_size": 0}),
         ("channel-max", {"channel_max": Uint(5)}),
         ("idle-time-out", {"idle_time_out": "never"}),
         ("properties", {"properties": [1]}),
@@ -158,9 +161,9 @@ def test_anything_before_open_is_answered_with_open_and_close(served: Served, fi
         pytest.param("amqp:not-allowed", lambda peer: peer.end(3), id="end on an unknown channel"),
         pytest.param("amqp:not-allowed", attach(channel=3), id="attach on an unknown channel"),
         pytest.param(FRAMING, attach(handle=2**32 - 1), id="a handle beyond handle-max"),
-        pytest.param(INVALID, lambda peer: peer.detach(5), id="detach of an unknown handle"),
-        pytest.param(INVALID, lambda peer: peer.flow(5, link_credit=1), id="flow on an unknown handle"),
-        pytest.param(INVALID, lambda peer: peer.transfer(message(), 5), id="transfer on an unknown handle"),
+        pytest.param(UNATTACHED, lambda peer: peer.detach(5), id="detach of an unknown handle"),
+        pytest.param(UNATTACHED, lambda peer: peer.flow(5, link_credit=1), id="flow on an unknown handle"),
+        pytest.param(UNATTACHED, lambda peer: peer.transfer(message(), 5), id="transfer on an unknown handle"),
         pytest.param(
             "amqp:session:handle-in-use", lambda peer: (attach()(peer), attach(name="y")(peer)), id="a handle in use"
         ),
@@ -169,6 +172,34 @@ def test_anything_before_open_is_answered_with_open_and_close(served: Served, fi
 )
 def test_frames_out_of_place(served: Served, watch: Watch, condition: str, say: Say) -> None:
     ended(served, watch, condition, say)
+
+
+def test_a_disposition_whose_last_delivery_is_before_its_first(served: Served, watch: Watch) -> None:
+    text = ended(served, watch, "amqp:not-allowed", lambda peer: peer.disposition(5, "accepted", last=4))
+    assert text == "the deliveries 5 to 4 (in hex) of a disposition are none"
+
+
+def test_a_control_frame_that_is_too_large_for_the_peer_is_not_sent(served: Served, watch: Watch) -> None:
+    """The answer to an attach repeats the addresses; with a max-frame-size of 512 it may not have more (2.7.1)."""
+    with served.peer(max_frame_size=512) as peer:
+        peer.attach_sender("chat/small")
+        long = "chat/" + "x" * 220
+        peer.attach(name="y" * 220, role=RECEIVER, handle=1, source=source(long), target=target("y" * 30))
+        close = peer.until("close", error="amqp:frame-size-too-small")
+        assert close.error["description"].endswith("max-frame-size is 512")
+        peer.expect_eof()
+    watch.bad_input("amqp:frame-size-too-small")
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_an_unknown_durability_is_refused(served: Served, watch: Watch, end: str) -> None:
+    with served.peer() as peer:
+        peer.attach(name="x", role=end == "source", source=source("chat/a", durable=3 if end == "source" else 0),
+                    target=target("chat/a", durable=9 if end == "target" else 0))  # fmt: skip
+        peer.expect("attach")
+        assert peer.expect("detach", closed=True, error=INVALID).error["info"] == {"field": "durable"}
+        peer.detach().attach_sender("chat/a", 1)
+    watch.link_refused(INVALID)
 
 
 def test_a_malformed_frame_behind_good_ones_in_one_segment_is_found(served: Served, watch: Watch) -> None:
