@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from gateway.nodes.meeting import Inlet
 
-MOST: Final = 2**31 - 1
-"""Credit that a link can have."""
+MOST: Final = 10_000
+"""Credit that one sender is handed on, whatever its receivers grant: it cannot be taken back when they stop."""
 SLICE: Final = 200
 """Senders that are granted credit before others have their turn of the loop."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.amqp.codec import Described, Symbol
 from tests.bench.running import resident_kib
 from tests.support import frames
 from tests.support.document import Document
@@ -155,6 +156,22 @@ def test_a_receiver_that_does_not_read_stops_its_senders(held: Held) -> None:
     assert pushed(peer, data, 2) < len(data)
     held.has_held_back("reading")
     assert held.held("received") <= LIMIT + 2 * MIB
+
+
+@pytest.mark.parametrize("filtered", [False, True], ids=["all", "filtered"])
+def test_credit_is_handed_on_in_lots(held: Held, filtered: bool) -> None:
+    receiver = held.keep(connected(held.port))
+    wanted = {"filter": {Symbol("selector"): Described(Symbol("apache.org:selector-filter:string"), "JMSType = 'red'")}}
+    receiver.attach_receiver("chat/lots", source=frames.source("chat/lots", **(wanted if filtered else {})))
+    receiver.flow(0, link_credit=ANY, incoming_window=ANY)
+    peer = held.keep(connected(held.port))
+    peer.attach_sender("chat/lots")
+    granted = peer.until("flow", handle=0).link_credit
+    assert 100 <= granted <= 10_000
+    payload = message(b"", subject="red")
+    peer.send_raw(b"".join(transfer(each, payload, settled=True) for each in range(granted)))
+    while (flow := peer.until("flow", handle=0)).delivery_count + flow.link_credit < 2 * granted - granted // 2:
+        pass
 
 
 def test_deliveries_that_are_never_settled_are_bounded(held: Held) -> None:
