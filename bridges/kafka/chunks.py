@@ -179,10 +179,23 @@ class PartitionLog:
         if isinstance(selection, Unannotated):
             selection = selection.inner
         if isinstance(selection, Matching):
+            before = selection in self._wanted
             self._wanted[selection] += change
             if self._wanted[selection] <= 0:
                 del self._wanted[selection]
+            self._look_for(selection, before)
+
+    def _look_for(self, selection: Matching, before: bool) -> None:
+        """A look for all of them is kept while there are several: a link comes or goes at its filter's own cost."""
+        after = selection in self._wanted
+        if self._together is None or before == after:
+            return
+        if len(self._wanted) <= 1:
             self._together = None
+        elif after:
+            self._together.add(selection)
+        else:
+            self._together.remove(selection)
 
     def pick(self, selection: Selection, chunk: Chunk, picks: dict[Any, list[Event]]) -> None:
         """Fill `picks` with what `selection` wants, and with what others want where one look serves them all."""

@@ -24,10 +24,9 @@ from bridges.kafka.records import COOKIE, answer_cookie
 from gateway.amqp.codec import Symbol, Timestamp
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
-from gateway.filters.access import ABSENT, Access, MessageAccess, Reader
+from gateway.filters.access import ABSENT, Access, Encoded, Entries, MessageAccess, Reader, Slotted
 from gateway.filters.closure import compile_filter
 from gateway.filters.closure import sections_of as sections_named
-from gateway.filters.group import compile_group
 from gateway.filters.predicate import Predicate, Section
 
 Written = tuple[bytes, Any, Any]
@@ -37,7 +36,7 @@ Plain = tuple[dict[str, bytes | None], Any]
 Whole = Callable[[Any], bytes]
 """The message of a record, encoded."""
 _MESSAGE: Final = MessageAccess()
-_STORED: Final = frozenset(
+STORED: Final = frozenset(
     {
         Section.HEADER,
         Section.MESSAGE_ANNOTATIONS,
@@ -47,7 +46,7 @@ _STORED: Final = frozenset(
         Section.DELIVERY_ANNOTATIONS,
     }
 )
-_SHOWN: Final = frozenset({Section.APPLICATION_PROPERTIES, Section.DELIVERY_ANNOTATIONS})
+SHOWN: Final = frozenset({Section.APPLICATION_PROPERTIES, Section.DELIVERY_ANNOTATIONS})
 
 
 def _absent(message: Any) -> Any:
@@ -79,6 +78,26 @@ def _log(names: tuple[str, ...], place: int) -> Reader[Any]:
     return read
 
 
+class _LogEntries:
+    """The same for names that come and go; those that the log does not say are always absent."""
+
+    def __init__(self, place: int) -> None:
+        self._place: Final = place
+        self._readers: Final[dict[str, tuple[int, Callable[[Any], Any]]]] = {}
+
+    def add(self, name: str, slot: int) -> None:
+        if name in _LOG:
+            self._readers[name] = slot, _LOG[name]
+
+    def remove(self, name: str) -> None:
+        self._readers.pop(name, None)
+
+    def read(self, source: Any, values: Slotted) -> None:
+        message = source[self._place]
+        for slot, reader in self._readers.values():
+            values[slot] = reader(message)
+
+
 class WrittenAccess(Access[Written]):
     """Records of ours: their stored sections are read like those of a message."""
 
@@ -88,12 +107,28 @@ class WrittenAccess(Access[Written]):
             return _log(names, 2)
         return _apart(_MESSAGE.reader(section, names))
 
+    def entries(self, section: Section) -> Entries[Written]:
+        """See `Access`."""
+        return _LogEntries(2) if section is Section.DELIVERY_ANNOTATIONS else _Stored(_MESSAGE.entries(section))
+
     def screen(self, section: Section, needles: tuple[bytes, ...]) -> Callable[[Written], bool] | None:
         """See `Access`."""
         if section is Section.DELIVERY_ANNOTATIONS:
             return None
         test = _MESSAGE.screen(section, needles)
         return None if test is None else lambda source: test(source[:2])
+
+
+class _Stored:
+    """Fields of the stored sections."""
+
+    def __init__(self, entries: Entries[Encoded]) -> None:
+        self.add: Final = entries.add
+        self.remove: Final = entries.remove
+        self._read: Final = entries.read
+
+    def read(self, source: Written, values: Slotted) -> None:
+        self._read(source[:2], values)
 
 
 def _apart(read: Reader[Any]) -> Reader[Written]:
@@ -120,6 +155,30 @@ class PlainAccess(Access[Plain]):
 
         return read
 
+    def entries(self, section: Section) -> Entries[Plain]:
+        """See `Access`."""
+        return _LogEntries(1) if section is Section.DELIVERY_ANNOTATIONS else _Headers()
+
+
+class _Headers:
+    """Headers as application properties, under names that come and go."""
+
+    def __init__(self) -> None:
+        self._slots: Final[dict[str, int]] = {}
+
+    def add(self, name: str, slot: int) -> None:
+        if not name.startswith(RESERVED):
+            self._slots[name] = slot
+
+    def remove(self, name: str) -> None:
+        self._slots.pop(name, None)
+
+    def read(self, source: Plain, values: Slotted) -> None:
+        slots = self._slots
+        for name, content in source[0].items():
+            if name in slots:
+                values[slots[name]] = as_property(content)
+
 
 class EventAccess(Access[Plain]):
     """Records that are CloudEvents: attributes have their names in AMQP's binding (KM-13)."""
@@ -134,15 +193,55 @@ class EventAccess(Access[Plain]):
         def read(source: Plain) -> Sequence[Any]:
             headers, values = source[0], blank.copy()
             for slot, name, header in slots:
-                found = header if header in headers else None
-                if name != header and name in headers and not name.startswith(HEADER_PREFIX):
-                    found = _later(headers, name, found)
-                if found is not None:
-                    value = as_property(headers[found])
-                    values[slot] = event_value(name, value) if found == header else value
+                values[slot] = _attribute(headers, name, header)
             return values
 
         return read
+
+    def entries(self, section: Section) -> Entries[Plain]:
+        """See `Access`."""
+        return _LogEntries(1) if section is Section.DELIVERY_ANNOTATIONS else _Attributes()
+
+
+class _Attributes:
+    """Headers of a CloudEvent as application properties, under names that come and go."""
+
+    def __init__(self) -> None:
+        self._shown_as: Final[dict[str, dict[str, tuple[int, str | None]]]] = {}
+        """The names that a header may be shown under, with their slots and the headers of their own."""
+
+    def add(self, name: str, slot: int) -> None:
+        if not name.startswith(RESERVED):
+            header = event_header(name)
+            for found in {name, header} - {None}:
+                self._shown_as.setdefault(str(found), {})[name] = slot, header
+
+    def remove(self, name: str) -> None:
+        for found in {name, event_header(name)} & self._shown_as.keys():
+            names = self._shown_as[str(found)]
+            names.pop(name, None)
+            if not names:
+                del self._shown_as[str(found)]
+
+    def read(self, source: Plain, values: Slotted) -> None:
+        headers = source[0]
+        for found in headers:
+            for name, (slot, header) in self._shown_as.get(found, _NO_NAMES).items():
+                values[slot] = _attribute(headers, name, header)
+
+
+_NO_NAMES: Final[dict[str, tuple[int, str | None]]] = {}
+
+
+def _attribute(headers: dict[str, Any], name: str, header: str | None) -> Any:
+    """The application property `name`: of its own header, or of one with this name; the later one counts."""
+    found = header if header in headers else None
+    if name != header and name in headers and not name.startswith(HEADER_PREFIX):
+        found = _later(headers, name, found)
+    if found is None:
+        return ABSENT
+    value = as_property(headers[found])
+    return event_value(name, value) if found == header else value
 
 
 def _later(headers: dict[str, Any], name: str, other: str | None) -> str:
@@ -169,9 +268,9 @@ class RecordFilter:
         named = sections_named(predicate)
         self._whole: Final = compile_filter(predicate, _MESSAGE)
         self._screen: Final = screen(predicate)
-        self._written: Final = compile_filter(predicate, WrittenAccess()) if named <= _STORED else None
-        self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= _SHOWN else None
-        self._event: Final = compile_filter(predicate, EventAccess()) if named <= _SHOWN else None
+        self._written: Final = compile_filter(predicate, WrittenAccess()) if named <= STORED else None
+        self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= SHOWN else None
+        self._event: Final = compile_filter(predicate, EventAccess()) if named <= SHOWN else None
 
     def candidates(self, messages: Sequence[Any]) -> list[Any]:
         """Those whose encoded message has to be asked; the others do not match."""
@@ -215,56 +314,3 @@ class RecordFilter:
             return self._whole((data, walk(data)))
         except AmqpError:
             return False
-
-
-class RecordFilters:
-    """Many predicates over one stream of records: each record's fields are read once."""
-
-    def __init__(self, filters: Sequence[RecordFilter]) -> None:
-        self._all: Final = range(len(filters))
-        named = [sections_named(each.predicate) for each in filters]
-        self._written: Final = _Group(filters, [sections <= _STORED for sections in named], WrittenAccess())
-        self._plain: Final = _Group(filters, [sections <= _SHOWN for sections in named], PlainAccess())
-        self._event: Final = _Group(filters, [sections <= _SHOWN for sections in named], EventAccess())
-
-    def may_match(self, message: Any) -> Sequence[int]:
-        """The numbers of those whose encoded message has to be asked; the others do not match."""
-        headers = message.headers()
-        if not headers:
-            return self._plain.ask(({}, message))
-        if headers[-1][0] == BARE:
-            return self._of_ours(headers, message)
-        found = plain_source(headers, message)
-        if found is None:
-            return self._all
-        return (self._event if found[1] else self._plain).ask(found[0])
-
-    def _of_ours(self, headers: list[Any], message: Any) -> Sequence[int]:
-        stored = sections_of(headers[-1][1])
-        try:
-            found = self._written.ask((stored, walk(stored), message))
-        except AmqpError:
-            return self._all
-        last = dict(headers)
-        shown = (self._event if VERSION in last else self._plain).answers((last, message))
-        return sorted({*found, *shown}) if shown else found
-
-
-class _Group:
-    """The predicates that one kind of record can answer, as a group, and the numbers of the others."""
-
-    def __init__(self, filters: Sequence[RecordFilter], able: list[bool], access: Access[Any]) -> None:
-        self._numbers: Final = [number for number, can in enumerate(able) if can]
-        self._others: Final = [number for number, can in enumerate(able) if not can]
-        chosen = [filters[number].predicate for number in self._numbers]
-        self._matching: Final = compile_group(chosen, access) if chosen else None
-
-    def answers(self, source: Any) -> list[int]:
-        """Those that are true."""
-        if self._matching is None:
-            return []
-        return [self._numbers[found] for found in self._matching(source)]
-
-    def ask(self, source: Any) -> list[int]:
-        """Those that are true, and those that this kind of record cannot answer."""
-        return self.answers(source) + self._others

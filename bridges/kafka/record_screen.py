@@ -16,7 +16,7 @@ from bridges.kafka.cloudevents import HEADER_PREFIX, PREFIXES
 from bridges.kafka.outgoing import MESSAGE
 from bridges.kafka.readable import BODY, RESERVED
 from gateway.filters.closure import conjuncts
-from gateway.filters.group import texts_of
+from gateway.filters.index.keys import texts_of
 from gateway.filters.predicate import Field, Predicate, Section
 
 _MOST: Final = 4

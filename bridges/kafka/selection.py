@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from bridges.kafka.record_access import RecordFilter, RecordFilters
+from bridges.kafka.record_access import RecordFilter
+from bridges.kafka.record_filters import RecordFilters
 from gateway.amqp.sections import splice
 from gateway.amqp.sections import walk as sections_of
 from gateway.filters.event_log import beyond_position
@@ -49,20 +50,30 @@ class Together:
     """Different filters of links on one partition: a record is looked at once for all of them."""
 
     def __init__(self, members: Iterable[Matching]) -> None:
-        self._members: Final = list(members)
-        self._filters: Final = RecordFilters([each.filter for each in self._members])
+        self._members: Final[dict[Matching, None]] = {}
+        self._filters: Final[RecordFilters[Matching]] = RecordFilters()
+        for member in members:
+            self.add(member)
+
+    def add(self, member: Matching) -> None:
+        """Look for what this one wants, too."""
+        self._members[member] = None
+        self._filters.add(member, member.filter)
+
+    def remove(self, member: Matching) -> None:
+        """Look no more for what this one wants."""
+        del self._members[member]
+        self._filters.remove(member)
 
     def pick(self, chunk: Chunk) -> dict[Matching, list[Event]]:
         """What each of them wants of `chunk`."""
         found: dict[Matching, list[Event]] = {member: [] for member in self._members}
         for message in chunk.messages:
-            wanted = self._filters.may_match(message)
-            if wanted:
+            wanted = self._filters.candidates(message)
+            if wanted.found or wanted.unanswered:
                 event = chunk.event(message)
-                for number in wanted:
-                    member = self._members[number]
-                    if member.filter.matches(event[0]):
-                        found[member].append(event)
+                for member in self._filters.matching(event[0], wanted):
+                    found[member].append(event)
         return found
 
 

@@ -176,6 +176,10 @@ def filters(effort: Effort) -> Iterator[Figure]:
         texts, batch = bench_filters.filters_for(count), bench_filters.messages(1000)
         rate, alone = bench_filters.together(texts, batch, seconds), bench_filters.each_alone(texts, batch, seconds)
         yield Figure(f"filters_{count}", rate, "msg/s", alone, "one filter after the other")
+    batch = bench_filters.messages(1000)
+    for name, form in bench_filters.MANY.items():
+        rate = bench_filters.together(bench_filters.many_filters(form), batch, seconds)
+        yield Figure(f"filters_1000_{name}", rate, "msg/s", target=200_000.0)
 
 
 def columns(effort: Effort) -> Iterator[Figure]:

@@ -13,7 +13,7 @@ from gateway.amqp.codec import Int, Symbol, Ubyte
 from gateway.amqp.sections import APPLICATION_PROPERTIES, DATA, HEADER, PROPERTIES, section, walk
 from gateway.filters.access import Encoded, MessageAccess
 from gateway.filters.closure import compile_filter
-from gateway.filters.group import compile_group
+from gateway.filters.index import PredicateIndex
 from gateway.filters.sql import parse_sql
 
 BATCH = 2000
@@ -59,10 +59,25 @@ def filters_for(count: int) -> list[str]:
     return [f"a.color = 'c{number}' AND a.n > 5" for number in range(count)]
 
 
+def many_filters(form: str, count: int = 1000) -> list[str]:
+    """Filters of which a message matches none; `{}` in `form` is their number."""
+    return [form.replace("{}", str(number)) for number in range(count)]
+
+
+MANY = {
+    "equal": "a.source = 'x-{}'",
+    "prefix": "a.source LIKE 'x-{}%'",
+    "suffix": "a.source LIKE '%x-{}'",
+    "property": "p.correlation_id = 'x-{}'",
+}
+
+
 def together(texts: list[str], batch: list[Encoded], seconds: float) -> float:
     """Messages a second past all these filters at once."""
-    matching = compile_group([parse_sql(text) for text in texts], _ACCESS)
-    return rate(lambda: [matching(source) for source in batch], seconds)
+    index: PredicateIndex[int, Encoded] = PredicateIndex(_ACCESS)
+    for number, text in enumerate(texts):
+        index.add(number, parse_sql(text))
+    return rate(lambda: [index.matching(source) for source in batch], seconds)
 
 
 def each_alone(texts: list[str], batch: list[Encoded], seconds: float) -> float:

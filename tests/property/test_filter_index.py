@@ -28,7 +28,7 @@ KEY_TERMS = st.one_of(
 )
 TERMS = st.builds(p.Or, st.lists(KEY_TERMS, max_size=3).map(tuple)) | KEY_TERMS
 PREDICATES = st.one_of(
-    random.PREDICATES, TERMS, st.builds(p.And, st.lists(TERMS | random.LEAVES, max_size=3).map(tuple))
+    random.PREDICATES | random.KEYED, TERMS, st.builds(p.And, st.lists(TERMS | random.LEAVES, max_size=3).map(tuple))
 )
 STEPS = st.lists(st.tuples(st.integers(0, 7), st.none() | PREDICATES), min_size=1, max_size=14)
 

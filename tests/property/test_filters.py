@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,8 +15,7 @@ from gateway.filters import like
 from gateway.filters.access import MessageAccess
 from gateway.filters.closure import compile_filter, extraction, verdict
 from gateway.filters.decimals import decimal_value, decoded
-from gateway.filters.group import compile_group
-from gateway.filters.predicate import And, Exists, Field, IsNull, Matches, Section, bind, fields_of
+from gateway.filters.predicate import Exists, Field, IsNull, Matches, Section, bind, fields_of
 from gateway.filters.values import family, folded, frozen, matcher
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
@@ -85,23 +83,6 @@ def test_fields_are_found_in_any_form_a_peer_may_send(data: bytes) -> None:
         for predicate in (Exists(field), IsNull(field), *([found] if found else [])):
             expected = naive.evaluate(predicate, fields)
             assert compile_filter(predicate, ACCESS)((data, sections.walk(data))) is expected
-
-
-GROUPED = random.PREDICATES | random.KEYED
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(GROUPED, max_size=6), st.lists(random.messages(), min_size=1, max_size=3), st.integers(0, 255))
-def test_a_group_finds_the_filters_that_match_alone(filters: list[Any], messages: list[bytes], octet: int) -> None:
-    filters += [And((first, second)) for first, second in pairwise(filters)]  # terms that several share
-    filters += filters[:2]
-    matching = compile_group(filters, ACCESS)
-    alone = [compile_filter(predicate, ACCESS) for predicate in filters]
-    for data in messages:
-        layout = sections.walk(data)
-        broken = data[: len(data) // 2] + bytes((octet,)) + data[len(data) // 2 + 1 :]
-        for source in ((data, layout), (broken, layout)):
-            assert matching(source) == [number for number, matches in enumerate(alone) if matches(source)]
 
 
 @settings(max_examples=300)

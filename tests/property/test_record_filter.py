@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from hypothesis import assume, given, settings
@@ -206,13 +209,46 @@ def test_each_record_is_decoded_once_for_all_the_links_on_a_partition() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(random.PREDICATES, min_size=2, max_size=4, unique=True), random.messages(), HEADERS)
-def test_filters_looked_at_together_say_what_each_says_alone(predicates: Any, data: bytes, headers: Any) -> None:
+@given(
+    st.lists(random.PREDICATES | random.KEYED, min_size=2, max_size=8, unique=True),
+    random.messages(),
+    HEADERS,
+    st.lists(st.integers(0, 7), max_size=4),
+)
+def test_filters_looked_at_together_say_what_each_says_alone(
+    predicates: Any, data: bytes, headers: Any, left: list[int]
+) -> None:
     records = [Record(b"k", b"v", headers)]
     with suppress(AmqpError):
         records.append(Record(*RecordWriter().record(data, sections.walk(data))))
     members = [matching(predicate) for predicate in predicates]
+    together = Together(members)
+    for number in {number for number in left if number < len(members)}:
+        together.remove(members[number])
+    here = [member for number, member in enumerate(members) if number not in left]
     for record in records:
-        found = Together(members).pick(chunk_of(record))
-        for member in members:
-            assert found[member] == member.pick(chunk_of(record))
+        found = together.pick(chunk_of(record))
+        assert found == {member: member.pick(chunk_of(record)) for member in here}
+
+
+def test_a_link_comes_and_goes_at_its_own_cost() -> None:
+    """A look for a thousand filters is kept: only a filter that comes is made ready."""
+    log = PartitionLog("orders", 2, Cache(1 << 20), lambda log, position: None)
+    members = [matching(parse_sql(f"color = 'c{number}'")) for number in range(1000)]
+    newcomer, record = matching(parse_sql("color = 'new'")), Record(None, b"x", [("color", b"new")])
+    for member in members:
+        log.want(member, 1)
+    assert Chunk(log, 1234, 1235, [record]).picked(members[0]) == []
+
+    def seconds(run: Callable[[], object]) -> float:
+        start = time.process_time()
+        run()
+        return time.process_time() - start
+
+    def comes_and_goes() -> None:
+        log.want(newcomer, 1)
+        assert len(Chunk(log, 1234, 1235, [record]).picked(newcomer)) == 1
+        log.want(newcomer, -1)
+
+    anew = min(seconds(partial(Together, members)) for _ in range(3))
+    assert 10 * min(seconds(comes_and_goes) for _ in range(5)) < anew

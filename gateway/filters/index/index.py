@@ -238,7 +238,8 @@ class _Fields(Generic[S]):
     """The fields that the predicates name, each with a slot of its own among the values."""
 
     def __init__(self, access: Access[S]) -> None:
-        self._rooms: Final = {section: _Room(access.entries(section)) for section in Section}
+        self._access: Final = access
+        self._rooms: Final[dict[Section, _Room[S]]] = {}
         self._users: Final[dict[tuple[Section, str], int]] = {}
         self._last = 0
         self.slots: Final[dict[tuple[Section, str], int]] = {}
@@ -253,8 +254,13 @@ class _Fields(Generic[S]):
             if self._users[section, name] == 1:
                 self._last += 1
                 self.slots[section, name] = self._last
-                self._rooms[section].entries.add(name, self._last)
+                self._room(section).entries.add(name, self._last)
         return [self._rooms[section] for section in dict.fromkeys(section for section, _ in names)]
+
+    def _room(self, section: Section) -> _Room[S]:
+        if section not in self._rooms:
+            self._rooms[section] = _Room(self._access.entries(section))
+        return self._rooms[section]
 
     def release(self, predicate: Predicate) -> None:
         """This predicate is gone."""
