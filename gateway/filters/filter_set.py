@@ -119,12 +119,15 @@ class _Reader:
         if self._characters > limit:
             raise exceeded("the expressions of the filter set are too long together", limit)
 
+    def _spend_term(self) -> None:
+        self._terms += 1
+        if self._terms > self.rules.limits.nodes:
+            raise exceeded("the filters have too many terms together", self.rules.limits.nodes)
+
     def _spend_terms(self, predicate: Predicate) -> None:
         limits = self.rules.limits
         for node in walk(predicate):
-            self._terms += 1
-            if self._terms > limits.nodes:
-                raise exceeded("the filters have too many terms together", limits.nodes)
+            self._spend_term()
             if isinstance(node, In) and len(node.items) > limits.items:
                 raise exceeded(f"IN has {len(node.items)} values", limits.items)
 
@@ -136,6 +139,9 @@ class _Reader:
             raise AmqpError(INVALID_FIELD, f"the value of {kind} is a list of filters (FX 3)")
         if len(content) > limits.items:
             raise exceeded(f"{kind} has {len(content)} members", limits.items)
+        if not content:
+            raise AmqpError(INVALID_FIELD, f"{kind} has no members: a group has one filter at least (FX 3)")
+        self._spend_term()
         return _GROUPS[kind](tuple(IsTrue(self._member(kind, item, depth)) for item in content))
 
     def _member(self, kind: str, item: Any, depth: int) -> Predicate:

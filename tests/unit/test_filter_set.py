@@ -112,6 +112,8 @@ def test_groups(kind: str, meant: Predicate) -> None:
 @pytest.mark.parametrize(
     ("content", "condition", "said"),
     [
+        ([], INVALID_FIELD, "has no members"),
+        ([described("amqp:all-filter", [])], INVALID_FIELD, "amqp:all-filter has no members"),
         ("x", INVALID_FIELD, "a list of filters"),
         ({}, INVALID_FIELD, "a list of filters"),
         (Array("string", ("x",)), INVALID_FIELD, "a list of filters"),
@@ -143,6 +145,7 @@ def nested(depth: int) -> Described:
         ({0: sql("x" * 4096), 1: sql("x" * 4096)}, {0: sql("x" * 4096), 1: sql("x" * 4096), 2: sql("x")}, {}),
         (dict.fromkeys(range(256), sql("x")), dict.fromkeys(range(257), sql("x")), {}),
         ({0: sql("x = 1 AND x = 2")}, {0: sql("x = 1 AND x = 2"), 1: sql("x")}, {"nodes": 7}),
+        ({0: nested(2)}, {0: nested(3)}, {"nodes": 5}),
         ({0: sql("x IN (1, 2)")}, {0: sql("x IN (1, 2, 3)")}, {"items": 2}),
         (
             {0: described("amqp:footer-filter", {Symbol("x"): [1]})},
@@ -155,7 +158,7 @@ def nested(depth: int) -> Described:
             {"items": 2},
         ),
     ],
-    ids=["depth", "length", "together", "filters", "nodes", "in", "property", "members"],
+    ids=["depth", "length", "together", "filters", "nodes", "groups", "in", "property", "members"],
 )
 def test_limits(within: Any, beyond: Any, rules: dict[str, int]) -> None:
     limits = Rules(limits=LIMITS._replace(**rules))
