@@ -6,8 +6,8 @@ nothing else. What a filter cannot be evaluated on matches no filter; without a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
@@ -19,20 +19,10 @@ from gateway.filters.predicate import TRUE, Predicate
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
 
-__all__ = ["CAPABILITIES", "FilterSet", "Predicate", "Test", "message_test", "source_of", "takers", "wanted"]
+__all__ = ["ACCESS", "CAPABILITIES", "FilterSet", "Predicate", "Test", "message_test", "source_of", "wanted"]
 
 Test = Callable[[Encoded], bool]
-
-
-class Taker(Protocol):
-    """A receiver with the filter it attached with, if any."""
-
-    @property
-    def test(self) -> Test | None: ...
-
-
-T = TypeVar("T", bound=Taker)
-_ACCESS = MessageAccess()
+ACCESS: Final = MessageAccess()
 
 
 def wanted(link: Link) -> FilterSet:
@@ -42,7 +32,7 @@ def wanted(link: Link) -> FilterSet:
 
 def message_test(predicate: Predicate) -> Test | None:
     """Whether an encoded message matches; None: all of them do."""
-    return None if predicate == TRUE else compile_filter(predicate, _ACCESS)
+    return None if predicate == TRUE else compile_filter(predicate, ACCESS)
 
 
 def source_of(data: bytes) -> Encoded | None:
@@ -51,10 +41,3 @@ def source_of(data: bytes) -> Encoded | None:
         return data, walk(data)
     except AmqpError:
         return None
-
-
-def takers(receivers: Iterable[T], source: Encoded | None) -> list[T]:
-    """The receivers, or groups of them, that want a message; `source` as `source_of` gives it."""
-    if source is None:
-        return [each for each in receivers if each.test is None]
-    return [each for each in receivers if each.test is None or each.test(source)]

@@ -16,7 +16,7 @@ from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.filters.predicate import TRUE
 from gateway.nodes.announcing import announcing
 from gateway.nodes.backlog import Backlog, Soon
-from gateway.nodes.filtering import CAPABILITIES, Predicate, source_of, takers, wanted
+from gateway.nodes.filtering import CAPABILITIES, Predicate, source_of, wanted
 from gateway.nodes.holding import Holding, send
 from gateway.nodes.keeping import Keeping
 from gateway.nodes.receivers import Kind, ReceiverGroup, Receivers
@@ -225,7 +225,7 @@ class Meeting:
         """Whether a message that waits already is for a new group, too."""
         if message.source is UNREAD:
             message.source = source_of(message.data)
-        return message is not self._holding.message and bool(takers((group,), message.source))
+        return message is not self._holding.message and group.takes(message.source)
 
     def crossed(self, way: Any, outlet: Outlet) -> None:
         """A receiver has made a crossing that is for one sender alone."""

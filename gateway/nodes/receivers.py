@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.filters.access import Encoded
+from gateway.filters.closure import compile_filter
+from gateway.filters.index import PredicateIndex
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
-from gateway.nodes.filtering import Predicate, message_test, takers
+from gateway.nodes.filtering import ACCESS, Predicate, Test
 from gateway.nodes.waiting import Queue, WaitingMessage
 
 if TYPE_CHECKING:
@@ -36,12 +38,12 @@ def kind_of(link: Link) -> Kind:
 class ReceiverGroup:
     """The receivers with one filter, and what waits for any of them."""
 
-    __slots__ = ("behind", "members", "predicate", "queue", "ready", "test")
+    __slots__ = ("_test", "behind", "members", "predicate", "queue", "ready")
 
     def __init__(self, predicate: Predicate | None) -> None:
         """`predicate`: the filter; None: they take all messages."""
         self.predicate: Final = predicate
-        self.test: Final = None if predicate is None else message_test(predicate)
+        self._test: Test | None = None
         self.members: Final[dict[Outlet, None]] = {}
         self.ready: Final[OrderedDict[Outlet, None]] = OrderedDict()
         """Those that had credit when they were last looked at, in the order of their turns."""
@@ -49,11 +51,19 @@ class ReceiverGroup:
         self.behind = False
         """It has not been asked about all that waited when it came, and gets nothing before that."""
 
+    def takes(self, source: Encoded | None) -> bool:
+        """Whether its receivers take a message; `source` None: no filter matches it."""
+        if self.predicate is None or source is None:
+            return self.predicate is None
+        if self._test is None:
+            self._test = compile_filter(self.predicate, ACCESS)
+        return self._test(source)
+
 
 class Receivers:
     """All receivers of one node."""
 
-    __slots__ = ("_serial", "_turn", "all", "filtered", "groups", "kinds", "supply")
+    __slots__ = ("_index", "_serial", "_turn", "all", "filtered", "groups", "kinds", "supply")
 
     def __init__(self) -> None:
         self.all: dict[Outlet, None] = {}
@@ -65,6 +75,7 @@ class Receivers:
         self.supply = 0
         """The credit of all of them, each as it was when it was last looked at."""
         self._serial = self._turn = 0
+        self._index: PredicateIndex[ReceiverGroup, Encoded] | None = None
 
     def join(self, outlet: Outlet) -> ReceiverGroup | None:
         """Add a receiver; returns its group if it is the first of it."""
@@ -77,7 +88,7 @@ class Receivers:
         new = group is None
         if group is None:
             group = self.groups[outlet.predicate] = ReceiverGroup(outlet.predicate)
-            self._judge()
+            self._judges(group)
         group.members[outlet] = None
         outlet.group = group
         return group if new else None
@@ -97,20 +108,42 @@ class Receivers:
         if group.members:
             return []
         del self.groups[group.predicate]
-        self._judge()
+        self._judges_no_more(group)
         left = group.queue.clear()
         for message in left:
             message.takers -= 1
         return [message for message in left if not message.takers]
 
-    def _judge(self) -> None:
+    def _judges(self, group: ReceiverGroup) -> None:
+        """A group more: one filter is asked by itself, several are looked up."""
+        if group.predicate is None:
+            return
+        if self._index is not None:
+            self._index.add(group, group.predicate)
+        elif self.filtered:
+            self._index = PredicateIndex(ACCESS)
+            for each in self.groups.values():
+                if each.predicate is not None:
+                    self._index.add(each, each.predicate)
+        self.filtered = True
+
+    def _judges_no_more(self, group: ReceiverGroup) -> None:
+        if self._index is not None and group.predicate is not None:
+            self._index.remove(group)
+            if not len(self._index):
+                self._index = None
         self.filtered = len(self.groups) > (None in self.groups)
 
     # -- who takes what
 
     def takers(self, source: Encoded | None) -> list[ReceiverGroup]:
         """The groups that take a message; `source` None: no filter matches it."""
-        return takers(self.groups.values(), source)
+        if self._index is None or source is None:
+            return [group for group in self.groups.values() if group.takes(source)]
+        found = self._index.matching(source)
+        if (all_ := self.groups.get(None)) is not None:
+            found.append(all_)
+        return found
 
     # -- credit
 

@@ -115,7 +115,7 @@ class WaitingMessages:
             del own[message]
             if not own:
                 del self._unsettled[message.link]
-        for queue in message.queues:
+        for queue in message.queues if message.takers else ():  # no taker: no queue has it any more
             queue.passed()
 
     def unsettled_of(self, link: Link) -> list[WaitingMessage]:

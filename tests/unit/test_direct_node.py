@@ -300,6 +300,19 @@ def test_a_message_to_one_of_many_receivers_costs_the_same() -> None:
     assert cost(MANY) < 1.5 * cost(FEW)
 
 
+def test_a_message_among_four_times_as_many_filters_costs_the_same() -> None:
+    """Found as D9: at 1,000 filters that ask for a text a message cost 0.4 ms."""
+
+    def cost(count: int) -> int:
+        node = Node()
+        for number in range(count):
+            node.receiver(10, f"color = 'c{number}'")
+        sender = node.sender()
+        return steps(lambda: sender.transfer(colored("c7")))
+
+    assert cost(MANY) < 1.5 * cost(FEW)
+
+
 @pytest.mark.parametrize("event", ["flow", "detach of another", "message"])
 def test_an_event_costs_the_same_beside_four_times_as_many_waiting_messages(event: str) -> None:
     """Found as B1: with 1,000 waiting replies every flow frame asked each of them about every receiver."""
