@@ -249,7 +249,7 @@ class HomeRouter(Router):
         except AmqpError as error:
             if claim is not None:
                 self.waits.store.give_back(*claim)
-            self.refuse(delivery, error, settled)
+            self.unreachable(delivery, error, settled, answer=True)
             return
         if claim is not None:
             assert isinstance(route, CountedLink)

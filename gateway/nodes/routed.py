@@ -156,8 +156,12 @@ class RoutedLink(InnerLink):
         self._router.passed()
 
     def fail(self, error: AmqpError) -> None:
-        """A pre-settled message cannot be refused: the link that carried it ends."""
-        self._router.fail(error)
+        """A pre-settled message cannot be refused: the link that carried it ends, unless it brings answers.
+
+        Those of others must not end with it; a sender that knows no rejections has no other way to hear of one.
+        """
+        if not (self.way.answer and self._link.rejects):
+            self._router.fail(error)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
         """The node first; what waits for it goes back."""
@@ -169,7 +173,7 @@ class RoutedLink(InnerLink):
             if error is None:
                 self._release(delivery, settled)
             else:
-                self._router.refuse(delivery, error, settled)
+                self._router.unreachable(delivery, error, settled, answer=self.way.answer)
         self._waiting.clear()
 
     # -- what the router does
@@ -269,14 +273,18 @@ class Router:
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
         try:
             aim = self._aim(self.link, data)
-            route = self._routes.get(aim.key) or self._open(aim)
         except AmqpError as error:
             self.refuse(delivery, error, settled)
             return
         except (Wait, Unfetched) as wait:
             self.wait(wait, delivery, data, settled)
             return
-        route.transfer(delivery, aim.data, settled, aim.until_ms)
+        try:
+            route = self._routes.get(aim.key) or self._open(aim)
+        except AmqpError as error:
+            self.unreachable(delivery, error, settled, answer=aim.until_ms is not None)
+        else:
+            route.transfer(delivery, aim.data, settled, aim.until_ms)
 
     def busy(self) -> None:
         """A destination has messages under way, after it had none."""
@@ -325,6 +333,19 @@ class Router:
 
     def refuse(self, delivery: Any, error: AmqpError, settled: bool) -> None:
         refuse(self.link, delivery, error, settled)
+        self.passed()
+
+    def unreachable(self, delivery: Any, error: AmqpError, settled: bool, *, answer: bool) -> None:
+        """Its destination does not take it.
+
+        A settled `answer` is dropped: that its requester has gone is no fault of the responder, whose link brings
+        the answers of others, too. The address it was sent to is linkable (row AT-2.2.2-14).
+        """
+        if not (settled and answer):
+            self.refuse(delivery, error, settled)
+            return
+        self.link.message_refused(error)
+        self.link.drop(delivery)
         self.passed()
 
     def fail(self, error: AmqpError) -> None:
