@@ -7,6 +7,7 @@ takes bytes, `take` gives bytes, `tick` takes the time. Whoever owns it frees it
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from gateway.amqp import pndata, turn
 from gateway.amqp.decoder import malformed
 from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.intake import Intake
-from gateway.amqp.link import Link
+from gateway.amqp.link import Link, SizedLink
 from gateway.amqp.link_base import BUFFER_SIZE, Left, LinkBase
 from gateway.amqp.links import Links
 from gateway.amqp.output import Output
@@ -53,6 +54,8 @@ class Engine(Restraint):
         """The links of the peer that were refused; the number of the last delivery we sent, which is its tag."""
         self.tally: Final = turn.Tally()
         """What the deliveries of this connection take."""
+        self.oversize: Final[deque[tuple[SizedLink, int, int]]] = deque()
+        """What was to be sent and is too large for its receiver: link, number, size."""
         self.receivers: Final[dict[int, turn.Received[Link]]] = {}
         """What has no outcome yet on the open links on which whole messages come, by their address."""
         self.senders: Final[dict[int, turn.Unsettled[Any]]] = {}
@@ -138,6 +141,9 @@ class Engine(Restraint):
     def take(self) -> bytes:
         """The bytes to write now; empty while `paused` (the socket is full)."""
         self.dirty = False
+        while self.oversize:
+            link, number, size = self.oversize.popleft()
+            link.refused_size(number, size)
         output, data = self._output, b""
         if not self.paused:
             data = output.take()

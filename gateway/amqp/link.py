@@ -16,9 +16,10 @@ from gateway.amqp import pndata
 from gateway.amqp.annotated import SUPPORTED
 from gateway.amqp.handlers import Incoming, Outgoing
 from gateway.amqp.hop import ROUTING
+from gateway.amqp.outcomes import Rejected
 from gateway.amqp.receiving import Receiving
 from gateway.amqp.sending import Sending
-from gateway.errors import AmqpError
+from gateway.errors import MESSAGE_SIZE_EXCEEDED, AmqpError
 
 
 class Link(Receiving, Sending):
@@ -135,3 +136,43 @@ class Link(Receiving, Sending):
         self.draining = bool(lib.pn_link_get_drain(self.ptr))
         if self.window > 0 and not self.engine.blocked:
             self.handler.on_credit()
+
+
+class SizedLink(Link):
+    """A link to a receiver that takes messages up to a size: larger ones are refused in its name (2.7.3)."""
+
+    __slots__ = ()
+
+    def send(self, data: bytes, context: Any, settled: bool = False) -> None:
+        """`Link.send`; the outcome of what is too large comes once the node has done what it was at."""
+        if len(data) <= self.most:
+            super().send(data, context, settled)
+        elif settled:
+            self.others["dropped"] = self.others.get("dropped", 0) + 1
+        else:
+            engine = self.engine
+            engine.serial += 1
+            self.unsettled.add(engine.serial, len(data), context)
+            engine.oversize.append((self, engine.serial, len(data)))
+            engine.touch()
+
+    def send_all(self, messages: list[Any]) -> None:
+        """`Link.send_all`."""
+        if all(len(message[0]) <= self.most for message in messages):
+            super().send_all(messages)
+        else:
+            for message in messages:
+                self.send(message[0], message)
+
+    def refused_size(self, number: int, size: int) -> None:
+        """Give a message that was not sent its outcome."""
+        if self.open and number in self.unsettled:
+            text = f"the message has {size} bytes, and its receiver takes {self.most}"
+            self.handler.on_outcome(self.unsettled.take(number), Rejected(AmqpError(MESSAGE_SIZE_EXCEEDED, text)))
+
+
+def sized(link: Link) -> None:
+    """The peer's attach has come: heed the largest message that it takes. Links that take any cost nothing."""
+    if not link.incoming and (most := lib.pn_link_remote_max_message_size(link.ptr)):
+        link.most = most
+        link.__class__ = SizedLink

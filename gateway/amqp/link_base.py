@@ -41,7 +41,7 @@ class LinkBase:
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at",
         "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone", "handler", "held",
-        "incoming", "left", "max_message_size", "name", "node", "open", "others", "presettled", "properties",
+        "incoming", "left", "max_message_size", "most", "name", "node", "open", "others", "presettled", "properties",
         "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
         "understands", "unsaid", "unsettled", "way", "window",
     )  # fmt: skip
@@ -74,7 +74,7 @@ class LinkBase:
         self.way: Any = None
         self.requester: Final = engine.peer.requester  # whose messages come on it, and who resolves its address
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
-        self.max_message_size = 0
+        self.max_message_size = self.most = 0  # that we take, and that the peer takes; 0: any
         self._at_once = BUFFER_SIZE - 1
         self.transfers = self.accepted = self.refusals = 0
         """Deliveries; those of the peer that were accepted, the other outcomes are in `others` by name; log lines."""

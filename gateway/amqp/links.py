@@ -13,7 +13,7 @@ from cproton_ffi import lib
 
 from gateway.amqp import pndata
 from gateway.amqp.asked import Asked
-from gateway.amqp.link import Link
+from gateway.amqp.link import Link, sized
 from gateway.amqp.link_base import Left
 from gateway.amqp.outcomes import said_in
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
@@ -60,6 +60,7 @@ class Links:
             _answered(link)
             return
         link = Link(self._engine, pointer)
+        sized(link)
         self._engine.attached(link)
         link.unsaid = said_in(asked.default, self._engine.peer.scope)
         if (unwelcome := self._unwelcome(link, asked.address)) is not None:
@@ -151,6 +152,7 @@ class Links:
 def _answered(link: Link) -> None:
     """The peer answered an attach of ours; a null terminus announces a refusal (CORE-2)."""
     link.read_attach()
+    sized(link)
     if (link.source if link.incoming else link.target).present:
         link.began()
         link.handler.on_attached(link)

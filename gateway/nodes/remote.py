@@ -110,7 +110,7 @@ class Relay(Meeting):
                 properties=near.properties,
                 filter=wish.filter,
                 distribution_mode=wish.distribution_mode,
-                max_message_size=engine.config.max_message_size if far.incoming else 0,
+                max_message_size=_smaller(engine.config.max_message_size, near.most) if far.incoming else 0,
             ),
         )
 
@@ -160,7 +160,7 @@ class Relay(Meeting):
             properties=far.properties,
             filter=in_force,
             distribution_mode=given.distribution_mode,
-            max_message_size=near.engine.config.max_message_size,
+            max_message_size=_smaller(near.engine.config.max_message_size, far.most),
             understands=TARGETED if CAPABILITY in far.engine.offered else ROUTING,
         )
 
@@ -302,3 +302,8 @@ class _FarInlet(Inlet):
         super().on_detach(error)
         if self.link.engine.opened and not self.link.engine.closed:
             self._relay.far_ended(error)
+
+
+def _smaller(ours: int, theirs: int) -> int:
+    """The largest message that both take; 0: any."""
+    return min(filter(None, (ours, theirs)), default=0)

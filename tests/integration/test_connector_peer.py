@@ -144,6 +144,26 @@ def test_a_refusal_keeps_its_condition(place: Place, role: bool) -> None:
     assert detach.error.matches(TOLD)
 
 
+def test_the_largest_message_of_the_far_container_is_passed_on_and_heeded(place: Place) -> None:
+    client, attach = asked(place, SENDER)
+    handle = next(_handles)
+    agree(place, attach, handle, max_message_size=700)
+    assert client.expect("attach").max_message_size == 700
+    place.far.flow(handle, link_credit=5)
+    client.until("flow", link_credit=5)
+    client.transfer(message(bytes(600)))
+    assert len(place.far.until("transfer").payload) < 700
+    client.transfer(message(bytes(800)))
+    client.until("detach", error="amqp:link:message-size-exceeded")
+
+
+def test_the_largest_message_of_a_client_is_passed_on(place: Place) -> None:
+    client, attach = asked(place, RECEIVER, max_message_size=700)
+    agree(place, attach, next(_handles))
+    assert attach.max_message_size == 700
+    client.expect("attach")
+
+
 @pytest.mark.parametrize("role", [SENDER, RECEIVER])
 def test_a_link_the_far_container_ends_ends_here_too(place: Place, role: bool) -> None:
     client, attach = asked(place, role)

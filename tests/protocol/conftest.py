@@ -17,7 +17,7 @@ from tests.support.process import ports
 POLICY = """
 gateway: {{id: gw-protocol, http: "127.0.0.1:{http}", state: memory}}
 keys: {{active: k, ring: {{k: {{env: PROTOCOL_KEY}}}}}}
-kafka: {{main: {{bootstrap: embedded, topics: {{orders: 1}}}}}}
+kafka: {{main: {{bootstrap: embedded, topics: {{orders: 1, sizes: 1}}}}}}
 scopes:
   edge:
     listen:

@@ -129,8 +129,8 @@ def test_all_the_credit_in_the_world(served: Served) -> None:
 @pytest.mark.parametrize(
     ("condition", "fields"),
     [
-        pytest.param("amqp:session:invalid-field", {"delivery_id": 7}, id="a gap"),
-        pytest.param("amqp:session:invalid-field", {"delivery_id": 0}, id="twice"),
+        pytest.param("amqp:invalid-field", {"delivery_id": 7}, id="a gap"),
+        pytest.param("amqp:invalid-field", {"delivery_id": 0}, id="twice"),
     ],
 )
 def test_delivery_ids_out_of_sequence_end_the_connection(
