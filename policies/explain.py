@@ -86,6 +86,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
             *(f"  {line}" for line in replies),
             *(f"  pulled   {line}" for line in pulled),
             *(f"  bridge   {line}" for line in bridged),
+            *(f"  answers  {line}" for line in _answers(scope, address, action)),
         ),
     )
 
@@ -95,6 +96,14 @@ def _links(decision: Decision, hops: list[tuple[str, Route | None]], action: Act
     last = hops[-1][1] if hops else decision.route
     if decision.condition is None and isinstance(last, KafkaRoute) and action != "info" and not decision.info:
         yield from assignment_lines(last.assignment, action)
+
+
+def _answers(scope: str, address: str, action: Action) -> Iterator[str]:
+    """Response addresses look the same at every gateway with a scope of this name."""
+    own = f"$replies.{scope}"
+    if action == "send" and (address == own or address.startswith(f"{own}/")):
+        yield "responses whose cookie or token this gateway has made come home here, whatever the lines above say;"
+        yield "what another gateway has made for a scope of this name goes the way above"
 
 
 def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:

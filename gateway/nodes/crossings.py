@@ -237,13 +237,20 @@ class Crossings:
 
     def restore(self, scope: str, data: bytes) -> Restored:
         """A response with a cookie, that came to the reply address of `scope`."""
+        return self._target(scope).restore(data, self._clock())
+
+    def own_cookie(self, scope: str, cookie: bytes) -> bool:
+        """Whether a cookie is for the reply address of `scope` here, and not for another gateway's of the same name."""
+        return self._target(scope).issued(cookie, self._clock())
+
+    def _target(self, scope: str) -> LinkTarget:
         target = self._targets.get(scope)
         if target is None:
             if self._ring is None:
                 raise AmqpError(NOT_FOUND, "no such response address")
             target = LinkTarget(self._ring, replies_address(scope), self._scopes, shelf=self._shelf)
             self._targets[scope] = target
-        return target.restore(data, self._clock())
+        return target
 
     def homecome(self, scope: str, data: bytes) -> Restored:
         """A response that came to a connector's own address in `scope`: by its cookie, or by its correlation-id."""

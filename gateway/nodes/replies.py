@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _PARTITION: Final = Symbol("event-streams-partition")
 _COUNTED: Final = ", counted"
 """What the routes of responses whose uses are counted have at the end of their key."""
+_PASSED_ON: Final = ", passed on"
+"""What those have before it whose link target is another gateway's with the name of one of ours."""
 _new: Final = tuple.__new__
 
 
@@ -108,9 +110,12 @@ def homing(scope: Scope, responder: str) -> Callable[[Restored], Aim]:
 
     def attach(route: RoutedLink) -> None:
         origin, address, kind = route.key
-        route.way = way(scope.name, kind.removesuffix(_COUNTED), answer=True)
+        kind, passed_on = kind.removesuffix(_COUNTED), kind.removesuffix(_COUNTED).endswith(_PASSED_ON)
+        route.way = way(scope.name, kind.removesuffix(_PASSED_ON), answer=True)
         route.group = origin, asker(scope.world.scopes[origin], address)
-        scope.world.scopes[origin].attach_to(route, address, GatewayItself(origin, "response"))
+        scope.world.scopes[origin].attach_to(
+            route, address, GatewayItself(origin, "response"), passed_on=passed_on
+        )
 
     def home(restored: Restored) -> Aim:
         origin, near, data, target, onward, cookie, refuse = restored
@@ -118,6 +123,8 @@ def homing(scope: Scope, responder: str) -> Callable[[Restored], Aim]:
         assert address is not None  # a response without a destination was refused before
         assert cookie is not None  # what brought it
         kind, buckets = "auto" if onward else HOMEWARD, scope.buckets
+        if target is not None and scope.world.scopes[origin].passes_on(target, cookie.inner_cookie):
+            kind += _PASSED_ON
         if buckets is None and cookie.uses is None:
             return _new(Aim, ((origin, address, kind), data, attach, cookie.expiry_ms))
         key = (origin, address, kind if cookie.uses is None else kind + _COUNTED)

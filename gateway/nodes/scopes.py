@@ -191,15 +191,18 @@ class Scope:
             else:
                 self._attach_unnamed(link, terminus.dynamic)
 
-    def attach_to(self, link: Any, address: str, principal: Principal) -> None:
-        """Attach to `address` with the rights of `principal`; raises AmqpError where it has none."""
+    def attach_to(self, link: Any, address: str, principal: Principal, *, passed_on: bool = False) -> None:
+        """Attach to `address` with the rights of `principal`; raises AmqpError where it has none.
+
+        `passed_on`: the address is another gateway's, even if it looks like a response address of ours.
+        """
         with self._journaled(link, address, principal):
             if address.startswith(TEMPORARY):
                 node = self.temporaries.at(address)
                 self._allowed(link, address, principal, "temporary")
                 announcing(link, self._announces(link, node))
                 node.attach(link)
-            elif self.takes_replies(address):
+            elif not passed_on and self.takes_replies(address):
                 self._allowed(link, address, principal, "replies")
                 attach_replies(self, link, address)
             else:
@@ -233,6 +236,16 @@ class Scope:
         if separator != "/":
             return not separator
         return self.rules.route(address) is None or self.world.crossings.issued(self.name, token)
+
+    def passes_on(self, address: str, cookie: bytes | None) -> bool:
+        """Whether a response to a previous gateway's link target, with that gateway's cookie, only looks like ours.
+
+        That gateway may call the scope between the two by the same name as this one: then the cookie tells, if a rule
+        leads there.
+        """
+        if address != self._replies or self.rules.route(address) is None:
+            return False
+        return cookie is None or not self.world.crossings.own_cookie(self.name, cookie)
 
     def _attach_route(self, link: Any, address: str, principal: Principal) -> None:
         action: Action = "send" if link.incoming else "receive"

@@ -15,7 +15,7 @@ from gateway.scope.fields import REPLY_TO
 from gateway.scope.keys import COOKIE, BadToken, KeyRing
 from gateway.scope.message_id import MARK
 from gateway.scope.recent import Recent
-from gateway.scope.shelf import Shelf, partly
+from gateway.scope.shelf import Shelf, Unfetched, partly
 
 _new: Final = tuple.__new__
 _MAP8: Final = b"\x00\x53\x71\xc1"
@@ -66,6 +66,19 @@ class LinkTarget:
         if now_ms - ring.skew_ms > cookie.expiry_ms:
             raise refusal(Expired())
         return _new(Restored, (cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, refusal))
+
+    def issued(self, token: bytes, now_ms: int) -> bool:
+        """Whether a cookie is one of ours for this address, be it expired or kept in shared state."""
+        ring = self._ring
+        recent = self._recent.at(ring.epoch(now_ms) if ring.dated else 0)
+        if token not in recent:
+            try:
+                recent[token] = self._verified(token, now_ms)
+            except AmqpError as error:
+                return error.condition != UNAUTHORIZED_ACCESS
+            except Unfetched:
+                return True
+        return True
 
     def _taken_off(self, data: bytes, epoch: int, now_ms: int) -> tuple[Cookie, bytes, bool]:
         """Any response: its cookie, itself without it, and whether it goes on as a request does."""

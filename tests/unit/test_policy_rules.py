@@ -167,6 +167,14 @@ def test_explain_says_why_not(policy: CompiledPolicy) -> None:
     assert beyond.lines[-1] == "  result   amqp:not-found: the node behind this address does not exist"
 
 
+@pytest.mark.parametrize("address", ["$replies.edge", "$replies.edge/token"])
+def test_explain_tells_response_addresses_of_two_gateways_apart(policy: CompiledPolicy, address: str) -> None:
+    lines = explain(policy, "edge", "ann", address, "send").lines
+    assert lines[-2].startswith("  answers  responses whose cookie or token this gateway has made come home here")
+    assert lines[-1] == "  answers  what another gateway has made for a scope of this name goes the way above"
+    assert not any("answers" in line for line in explain(policy, "edge", "ann", f"{address[:11]}x", "send").lines)
+
+
 REPLIES = """
 keys: {active: a, ring: {a: {env: K}}, seal: %s, skew: 2s}
 kafka: {main: {}}
