@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Array, Described, Symbol
+from gateway.amqp.codec import Array, Described, Symbol, Uint
 from tests.protocol.conftest import Served
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox
@@ -126,6 +126,38 @@ def test_groups_nest_to_a_limit(served: Served, depth: int) -> None:
         nested = group("all", nested)
     attach = asked(served, deep=nested).expect("attach")
     assert (attach.source is None) == (depth > 8)
+
+
+@pytest.mark.row("FX-4.4-1")
+@pytest.mark.parametrize(
+    ("asked", "color"),
+    [
+        ({"first-acquirer": True}, "first"),
+        ({"delivery-count": Uint(3)}, "third"),
+        ([None, None, None, None, Uint(3)], "third"),
+        ({"ttl": Uint(5000)}, "short"),
+        ({"durable": True}, "durable"),
+    ],
+)
+def test_every_field_of_the_header_can_be_asked_for(served: Served, asked: Any, color: str) -> None:
+    content = {Symbol(name): value for name, value in asked.items()} if isinstance(asked, dict) else asked
+    given = {Symbol("f"): described("amqp:header-filter", content)}
+    inbox = Inbox(served.peer(), "chat/header", source=frames.source("chat/header", filter=given))
+    outbox = Outbox(served.peer(), "chat/header")
+    outbox.credit()
+    headers = {
+        "plain": None,
+        "first": [None, None, None, True],
+        "third": [None, None, None, False, Uint(3)],
+        "short": [None, None, Uint(5000)],
+        "durable": [True],
+    }
+    for name, header in headers.items():
+        delivery = outbox.post(message(header=header, app={"color": name}))
+        if name == color:
+            assert colors(inbox) == color
+        assert outbox.outcome(delivery).name == ("accepted" if name == color else "released")
+    inbox.peer.detach().until("detach")
 
 
 # -- direct nodes

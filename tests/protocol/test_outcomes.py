@@ -173,6 +173,44 @@ def test_a_drain_lets_pass_what_waits(served: Served) -> None:
         assert flow.delivery_count == 7
 
 
+def test_credit_that_an_idle_sender_leaves_is_used_before_a_drain(served: Served) -> None:
+    """Found as C18: one of three messages came, then the credit went back while two waited for it."""
+    with served.peer() as receiver, served.peer() as idle, served.peer() as busy:
+        receiver.attach_receiver("chat/idle")
+        idle.attach_sender("chat/idle")
+        busy.attach_sender("chat/idle")
+        receiver.flow(0, link_credit=3)
+        for number in range(3):
+            busy.until("flow")
+            busy.transfer(message(b"%d" % number))
+            assert receiver.expect("transfer").payload == message(b"%d" % number)
+        receiver.flow(0, delivery_count=3, link_credit=1, drain=True)
+        assert receiver.until("flow", link_credit=0).delivery_count == 4
+
+
+# -- senders side by side
+
+
+def test_what_fifty_senders_sent_settled_within_their_credit_arrives(served: Served) -> None:
+    """Found as C8: 50 senders share a credit of 10, each sends one message and closes before there is more."""
+    with served.peer() as receiver, served.peer() as sender:
+        receiver.attach_receiver("chat/fifty")
+        for handle in range(50):
+            sender.attach_sender("chat/fifty", handle)
+        receiver.flow(0, link_credit=10)
+        for _ in range(50):
+            sender.expect("flow")
+        sent = {message(b"%d" % handle) for handle in range(50)}
+        for handle in range(50):
+            sender.transfer(message(b"%d" % handle), handle, settled=True).detach(handle)
+        for _ in range(50):
+            sender.until("detach")
+        came = {bytes(receiver.expect("transfer").payload) for _ in range(10)}
+        receiver.flow(0, delivery_count=10, link_credit=100)
+        came |= {bytes(receiver.expect("transfer").payload) for _ in range(40)}
+        assert came == sent
+
+
 # -- receivers side by side
 
 
