@@ -10,8 +10,8 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
+from tests.bench import direct, kafka
 from tests.bench import filters as bench_filters
-from tests.bench import kafka
 from tests.bench import scan as kafka_scan
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.cookies import sign_verify
@@ -222,10 +222,12 @@ CASES: dict[str, Case] = {
     "archive": archive,
     "columns": columns,
     "cookies": cookies,
+    "crowds": direct.crowds,
     "filters": filters,
     "loadgen": loadgen_self,
     "relays": relays,
     "replies": replies,
+    "reply queue": direct.reply_queue,
     "journal": journal,
     "kafka": kafka.rates,
     "sharing": kafka.sharing,

@@ -59,6 +59,16 @@ def from_earliest(sql: str) -> bytes:
     return compound(0xC1, 4, EARLIEST[3:] + _symbol(b"sql") + expression)
 
 
+def selector(sql: str) -> bytes:
+    """A source filter that is this SQL expression."""
+    return compound(0xC1, 2, _symbol(b"sql") + b"\x00" + _symbol(b"amqp:sql-filter") + string(sql.encode()))
+
+
+def correlated(name: bytes) -> bytes:
+    """A properties section with this correlation-id."""
+    return b"\x00\x53\x73" + compound(0xC0, 6, b"\x40" * 5 + string(name))
+
+
 def bound_to(partition: str) -> bytes:
     """Link properties that bind a link to a partition (ES 4.6.1)."""
     return compound(0xC1, 2, _symbol(b"event-streams-partition") + _symbol(partition.encode()))

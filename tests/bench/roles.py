@@ -20,6 +20,11 @@ _tag_store = ffi.new("char[]", b"".join(number.to_bytes(4, "big") for number in 
 _tags = [ffi.new("pn_bytes_t *", (4, _tag_store + number * 4))[0] for number in range(TAG_MASK + 1)]
 
 
+def tag(number: int) -> Any:
+    """The tag of a sender's delivery."""
+    return _tags[number & TAG_MASK]
+
+
 class BenchError(Exception):
     """The peer refused or went away: the case did not run."""
 

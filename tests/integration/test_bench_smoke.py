@@ -21,6 +21,8 @@ EXPECTED = {
     "sharing": {"kafka_50_consumers"},
     "latency": {"kafka_latency"},
     "scan": {"kafka_scan_100", "kafka_scan_1k", "kafka_scan_sealed"},
+    "reply queue": {"reply_queue_0", "reply_queue_100", "reply_queue_1000"},
+    "crowds": {"crowd_senders", "crowd_senders_held", "crowd_receivers", "crowd_receivers_held"},
     "memory": {"memory_per_connection"},
     "start": {"start_to_ready"},
     "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
