@@ -103,6 +103,8 @@ class Failures:
 
 @pytest.fixture
 def failures(secured: Secured) -> Failures:
+    # what a test before has done is counted when its connections have ended
+    secured.gateway.wait_metric("scopegate_connections", lambda count: count == 0)
     return Failures(secured)
 
 
