@@ -9,14 +9,15 @@ import pkgutil
 from hypothesis import HealthCheck, settings
 
 from tests.support.disk import may_mount
+from tests.support.examples import FAST
 
 pytest_plugins = ["pytester", "tests.support.conformance", "tests.support.fixtures", "tests.support.spark"]
 
 # `fast` draws the same examples in every run; `deep` (SCOPEGATE_HYPOTHESIS=deep) goes looking for new ones. How long
 # drawing takes says how busy the machine is: others of the suite's processes start servers meanwhile.
 _TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("fast", max_examples=100, derandomize=True, **_TIMELESS)
-settings.register_profile("deep", max_examples=10_000, print_blob=True, **_TIMELESS)
+settings.register_profile("fast", max_examples=FAST, derandomize=True, **_TIMELESS)
+settings.register_profile("deep", max_examples=100 * FAST, print_blob=True, **_TIMELESS)
 settings.load_profile(os.environ.get("SCOPEGATE_HYPOTHESIS", "fast"))
 
 

@@ -13,6 +13,7 @@ from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, Outcome, Rejected
 from gateway.nodes.bridge_flow import Flow, Item
 from gateway.nodes.bridge_marks import Marks
 from gateway.nodes.events import Event
+from tests.support.examples import examples
 
 CREDIT = 8
 RARELY = st.integers(0, 5).map(lambda number: number == 5)
@@ -164,7 +165,7 @@ class FlowMachine(RuleBasedStateMachine):
 
 
 TestFlow = FlowMachine.TestCase
-TestFlow.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestFlow.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)
 
 
 def test_what_came_back_goes_before_what_came_since() -> None:

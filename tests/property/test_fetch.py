@@ -22,6 +22,7 @@ from bridges.kafka.record_screen import Screen
 from bridges.kafka.records import COOKIE_HEADER, to_record
 from bridges.kafka.redelivery import Event
 from gateway.amqp.sections import walk
+from tests.support.examples import examples
 from tests.support.messages import message
 from tests.support.process import wait_until
 from tests.support.strategies import MESSAGES
@@ -123,7 +124,7 @@ def shown(record: Any) -> tuple[Any, ...]:
     return *where, record.key(), record.value(), record.headers(), record.error(), len(record)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=RECORDS, screen=SCREENS)
 def test_both_ways_say_the_same(client: Client, records: list[Any], screen: Screen) -> None:
     for key, value, headers in records:

@@ -12,6 +12,7 @@ from gateway.filters.arrow import compile_filter, compile_verdict, promote
 from gateway.filters.predicate import fields_of
 from gateway.filters.rows import SCHEMA
 from tests.support import filter_strategies as random
+from tests.support.examples import examples
 from tests.support.filter_rows import UNANSWERABLE, answerable, batch_of, expected
 
 MESSAGES = st.lists(random.messages(), min_size=1, max_size=4)
@@ -24,7 +25,7 @@ def verdicts(predicate: Any, messages: list[bytes], batch: Any) -> tuple[list[An
     return [found[index] for index in shown], [wanted[index] for index in shown]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(random.LEAVES, MESSAGES)
 def test_terms_over_a_batch_say_what_the_naive_evaluator_says(predicate: Any, messages: list[bytes]) -> None:
     assume(answerable(predicate))
@@ -32,7 +33,7 @@ def test_terms_over_a_batch_say_what_the_naive_evaluator_says(predicate: Any, me
     assert found == wanted
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(random.PREDICATES, MESSAGES)
 def test_predicates_over_a_batch_say_what_the_naive_evaluator_says(predicate: Any, messages: list[bytes]) -> None:
     assume(answerable(predicate))
@@ -40,7 +41,7 @@ def test_predicates_over_a_batch_say_what_the_naive_evaluator_says(predicate: An
     assert found == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(random.PREDICATES, MESSAGES)
 def test_promoted_columns_change_no_answer(predicate: Any, messages: list[bytes]) -> None:
     assume(answerable(predicate))
@@ -49,7 +50,7 @@ def test_promoted_columns_change_no_answer(predicate: Any, messages: list[bytes]
     assert compile_verdict(predicate)(promoted).equals(compile_verdict(predicate)(batch))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(random.PREDICATES, MESSAGES)
 def test_a_filter_is_never_unknown_and_a_table_is_its_batches(predicate: Any, messages: list[bytes]) -> None:
     assume(answerable(predicate))
@@ -61,7 +62,7 @@ def test_a_filter_is_never_unknown_and_a_table_is_its_batches(predicate: Any, me
     assert matches(table).to_pylist() == wanted + wanted[1:] + wanted[:1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(random.messages() | st.binary(max_size=30), max_size=4))
 def test_head_and_bare_message_are_every_byte(messages: list[bytes]) -> None:
     batch = batch_of(messages)

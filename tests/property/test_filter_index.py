@@ -15,6 +15,7 @@ from gateway.filters.index import PredicateIndex
 from gateway.filters.index.tree import PrefixTree
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
+from tests.support.examples import examples
 
 ACCESS = MessageAccess()
 ENDS = st.sampled_from(("", "a", "b", "ab", "%", "_", "a%", "%a", "a_%b", "ab%", "%ab", "%a%", "a\\%", "É%", "%ß"))
@@ -33,7 +34,7 @@ PREDICATES = st.one_of(
 STEPS = st.lists(st.tuples(st.integers(0, 7), st.none() | PREDICATES), min_size=1, max_size=14)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(STEPS, st.lists(random.messages(), min_size=1, max_size=3), st.integers(0, 255), st.integers(0, 99))
 def test_the_index_says_what_each_predicate_says_alone(
     steps: list[Any], messages: list[bytes], octet: int, place: int
@@ -64,7 +65,7 @@ def test_the_index_says_what_each_predicate_says_alone(
 WORDS = st.text("ab", max_size=6)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(st.tuples(WORDS, st.integers(0, 3)), max_size=12), WORDS)
 def test_a_tree_finds_all_beginnings_of_a_text(steps: list[tuple[str, int]], text: str) -> None:
     tree: PrefixTree[int] = PrefixTree()

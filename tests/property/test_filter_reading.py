@@ -24,6 +24,7 @@ from gateway.filters.predicate import bind
 from gateway.filters.predicate import walk as nodes
 from gateway.filters.selector import parse_selector
 from gateway.filters.sql import parse_sql
+from tests.support.examples import examples
 from tests.support.messages import message
 from tests.support.strategies import VALUES
 
@@ -65,7 +66,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 @pytest.mark.row("FX-5-25")
 @pytest.mark.parametrize("parse", LANGUAGES)
 @given(text=st.text(max_size=80) | SOUP | LONG)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_text_is_a_predicate_or_the_one_error(parse: Callable[[str], p.Predicate], text: str) -> None:
     found = outcome(lambda: parse(text))
     if found is not None:
@@ -86,7 +87,7 @@ FILTERS = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=5).map(Symbol), FILTERS | VALUES, max_size=4))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_any_filter_set_is_read_or_refused(filters: dict[Symbol, Any]) -> None:
     found = outcome(lambda: read(filters))
     if found is not None:
@@ -155,7 +156,7 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, p.Predicate]:
 
 
 @given(expressions())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_is_written_is_what_is_read(written: tuple[str, p.Predicate]) -> None:
     text, meant = written
     assert parse_sql(text) == meant
@@ -187,7 +188,7 @@ def positions(draw: st.DrawFn, depth: int = 2) -> str:
 
 @pytest.mark.row("ES-5.2-5", "FX-3-5")
 @given(text=positions(), latest=OFFSETS, seconds=st.booleans(), group=st.sampled_from(["", "all", "any", "not"]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_bounds_of_a_position_hold_all_that_matches(text: str, latest: int, seconds: bool, group: str) -> None:
     """A reader that starts where the position says, and stops where it says, misses no match."""
     given: Any = Described(Symbol("amqp:sql-filter"), text)

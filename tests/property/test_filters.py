@@ -20,11 +20,12 @@ from gateway.filters.values import family, folded, frozen, matcher
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
 from tests.support import strategies
+from tests.support.examples import examples
 
 ACCESS = MessageAccess()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(random.PREDICATES, st.lists(random.messages(), min_size=1, max_size=3))
 def test_a_closure_says_of_any_message_what_the_naive_evaluator_says(predicate: Any, messages: list[bytes]) -> None:
     matches = compile_filter(predicate, ACCESS)
@@ -33,7 +34,7 @@ def test_a_closure_says_of_any_message_what_the_naive_evaluator_says(predicate: 
         assert matches((data, sections.walk(data))) is (expected is True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(random.PREDICATES, random.messages())
 def test_three_values_are_those_of_the_naive_evaluator(predicate: Any, data: bytes) -> None:
     slots, read = extraction(fields_of(predicate), ACCESS)
@@ -41,7 +42,7 @@ def test_three_values_are_those_of_the_naive_evaluator(predicate: Any, data: byt
     assert result is naive.evaluate(predicate, naive.message_fields(data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(random.LEAVES, random.messages())
 def test_terms(predicate: Any, data: bytes) -> None:
     slots, read = extraction(fields_of(predicate), ACCESS)
@@ -50,7 +51,7 @@ def test_terms(predicate: Any, data: bytes) -> None:
 
 
 @pytest.mark.row("FX-2-1")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(random.PREDICATES, random.messages(), st.data())
 def test_a_filter_says_yes_or_no_to_malformed_messages_too(predicate: Any, data: bytes, draw: st.DataObject) -> None:
     layout = sections.walk(data)
@@ -73,7 +74,7 @@ def _named(fields: naive.Fields) -> list[Field]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(strategies.MESSAGES)
 def test_fields_are_found_in_any_form_a_peer_may_send(data: bytes) -> None:
     fields = naive.message_fields(data)
@@ -85,14 +86,14 @@ def test_fields_are_found_in_any_form_a_peer_may_send(data: bytes) -> None:
             assert compile_filter(predicate, ACCESS)((data, sections.walk(data))) is expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(random.PREDICATES)
 def test_equal_predicates_are_one_and_hashable(predicate: Any) -> None:
     assert bind(predicate, "9") == predicate
     assert hash(bind(predicate, "9")) == hash(predicate)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(random.VALUES, random.VALUES)
 def test_strict_match_is_the_naive_one(reference: Any, value: Any) -> None:
     assert matcher(reference)(value) is naive.strict(reference, value)
@@ -128,7 +129,7 @@ def test_a_decimal_is_kept_when_38_digits_hold_it(value: Decimal) -> None:
 TEXTS = st.text("ab%_\\é", max_size=12)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.text("abé%", max_size=25), TEXTS, st.sampled_from([None, "\\", "a"]))
 def test_like_is_like_the_table_of_prefixes(text: str, pattern: str, escape: str | None) -> None:
     matches = like.compiled(pattern, escape)
@@ -136,7 +137,7 @@ def test_like_is_like_the_table_of_prefixes(text: str, pattern: str, escape: str
     assert (matches(text) if matches else None) is expected
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.lists(st.text("ab_", min_size=1, max_size=4) | st.text("abcdefghijkl_é", max_size=12), max_size=5),
     st.text("ab", max_size=300) | st.text("abé", max_size=40) | st.text("abcdefghijkl", max_size=200),

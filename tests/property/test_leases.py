@@ -32,6 +32,7 @@ from gateway.state.leases_lease import Lease, Share, Why, Wish
 from gateway.state.leases_redis import RedisBoard
 from gateway.state.leases_rules import parse
 from gateway.tasks import Supervisor
+from tests.support.examples import examples
 from tests.support.servers import Redis
 
 KEY, TTL, RETAIN_MS, PARTITIONS, MEMBERS = "main/orders/g1", 1.0, 2000, 2, 3
@@ -377,7 +378,7 @@ def in_memory(now_ms: Callable[[], int]) -> Callable[[], Board]:
 
 @pytest.mark.row("ES-4.5-8", "ES-4.5.1-7")
 def test_one_owner_at_a_time_in_memory() -> None:
-    limits = settings(max_examples=60, stateful_step_count=40)
+    limits = settings(max_examples=examples(60), stateful_step_count=40)
     try:
         run_state_machine_as_test(lambda: Machine(in_memory), settings=limits)
     except FlakyStrategyDefinition:
@@ -394,6 +395,6 @@ def test_one_owner_at_a_time_in_redis(redis_server: Redis) -> None:
         return lambda: RedisBoard(redis_server.url.replace("/0", "/5"), TTL, now_ms, patience=10)
 
     limits = settings(
-        max_examples=25, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow], deadline=None
+        max_examples=examples(25), stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow], deadline=None
     )
     run_state_machine_as_test(lambda: Machine(in_redis), settings=limits)

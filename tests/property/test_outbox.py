@@ -15,6 +15,7 @@ from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.encoding import plain_value
 from bridges.kafka.fetch import take_messages
 from bridges.kafka.outbox import Many, Outbox, Single
+from tests.support.examples import examples
 from tests.support.process import wait_until
 
 SMALL = st.binary(max_size=3)
@@ -40,7 +41,7 @@ def idle() -> Producer:
     return Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(messages=st.lists(MESSAGES, max_size=6), start=st.integers(0, 7))
 def test_the_same_messages_are_plain(idle: Producer, messages: list[bytes], start: int) -> None:
     kept = _produce.Outbox(idle)
@@ -107,7 +108,7 @@ def written(way: Way, records: list[Any]) -> list[Any]:
     return [(each.key(), each.value(), each.headers()) for each in found]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=RECORDS)
 def test_both_ways_write_the_same(ways: list[Way], records: list[Any]) -> None:
     ours, theirs = (written(way, records) for way in ways)

@@ -20,6 +20,7 @@ from gateway.errors import AmqpError
 from gateway.filters.sql import parse_sql
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
+from tests.support.examples import examples
 
 MOMENT = "2026-11-21T20:00:00.5Z"
 EVENTS = ("ce_specversion", "ce_a", "cloudEvents:a", "ce_time")
@@ -81,7 +82,7 @@ def check(predicate: Any, record: Record) -> None:
     assert [event.data for event in matching(predicate).pick(chunk_of(record))] == ([data] if expected else [])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(random.PREDICATES, random.messages())
 def test_records_of_ours(predicate: Any, data: bytes) -> None:
     try:
@@ -91,7 +92,7 @@ def test_records_of_ours(predicate: Any, data: bytes) -> None:
     check(predicate, record)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(random.PREDICATES, KEYS, st.none() | st.binary(max_size=5), HEADERS, st.integers(0, 2))
 def test_records_of_others(predicate: Any, key: bytes | None, value: bytes | None, headers: Any, kind: int) -> None:
     check(predicate, Record(key, value, headers, kind))
@@ -117,19 +118,19 @@ TEXTS = st.sampled_from((b"a", b"ab", b"A"))
 OTHERS = st.lists(st.tuples(st.sampled_from(("a", "b", "n", *EVENTS)), TEXTS), max_size=4)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(TERMS, HEADERS | OTHERS)
 def test_texts_are_looked_for_under_every_name_they_may_have(predicate: Any, headers: Any) -> None:
     check(predicate, Record(None, b"x", headers))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(TERMS, OTHERS, random.messages())
 def test_a_value_may_be_a_whole_message(predicate: Any, others: Any, data: bytes) -> None:
     check(predicate, Record(None, data, [("amqp.body", b"message"), *others]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(TERMS, random.messages(), OTHERS, st.sampled_from((0, 1, 9)), st.booleans())
 def test_what_a_tool_did_to_the_headers_of_a_record_is_seen(
     predicate: Any, data: bytes, others: Any, at: int, instead: bool
@@ -143,7 +144,7 @@ def test_what_a_tool_did_to_the_headers_of_a_record_is_seen(
     check(predicate, Record(key, value, [*mine[:at], *others, *mine[at:]]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(random.PREDICATES, random.messages(), st.binary(max_size=5))
 def test_of_a_record_that_was_changed_nothing_comes_that_does_not_match(
     predicate: Any, data: bytes, value: bytes
@@ -208,7 +209,7 @@ def test_each_record_is_decoded_once_for_all_the_links_on_a_partition() -> None:
     assert (Counted.asked, Counted.encoded) == (40 + wanted, wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(random.PREDICATES | random.KEYED, min_size=2, max_size=8, unique=True),
     random.messages(),

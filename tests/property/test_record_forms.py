@@ -18,6 +18,7 @@ from bridges.kafka.outbox import Many
 from bridges.kafka.records import RecordWriter, from_record
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
+from tests.support.examples import examples
 from tests.support.process import wait_until
 
 NAMES = {
@@ -88,7 +89,7 @@ def restored(key: bytes | None, value: bytes | None, headers: Any) -> bytes:
 
 
 @pytest.mark.row("CORE-5")
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(MESSAGES)
 def test_both_paths_store_the_same_and_give_the_message_back(data: bytes) -> None:
     try:
@@ -107,7 +108,7 @@ def idle() -> Producer:
     return Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(1500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MESSAGES)
 def test_c_takes_what_python_takes(idle: Producer, data: bytes) -> None:
     kept = _produce.Outbox(idle)
@@ -191,7 +192,7 @@ def read(take: Any, reader: Consumer, count: int) -> list[bytes]:
 
 
 @pytest.mark.row("CORE-5")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(USUAL_DATA | BODIES | WHOLE, min_size=1, max_size=12))
 def test_what_was_written_is_read_byte_for_byte(log: Log, messages: list[bytes]) -> None:
     sent(log, messages)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bridges.kafka.records import RecordWriter, from_record, to_record
 from gateway.amqp import sections
 from gateway.amqp.codec import Array, Described, Symbol, Timestamp
+from tests.support.examples import examples
 from tests.support.strategies import (
     APPLICATION_PROPERTIES,
     BARE_MESSAGES,
@@ -80,7 +81,7 @@ def stored_and_read(data: bytes, mode: str, **options: Any) -> tuple[Any, bytes,
 @pytest.mark.row("CORE-5")
 @pytest.mark.parametrize("mode", ["auto", "amqp"])
 @pytest.mark.parametrize(("where", "kind"), PLACES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_every_type_in_every_section(mode: str, where: str, kind: str, data: st.DataObject) -> None:
     header, rest = placed(where, data.draw(TYPES[kind]))
@@ -88,7 +89,7 @@ def test_every_type_in_every_section(mode: str, where: str, kind: str, data: st.
 
 
 @pytest.mark.parametrize(("where", "kind"), [each for each in PLACES if each[0] != "application-properties"])
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.data())
 def test_every_type_in_every_section_of_a_cloudevent(where: str, kind: str, data: st.DataObject) -> None:
     header, rest = placed(where, data.draw(TYPES[kind]))

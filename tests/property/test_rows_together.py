@@ -17,6 +17,7 @@ from gateway.filters.rows import message_columns
 from gateway.filters.shapes import shape_of
 from gateway.filters.singly import Rows
 from tests.support import filter_strategies as random
+from tests.support.examples import examples
 
 TEXTS = st.one_of(st.text(max_size=8), st.just("é" * 200))
 KINDS: dict[str, st.SearchStrategy[Any]] = {
@@ -81,20 +82,20 @@ def check(messages: Sequence[bytes]) -> None:
         assert repr(found[name].to_pylist()) == repr(column.to_pylist()), name  # NaN is not itself, its text is
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(alike())
 @example([sections.section(sections.AMQP_VALUE, Symbol("s"))] * 8)
 def test_messages_that_are_built_alike(messages: list[bytes]) -> None:
     check(messages)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(random.messages(), min_size=1, max_size=4), st.data())
 def test_any_messages(messages: list[bytes], data: st.DataObject) -> None:
     check([data.draw(st.sampled_from(messages)) for _ in range(12)])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(alike(), st.data())
 def test_messages_that_are_broken_somewhere(messages: list[bytes], data: st.DataObject) -> None:
     for _ in range(3):

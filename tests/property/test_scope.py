@@ -28,6 +28,7 @@ from gateway.scope.fields import Fields, assemble, leading_fields
 from gateway.scope.keys import BadToken, Key, KeyRing
 from gateway.scope.message_id import ScopeIds, open_id
 from gateway.scope.rewrite import Rewriter
+from tests.support.examples import examples
 from tests.support.strategies import result_or_condition
 
 NOW = 1_700_000_000_000
@@ -91,7 +92,7 @@ def test_cookies_round_trip_also_after_rotation(cookie: Cookie) -> None:
 
 
 @pytest.mark.row("RA-2.4-4")
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(cookies)
 def test_no_single_bit_flip_and_no_truncation_is_accepted(cookie: Cookie) -> None:
     data = seal(RING, cookie)

@@ -15,6 +15,7 @@ from bridges.kafka.fetch import Key
 from bridges.kafka.reader import Fetched, ReaderOwner
 from bridges.kafka.streams import Streams
 from gateway.errors import INTERNAL_ERROR, AmqpError
+from tests.support.examples import examples
 
 TOPIC = "orders"
 END = 400
@@ -229,7 +230,7 @@ RESTS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS, st.integers(1, 3), st.sampled_from([1, 20_000, 1 << 30]))
 @example(RESTS, 2, 60_000)
 def test_every_link_sees_its_partition_whole_in_order_and_once(
