@@ -23,6 +23,7 @@ from gateway.report import Report
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Why, Wish
 from gateway.state.termini import Overtaken, Save, Termini, Unavailable
+from gateway.tasks import set_within
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Bridge:
         """Write marks when they have changed, until the bridge is another one's, or over."""
         beat = 0
         while not self._over.is_set():
-            await _wait(self._over, _EVERY)
+            await set_within(self._over, _EVERY)
             beat = (beat + 1) % _BEAT
             if not beat:
                 await self._look()
@@ -360,11 +361,3 @@ class Bridge:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return

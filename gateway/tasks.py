@@ -114,6 +114,13 @@ async def together(*coroutines: Coroutine[Any, Any, None]) -> None:
         raise failed.exceptions[0] from None
 
 
+async def set_within(event: asyncio.Event, seconds: float) -> None:
+    """Wait until `event` is set, or `seconds` are over."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 async def until(condition: Callable[[], Any], seconds: float) -> None:
     """Wait for a condition that events of the loop bring about; give up after `seconds`."""
     with suppress(TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 
 _MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default `max.message.bytes`."""
+_YOUNG: Final = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+"""What brokers say of the partitions of a topic that is known, for a moment after it was made or its leader changed."""
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
 _MOMENT: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 _FETCHES: Final = "sasl.oauthbearer."
 """How settings begin that let a client fetch a token as soon as it is made."""
@@ -101,7 +112,11 @@ class Admin:
 
     def partitions(self, topic: str) -> int:
         """The number of partitions; raises for an unknown topic."""
-        found = self._client.list_topics(topic, timeout=self._timeout).topics[topic]
+        for pause in (*_PAUSES, 0):
+            found = self._client.list_topics(topic, timeout=self._timeout).topics[topic]
+            if found.error is None or found.error.code() != KafkaError.LEADER_NOT_AVAILABLE:
+                break
+            time.sleep(pause)
         if found.error is not None:
             raise KafkaException(found.error)
         return len(found.partitions)
@@ -140,7 +155,20 @@ class Admin:
     def _offsets(
         self, topic: str, partitions: Iterable[int], spec: Callable[[], OffsetSpec], *, committed: bool = True
     ) -> dict[int, int]:
-        asked = {TopicPartition(topic, partition): spec() for partition in partitions}
+        wanted = tuple(partitions)
+        for pause in _PAUSES:
+            try:
+                return self._list_offsets(topic, wanted, spec(), committed)
+            except KafkaException as error:
+                if error.args[0].code() not in _YOUNG:
+                    raise
+            time.sleep(pause)
+        return self._list_offsets(topic, wanted, spec(), committed)
+
+    def _list_offsets(
+        self, topic: str, partitions: tuple[int, ...], spec: OffsetSpec, committed: bool
+    ) -> dict[int, int]:
+        asked = {TopicPartition(topic, partition): spec for partition in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         answers = self._client.list_offsets(asked, isolation_level=level, request_timeout=self._timeout)
         return {asked.partition: answer.result(self._timeout + 1).offset for asked, answer in answers.items()}

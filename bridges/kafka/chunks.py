@@ -273,6 +273,18 @@ class PartitionLog:
             del self._chunks[chunk.start]
             del self._starts[bisect_right(self._starts, chunk.start) - 1]
 
+    def truncate(self, low: int) -> None:
+        """What lay before `low` was deleted from the log: it is not handed out any more.
+
+        A link that was to read there asks Kafka, and hears that it is gone (KM-8).
+        """
+        for chunk in [self._chunks[start] for start in self._starts[: bisect_left(self._starts, low)]]:
+            if chunk.source is not None:
+                source, chunk.source = chunk.source, None
+                source.picked(chunk)
+            self._cache.drop(chunk)
+            self.forget(chunk)
+
     def clear(self) -> None:
         """Nobody lives here any more."""
         for chunk in self._chunks.values():

@@ -8,6 +8,7 @@ is a normal state: `up` says so, and producers get `released` at once instead of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from bridges.kafka import faults
 from bridges.kafka.admin import Admin, Bounds, Topic
 from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.mirror import Mirror
-from bridges.kafka.reader import Reader
+from bridges.kafka.reader import Reader, join_all
 from bridges.kafka.streams import Streams
 from bridges.kafka.together import Together
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -219,7 +220,11 @@ class Cluster:
 
     async def _bounds(self, topic: str, partitions: tuple[int, ...], isolation: str) -> dict[int, Bounds]:
         committed = isolation == COMMITTED
-        return await self._ask(topic, lambda: self._admin.bounds(topic, partitions, committed=committed))
+        found = await self._ask(topic, lambda: self._admin.bounds(topic, partitions, committed=committed))
+        lows = {partition: bounds.low for partition, bounds in found.items()}
+        for streams in filter(None, (self.streams, self._uncommitted)):
+            streams.truncate(topic, lows)
+        return found
 
     async def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
         """The first offset per partition at or after a time; only where the cluster can tell."""
@@ -311,7 +316,7 @@ class Cluster:
 
     async def _keep_fresh(self) -> None:
         if self._embedded is not None:
-            await self.loop.run_in_executor(self._threads, _create_topics, self._embedded, self.config.topics)
+            await self.loop.run_in_executor(self._threads, self._embedded.create_topics, self.config.topics)
         while True:
             self._trouble.clear()
             await self._probe()
@@ -350,6 +355,9 @@ class Cluster:
                     self._gone(name)
                 continue
             self._learned(name, new)
+            if kept := self.streams.kept(name):
+                with contextlib.suppress(AmqpError):
+                    await self.bounds(name, kept)
 
     def _grew(self, topic: Topic) -> None:
         log.info("topic grew", cluster=self.name, topic=topic.name, partitions=topic.partitions)
@@ -377,7 +385,7 @@ class Cluster:
         """Stop asking; the embedded cluster ends with it."""
         self._refresher.cancel()
         readers = [*self.streams.stop(), *(self._uncommitted.stop() if self._uncommitted else ())]
-        await self.loop.run_in_executor(None, _join, readers)
+        await self.loop.run_in_executor(None, join_all, readers, _READER_END)
         await self.loop.run_in_executor(None, self._mirror.close)
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
         if self._embedded is not None:
@@ -388,13 +396,3 @@ def _heard(asked: asyncio.Future[Topic]) -> None:
     """Whoever asked has the error already."""
     if not asked.cancelled():
         asked.exception()
-
-
-def _create_topics(embedded: EmbeddedKafka, topics: Mapping[str, int]) -> None:
-    for name, partitions in topics.items():  # may take a second: the mock cluster's thread naps
-        embedded.create_topic(name, partitions)
-
-
-def _join(readers: Iterable[Reader]) -> None:
-    for reader in readers:
-        reader.join(_READER_END)

@@ -7,7 +7,8 @@ class Counters:
     """Totals since start."""
 
     __slots__ = (
-        "accepted", "dead_lettered", "delivered", "dropped", "expired", "gaps", "modified", "presettled_failed",
+        "accepted", "dead_lettered", "delivered", "dropped", "expired", "gaps", "held_back",
+        "modified", "presettled_failed",
         "redelivered", "rejected", "released",
     )  # fmt: skip
 
@@ -28,5 +29,7 @@ class Counters:
         """Events given up for a link after too many redeliveries."""
         self.expired = 0
         """Events left out because their time was over (drop_expired)."""
+        self.held_back = 0
+        """Times a link got nothing more until it settles what it has (64 MiB)."""
         self.gaps = 0
         """Positions that retention overtook (KM-8)."""

@@ -8,6 +8,7 @@ only, about 5 MB kept per partition, no lookup by timestamp, no topic ids.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Final
 
 from bridges.kafka.clib import function as _function
@@ -45,6 +46,11 @@ class EmbeddedKafka:
         code = create(self._cluster, name.encode(), partitions, 1)
         if code not in (0, _TOPIC_EXISTS):
             raise RuntimeError(f"the embedded Kafka did not create the topic {name!r} (error {code})")
+
+    def create_topics(self, topics: Mapping[str, int]) -> None:
+        """Create several; may take a second: the mock cluster's thread naps."""
+        for name, partitions in topics.items():
+            self.create_topic(name, partitions)
 
     def set_reachable(self, reachable: bool) -> None:
         """Let the broker refuse and drop connections, or serve again: faults for those who try things out."""

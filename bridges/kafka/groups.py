@@ -14,7 +14,7 @@ from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from gateway.amqp.link_base import Left
 from gateway.amqp.outcomes import Outcome
-from gateway.amqp.types import Long, Symbol
+from gateway.amqp.types import Long, Symbol, Timestamp
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, STOLEN, AmqpError
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Why
@@ -65,7 +65,7 @@ def epoch_of(properties: dict[Any, Any]) -> int | None:
     epoch = properties.get(EPOCH)
     if epoch is None:
         return None
-    if isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch <= _GREATEST:
+    if isinstance(epoch, bool | Timestamp) or not isinstance(epoch, int) or not 0 <= epoch <= _GREATEST:
         raise AmqpError(INVALID_FIELD, f"{EPOCH} is a long, 0 or greater", info={"field": EPOCH})
     return int(epoch)
 

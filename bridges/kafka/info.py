@@ -16,7 +16,7 @@ from bridges.kafka.partitions import refuse_group
 from gateway.amqp import sections
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.types import Symbol, Uint
-from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, AmqpError, Fault
+from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, Fault
 from gateway.filters.event_stream import offset_symbol
 
 INTERVAL: Final = 5.0
@@ -37,11 +37,11 @@ class InfoNode:
         minimum: float = MIN_INTERVAL,
     ) -> None:
         self._cluster: Final = cluster
-        self._name: Final = topic
+        self.name: Final = topic
         self._isolation: Final = isolation
         self.interval: Final = interval
         self.minimum: Final = minimum
-        self._topic: Topic | None = None
+        self.topic: Topic | None = None
         self._bounds: dict[int, Bounds] = {}
         self._current = False
 
@@ -50,7 +50,7 @@ class InfoNode:
         if link.incoming:
             raise AmqpError(NOT_ALLOWED, "$info can only be read")
         refuse_group(link.properties)
-        self._cluster.supervisor.start(self._attach(link), f"kafka-info:{self._name}")
+        self._cluster.supervisor.start(self._attach(link), f"kafka-info:{self.name}")
 
     async def _attach(self, link: Any) -> None:
         try:
@@ -67,9 +67,9 @@ class InfoNode:
     async def _refresh(self) -> None:
         """Ask Kafka; being away is no error here, not existing is."""
         try:
-            self._topic = await self._cluster.topic(self._name)
-            every = range(self._topic.partitions)
-            self._bounds = await self._cluster.bounds(self._name, every, self._isolation)
+            self.topic = await self._cluster.topic(self.name)
+            every = range(self.topic.partitions)
+            self._bounds = await self._cluster.bounds(self.name, every, self._isolation)
             self._current = True
         except AmqpError as error:
             self._current = False
@@ -79,7 +79,7 @@ class InfoNode:
     async def message(self, address: str) -> bytes:
         """The present state as an encoded message."""
         await self._refresh()
-        about = describe(address, self._topic, self._bounds)
+        about = describe(address, self.topic, self._bounds)
         if not self._current:
             about["current"] = False
         return sections.section(sections.AMQP_VALUE, about)
@@ -129,8 +129,16 @@ class InfoSource:
 
     def begin(self) -> None:
         """The attach is answered."""
+        self._cluster.watch(self._node.topic or self._node.name, self)
         if self._link.open:
             self._task = self._cluster.supervisor.start(self._serve(), f"kafka-info:{self._address}")
+
+    def topic_grew(self, topic: Topic) -> None:
+        """The next message says so."""
+
+    def topic_gone(self) -> None:
+        """KM-18."""
+        self._link.detach(AmqpError(RESOURCE_DELETED, f"the event log {self._node.name!r} was deleted"))
 
     def on_credit(self) -> None:
         """Somebody wants a message, or the credit back."""
@@ -142,14 +150,18 @@ class InfoSource:
     def on_detach(self, error: AmqpError | None) -> None:
         """Stop serving."""
         self._link.take_unsettled()
+        self._cluster.unwatch(self._node.name, self)
         if self._task is not None:
             self._task.cancel()
 
     async def _serve(self) -> None:
         try:
             await self._serve_credit()
-        except AmqpError as error:  # the topic is gone
-            self._link.detach(error)
+        except AmqpError as error:
+            if error.condition == NOT_FOUND:
+                self.topic_gone()
+            else:
+                self._link.detach(error)
         except Exception:
             text = "the information cannot be told; the gateway's log says why"
             self._link.detach(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))

@@ -14,7 +14,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -259,3 +259,9 @@ class Reader:
         consumer.incremental_unassign([TopicPartition(*key)])
         self._assigned[key] = offset
         consumer.incremental_assign([TopicPartition(*key, offset)])
+
+
+def join_all(readers: Iterable[Reader], seconds: float) -> None:
+    """Wait for the threads of readers, so long for each."""
+    for reader in readers:
+        reader.join(seconds)

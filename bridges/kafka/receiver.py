@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
+import structlog
+
 from bridges.kafka.admin import Bounds, Topic
 from bridges.kafka.chunks import Chunk, PartitionLog, Selection
 from bridges.kafka.cluster import COMMITTED, Cluster
@@ -34,6 +36,7 @@ _LETTER: Final = 1024
 _CHUNKS_AT_ONCE: Final = 4
 """Chunks that one link goes through before others on the loop have their turn."""
 _offset: Final = itemgetter(2)
+log = structlog.get_logger(logger_name="kafka")
 
 
 class Terms(NamedTuple):
@@ -97,7 +100,7 @@ class Receiver:
         self._announce = self._announces = not bound and terms.annotated
         self._gaps: Final[set[int]] = set()
         self._drain_to: dict[int, Bounds] | None = None
-        self._draining = self._pump_soon = self._stalled = False
+        self._draining = self._pump_soon = self._stalled = self._said_full = False
         self._reading: Any = None
         """What it tells the journal, if there is one (`gateway.journal.reading.Reading`)."""
 
@@ -262,9 +265,19 @@ class Receiver:
             if chunk is not None:  # else this link hears when it is there
                 ready[partition] = None
                 self._send_from(chunk, partition)
-        self._stalled = self._full
+        if (full := self._full) and not self._stalled:
+            self._held_back()
+        self._stalled = full
         if self._drain_to is not None:
             self._finish_drain(self._drain_to)
+
+    def _held_back(self) -> None:
+        """Nothing more is sent until outcomes come: said once for each link, counted each time."""
+        self._counters.held_back += 1
+        if not self._said_full:
+            self._said_full = True
+            held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._letters, "limit": _MAX_HELD}
+            log.warning("link gets no more until it settles what it has", topic=self._topic, **held)
 
     def _send_from(self, chunk: Chunk, partition: int) -> None:
         """Send until the chunk or the credit is used up; the hot path."""

@@ -12,7 +12,7 @@ cache of `ClusterConfig.cache` bytes. Everything here runs on the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from bridges.kafka.chunks import Cache, Chunk, PartitionLog, Waiter
@@ -114,6 +114,17 @@ class Streams:
         self._tidy_soon(log)
         if log.key in self._turns:
             self._next_turn(log)
+
+    def truncate(self, topic: str, lows: Mapping[int, int]) -> None:
+        """Where the partitions of a topic begin now: nothing before is kept."""
+        for partition, low in lows.items():
+            log = self._logs.get((topic, partition))
+            if log is not None:
+                log.truncate(low)
+
+    def kept(self, topic: str) -> list[int]:
+        """The partitions of a topic of which something is kept."""
+        return [log.partition for log in self._logs.values() if log.topic == topic and log.chunks]
 
     @property
     def readers(self) -> list[Reader]:

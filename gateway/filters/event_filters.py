@@ -63,7 +63,7 @@ def parse_event_map(content: Any) -> Predicate:
     """
     if not isinstance(content, dict):
         raise _malformed("the value of the event-stream filter is a map")
-    found = [Compare(Comparison.GT, *_entry(key, value)) for key, value in content.items() if value is not None]
+    found = [Compare(Comparison.GT, *_entry(key, value)) for key, value in content.items()]
     return normalised(conjunction(tuple(found)), seconds=False) if found else TRUE
 
 

@@ -24,7 +24,7 @@ from gateway.state.leases_board import EVERYTHING, Board, Seen, Swapped, Unavail
 from gateway.state.leases_lease import Holder, Lease, Share, Sharer, Stake, Why, Wish, refusal, steady, unavailable
 from gateway.state.leases_rules import Claim, Denied, Group, Now, parse
 from gateway.state.leases_shares import Who
-from gateway.tasks import Supervisor, together
+from gateway.tasks import Supervisor, set_within, together
 
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class Leases:
                     raise refusal(Denied.LOCKED, wish)
             if self._clock() >= until:
                 raise AmqpError(DETACH_FORCED, f"no partition became free within {wish.pend_ms / 1000:g} s")
-            await _wait(changed, _POLL)
+            await set_within(changed, _POLL)
         raise AmqpError(DETACH_FORCED, "the link has left")
 
     def hold(self, lease: Lease, holder: Holder) -> None:
@@ -185,7 +185,7 @@ class Leases:
 
     async def view(self, key: str) -> Group:
         """The record as it is now."""
-        return parse((await self._asked(self._board.load(key))).text)
+        return await self._asked(self._group(key))
 
     async def members(self) -> Mapping[str, str]:
         """Every process that is alive, and what it says about itself."""
@@ -201,12 +201,15 @@ class Leases:
 
     # -- the record
 
+    async def _group(self, key: str) -> Group:
+        return _group(key, (await self._board.load(key)).text)
+
     async def _change(self, key: str, change: Callable[[Group, Now], object]) -> tuple[object, Group]:
         """Apply a transition to the record, again whenever somebody else was faster; may raise `Unavailable`."""
         async with self._stake(key).lock:
             for attempt in range(_ATTEMPTS):
                 seen = await self._board.load(key)
-                group = parse(seen.text)
+                group = _group(key, seen.text)
                 result = change(group, seen.now)
                 text = "" if group.empty and not group.epochs else group.dump()
                 if await self._stored(key, seen, text):
@@ -387,9 +390,9 @@ class Leases:
         await self._board.close()
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
+def _group(key: str, text: str) -> Group:
     try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
+        return parse(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # somebody else has written there
+        LOG.error("record of a group cannot be read; delete it in the shared state", group=key)
+        raise Unavailable("the record of the group cannot be read") from error

@@ -70,9 +70,12 @@ class RedisTermini:
             raise Overtaken
         if found == b"full":
             raise Full(self._each)
-        fields = dict(zip(found[::2], found[1::2], strict=True))
-        positions = {int(name): int(at) for name, at in fields.items() if name.isdigit()}
-        marks = {name[1:].decode(): at.decode() for name, at in fields.items() if name.startswith(_MARK)}
+        try:
+            fields = dict(zip(found[::2], found[1::2], strict=True))
+            positions = {int(name): int(at) for name, at in fields.items() if name.isdigit()}
+            marks = {name[1:].decode(): at.decode() for name, at in fields.items() if name.startswith(_MARK)}
+        except ValueError as error:  # somebody else has written there
+            raise Unavailable(f"the record {_PREFIX}{key} cannot be read; delete it in Redis") from error
         return Kept(token, positions or None, marks)
 
     async def save(self, saves: Sequence[Save]) -> list[bool]:

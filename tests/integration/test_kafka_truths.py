@@ -1,0 +1,171 @@
+"""What an event log says when its topic changes or ends, and when a link settles nothing (C11, C12, C17, B15)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
+
+from bridges.kafka import receiver as receiver_module
+from bridges.kafka.admin import Admin, Bounds
+from bridges.kafka.cluster import ClusterConfig
+from gateway.amqp.types import Long, Symbol, Timestamp, Ulong
+from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, AmqpError
+from gateway.state.leases_board import Unavailable
+from gateway.state.redis import RedisState
+from gateway.tasks import Supervisor, until
+from tests.support.messages import message
+from tests.support.servers import Redis
+from tests.support.streams import Streams, bodies, fill, position
+
+
+@pytest.fixture
+async def local() -> AsyncIterator[Streams]:
+    """A bridge on the embedded Kafka with the topics `solo` (1 partition) and `orders` (3)."""
+    found = Streams(ClusterConfig(topics={"solo": 1, "orders": 3}, refresh=0.2, retry=0.1, timeout=2))
+    yield found
+    await found.close()
+
+
+@pytest.mark.row("ES-6-1")
+async def test_an_info_link_ends_with_its_topic(local: Streams) -> None:
+    info = await local.receiver("solo/$info", credit=1)
+    await info.receive()
+    local.bridge.cluster._gone("solo")
+    assert (await info.end()).condition == RESOURCE_DELETED
+
+
+@pytest.mark.row("ES-5.2.1-6")
+@pytest.mark.parametrize("name", ["event-streams-offset", "event-streams-timestamp"])
+async def test_a_position_of_null_is_refused(local: Streams, name: str) -> None:
+    """It is neither a symbol nor a timestamp; taken for nothing asked, it would deliver the whole log."""
+    await fill(local, "solo", 1)
+    with pytest.raises(AmqpError) as caught:
+        await local.receiver("solo", filter=position(**{name: None}))
+    assert caught.value.condition == INVALID_FIELD
+
+
+@pytest.mark.row("ES-4.6.3-1")
+@pytest.mark.parametrize(("epoch", "taken"), [(Long(3), True), (Ulong(3), True), (Timestamp(3), False), (True, False)])
+async def test_an_epoch_is_an_integer_and_no_timestamp(local: Streams, epoch: Any, taken: bool) -> None:
+    asked = {Symbol("event-streams-consumer-group"): f"g{taken}", Symbol("event-streams-epoch"): epoch}
+    if taken:
+        answer = await local.receiver("solo", properties=asked)
+        assert answer.link.properties["event-streams-epoch"] == Long(3)
+        return
+    with pytest.raises(AmqpError) as caught:
+        await local.receiver("solo", properties=asked)
+    assert caught.value.condition == INVALID_FIELD
+
+
+async def test_a_link_that_settles_nothing_is_logged_and_counted(
+    local: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_module, "_MAX_HELD", 5_000)
+    sender = await local.sender("solo")
+    for _ in range(10):
+        await sender.send(message(b"x" * 2_000))
+    with capture_logs() as lines:
+        greedy = await local.receiver("solo", credit=1, after="@earliest")
+        got = await greedy.receive(1, None)
+        for _ in range(2):
+            greedy.link.grant(1)
+            got += await greedy.receive(1, None)
+        greedy.link.grant(5)
+        await until(lambda: local.bridge.counts()["held_back"], 5)
+    (line,) = [line for line in lines if line["event"] == "link gets no more until it settles what it has"]
+    assert line["topic"] == "solo"
+    assert line["limit"] == 5_000
+    assert greedy.messages.empty()
+
+
+async def test_what_was_deleted_is_not_handed_out_of_the_cache(local: Streams) -> None:
+    """The log begins later now: whoever asked for its bounds has told the cache."""
+    await fill(local, "solo", 10)
+    keeps = await local.receiver("solo", credit=10, after="@earliest")
+    assert bodies(await keeps.receive(10)) == list(range(10))
+    streams = local.bridge.cluster.streams
+    (log,) = [log for log in streams._logs.values() if log.topic == "solo"]
+    assert log.find(0) is not None
+    bounds = local.bridge.cluster._admin.bounds
+    local.bridge.cluster._admin.bounds = lambda *given, **more: {  # type: ignore[method-assign]
+        partition: Bounds(7, found.high) for partition, found in bounds(*given, **more).items()
+    }
+    async with asyncio.timeout(5):
+        while log.find(0) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert log.find(0) is None
+    assert streams.states()["cached_bytes"] == sum(chunk.size for chunk in log._chunks.values())
+
+
+class Young:
+    """A broker that does not yet know of a topic's partitions, for so many questions."""
+
+    def __init__(self, refusals: int, code: int) -> None:
+        self.refusals, self.code = refusals, code
+
+    def answer(self, *_: Any) -> dict[int, int]:
+        if self.refusals:
+            self.refusals -= 1
+            raise KafkaException(KafkaError(self.code))
+        return {0: 5}
+
+
+@pytest.mark.parametrize(
+    ("code", "refusals", "answered"),
+    [
+        (KafkaError.LEADER_NOT_AVAILABLE, 3, True),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, 4, True),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, 5, False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, 1, False),
+    ],
+)
+def test_a_topic_that_was_just_made_is_asked_again(
+    code: int, refusals: int, answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = Admin({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, timeout=1, plain=False)
+    young = Young(refusals, code)
+    monkeypatch.setattr(admin, "_list_offsets", young.answer)
+    if answered:
+        assert admin.bounds("t", [0]) == {0: Bounds(5, 5)}
+        return
+    with pytest.raises(KafkaException):
+        admin.bounds("t", [0])
+    assert young.refusals == 0
+
+
+async def test_records_that_somebody_else_has_written_are_an_answer(redis_server: Redis) -> None:
+    """A broken position or group leaves no attach without an answer, and says which record it is."""
+    redis_server.command("FLUSHALL")
+    supervisor = Supervisor(lambda name, error: None)
+    state = RedisState(redis_server.url)
+    supervisor.start(state.run(), "state")
+    await until(lambda: state.ready()[0], 5)
+    redis_server.command("HSET", "scopegate:terminus:k", "about", "a", "0", "many")
+    with pytest.raises(Exception, match="scopegate:terminus:k cannot be read; delete it") as caught:
+        await state.termini.take("k", "a", None)
+    assert type(caught.value).__name__ == "Unavailable"
+    await supervisor.close()
+    await state.close()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"partitions": 1}', '"x"', "7"])
+async def test_a_group_that_cannot_be_read_refuses_its_links(
+    local: Streams, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = local.bridge._leases._board
+    load = board.load
+
+    async def broken(key: str) -> Any:
+        return (await load(key))._replace(text=text)
+
+    monkeypatch.setattr(board, "load", broken)
+    with pytest.raises(AmqpError) as caught:
+        await local.receiver("solo", properties={Symbol("event-streams-consumer-group"): "g"})
+    assert caught.value.condition == INTERNAL_ERROR
+    with pytest.raises((AmqpError, Unavailable)):
+        await local.bridge._leases.view("main/solo/g")
