@@ -167,7 +167,7 @@ class Sender:
         """These are not written, or perhaps not."""
         if error.code() in faults.TOO_LARGE:
             undecided = self._too_large(contexts, error, batch)
-            self._cluster.supervisor.start(undecided, f"kafka-limit-{self._name}")
+            self._cluster.supervisor.start(undecided, f"kafka-limit:{self._name}")
         else:
             self._failed(contexts, faults.failed(error, keyed=keyed))
 

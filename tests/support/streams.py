@@ -206,6 +206,7 @@ class Clients(ABC):
         self._names += 1
         peer = Peer()
         peer.link = (side or self.client).engine.attach(f"l{self._names}", incoming=incoming)
+        peer.link.understands = None  # the test is the last hop, and reads every annotation
         peer.link.request(peer, Granted(address=self.address(address), **granted))
         return peer
 
