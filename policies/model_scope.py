@@ -211,7 +211,11 @@ class Scope(Section):
         description="true: only clients whose open desired ANONYMOUS-RELAY may attach to the anonymous terminus; many "
         "clients do so without",
     )
-    temporary: Flag = Field(default=True, description="allow dynamic sources and targets")
+    temporary: Flag = Field(
+        default=True,
+        description="allow dynamic sources and targets; they need no access entry, and only the connection that made a "
+        "node receives from it",
+    )
     response_routing: Flag = Field(default=True, description="offer RESPONSE_ANNOTATIONS_V1_0 (cookies)")
     response_rate: PerTime | None = Field(
         default=None,

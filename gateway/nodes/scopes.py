@@ -199,6 +199,7 @@ class Scope:
         with self._journaled(link, address, principal):
             if address.startswith(TEMPORARY):
                 node = self.temporaries.at(address)
+                node.admit(link, principal)
                 self._allowed(link, address, principal, "temporary")
                 announcing(link, self._announces(link, node))
                 node.attach(link)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gateway.amqp.codec import Described, Symbol, Ulong
-from gateway.errors import NOT_FOUND, RESOURCE_DELETED, AmqpError, quoted
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, quoted
 from gateway.nodes.meeting import Meeting
+from gateway.principal import Principal, User
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -22,6 +23,19 @@ class Temporary(Meeting):
 
     named_here = True
     creator: Link
+
+    def admit(self, link: Any, principal: Principal) -> None:
+        """Raise NOT_ALLOWED where `link` is of another connection than the one that made the node.
+
+        It may send where the maker receives: that is what its address is given away for. The gateway brings a
+        response after the right of its requester was checked (`reply_rights`).
+        """
+        if link.engine is self.creator.engine:
+            return
+        if not link.incoming:
+            raise AmqpError(NOT_ALLOWED, "only the connection that made this temporary node receives from it")
+        if self.creator.incoming and isinstance(principal, User):
+            raise AmqpError(NOT_ALLOWED, "only the connection that made this temporary node sends to it")
 
     def leave_inlet(self, inlet: Any) -> None:
         super().leave_inlet(inlet)
@@ -68,7 +82,7 @@ class Temporaries:
         return self._nodes.get(address)
 
     def at(self, address: str) -> Temporary:
-        """An existing one: knowing its address is the permission."""
+        """An existing one; `Temporary.admit` says who may attach."""
         node = self._nodes.get(address)
         if node is None:
             raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
