@@ -233,7 +233,7 @@ class AccessRule(Strict):
         min_length=1,
         description='user or list of users; "*" is everybody, anonymous included',
     )
-    may: OneOrMany[Action] = Field(min_length=1, description="what is allowed")
+    may: OneOrMany[Action] = Field(min_length=1, description="what is allowed; send or receive include info")
     on: Annotated[OneOrMany[Match], Field(min_length=1)] = parsed(
         lambda text: (parse_pattern(text),), "**", "pattern or list of patterns of addresses"
     )

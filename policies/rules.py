@@ -27,6 +27,7 @@ NOT_FOUND: Final = "amqp:not-found"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 REDIRECT: Final = "amqp:link:redirect"
+_LINKS: Final = frozenset(("send", "receive"))
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
@@ -132,7 +133,9 @@ class CompiledAccess:
     def grants(self, user: str, action: str, address: str) -> bool:
         """Whether this entry allows it."""
         named = self.who is None or user in self.who
-        return named and action in self.may and any(p.regex.fullmatch(address) for p in self.on)
+        # Producers and consumers may obtain information about the log (ES 6).
+        may = action in self.may or (action == "info" and not self.may.isdisjoint(_LINKS))
+        return named and may and any(p.regex.fullmatch(address) for p in self.on)
 
 
 class ScopeRules:

@@ -277,3 +277,25 @@ def test_so_is_what_a_bridge_brings_from_a_container(start_gateway: Gateways) ->
                 inbox.take()
             far.peer.until("disposition", role=RECEIVER)
         assert inbox.empty()
+
+
+def test_what_needs_no_access_entry_asks_for_another_right(place: Place) -> None:
+    """A reply address wants a cookie, the null target a right for each `to`, a temporary node its connection (A8)."""
+    replies = Outbox(place.edge, "$replies.edge")
+    assert replies.send_with_credit(message(b"no cookie")).matches(REFUSED)
+    relay = Outbox(place.edge, None)
+    assert relay.send_with_credit(message(to="private/inbox")).matches(REFUSED)
+    mine = Inbox(place.edge, None, source=frames.source(dynamic=True))
+    other = connected(place.edge)
+    other.attach("r", RECEIVER, source=frames.source(mine.attach.source["address"]))
+    assert other.until("detach").error.matches("amqp:not-allowed")
+
+
+@pytest.mark.row("ES-6-10")
+def test_whoever_may_send_or_receive_may_ask_for_info(place: Place) -> None:
+    """The owner's entries say nothing of `info`; nobody else has a right at the log (R11)."""
+    info = Inbox(place.owner(), "ledger/$info")
+    assert sections(info.take())
+    other = connected(place.edge)
+    other.attach("r", RECEIVER, source=frames.source("ledger/$info"))
+    assert other.until("detach").error.matches("amqp:unauthorized-access")
