@@ -169,7 +169,8 @@ def test_a_receiver_that_announced_gets_the_annotations_as_they_are(place: Place
     assert inbox.take() == sent
 
 
-@pytest.mark.row("RA-2.3-3", "CORE-1")
+@pytest.mark.row("CORE-1", part="tolerant mode")
+@pytest.mark.row("RA-2.3-3")
 @pytest.mark.parametrize("settled", [False, True])
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("address", ["q/unsupported", "plain/unsupported", "events", None])

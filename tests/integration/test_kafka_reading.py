@@ -91,7 +91,7 @@ def start(start_gateway: Gateways, kafka_broker: KafkaBroker) -> Start:
 # -- what events say
 
 
-@pytest.mark.row("CORE-1")
+@pytest.mark.row("CORE-1", part="tolerant mode")
 @pytest.mark.parametrize(
     ("rule", "plain", "desiring", "asking"),
     [("always", True, True, True), ("negotiated", False, True, True), ("never", False, False, False)],

@@ -96,7 +96,8 @@ def test_a_relay_into_another_scope_rejects(served: Served, watch: Watch, core: 
     watch.counted(f'scopegate_messages_refused_total{{condition="{DECODE}",scope="edge"}}')
 
 
-@pytest.mark.row("CORE-1", "CORE-5")
+@pytest.mark.row("CORE-1", part="tolerant mode")
+@pytest.mark.row("CORE-5")
 @pytest.mark.parametrize("payload", UNUSUAL.values(), ids=UNUSUAL)
 def test_a_relay_passes_what_is_only_unusual(served: Served, core: Peer, payload: bytes) -> None:
     with served.peer() as sender:
@@ -165,7 +166,7 @@ def test_a_topic_rejects(served: Served, watch: Watch, payload: bytes) -> None:
     watch.logged("message refused", condition=DECODE)
 
 
-@pytest.mark.row("CORE-1")
+@pytest.mark.row("CORE-1", part="tolerant mode")
 @pytest.mark.parametrize("payload", UNUSUAL.values(), ids=UNUSUAL)
 def test_a_topic_takes_what_is_only_unusual_and_gives_it_back(served: Served, payload: bytes) -> None:
     with served.peer() as sender, served.peer() as receiver:
