@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import STANDARD, AmqpError, Fault
+from gateway.filters.leaves import UNSEARCHED
 from gateway.http.counters import LinkCounters
 from gateway.http.metrics import Metrics
 from gateway.logs import get_logger
@@ -44,11 +45,17 @@ _REFUSED: Final = 100
 """Refused links of one connection that are logged each; then the 128th, 256th, 512th…: it cannot flood the log."""
 
 
+def _filter_events() -> Iterator[tuple[str, Any, float]]:
+    """What LIKE did not search, for metrics."""
+    yield "filter_texts_unsearched", (), float(UNSEARCHED.texts)
+
+
 class Report:
     """Log and counters of one gateway."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics: Final = metrics
+        metrics.count_source(_filter_events)
         self.log: Final = get_logger("gateway")
         self.journal: Journal | None = None
 

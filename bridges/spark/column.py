@@ -257,6 +257,9 @@ class _Engine:
     def like(self, text: Column, pattern: Pattern) -> Column:
         return like.like(text, pattern.parts)
 
+    def shorter(self, text: Column, longest: int) -> Column:
+        return F.char_length(text) <= longest
+
     def affix(self, text: Column, affix: Affix, operand: str, fold: bool) -> Column:
         if fold:
             text = F.translate(text, *_folding())

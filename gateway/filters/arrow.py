@@ -225,6 +225,9 @@ class _Engine:
     def like(self, text: Any, pattern: Pattern) -> Any:
         return arrow_text.like(text, pattern)
 
+    def shorter(self, text: Any, longest: int) -> Any:
+        return arrow_text.on_distinct(lambda array: pc.less_equal(pc.utf8_length(array), longest), text)
+
     def affix(self, text: Any, affix: Affix, operand: str, fold: bool) -> Any:
         return arrow_text.affix(text, affix, operand, fold)
 

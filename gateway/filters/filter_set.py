@@ -21,6 +21,7 @@ from gateway.filters.event_stream import FILTER_CODE, FILTER_NAME, Position, Sta
 from gateway.filters.limits import LIMITS, Limits, exceeded
 from gateway.filters.predicate import TRUE, And, In, IsTrue, Not, Or, Predicate, Section, conjunction, walk
 from gateway.filters.properties import parse_properties
+from gateway.filters.search_limit import limited
 from gateway.filters.selector import parse_selector
 from gateway.filters.sql import parse_sql
 
@@ -180,7 +181,7 @@ def read(filters: Mapping[Any, Any], rules: Rules = RULES) -> FilterSet:
             left_out.append(_text(name))
         else:
             found[name] = predicate
-    whole = conjunction(tuple(found.values())) if found else TRUE
+    whole = limited(conjunction(tuple(found.values()))) if found else TRUE
     in_force = {name: filters[name] for name in found}
     positioned = reader.positioned or (rules.earliest and bool(found))
     return FilterSet(whole, in_force, _position(whole, positioned), tuple(left_out))

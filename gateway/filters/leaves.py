@@ -277,7 +277,7 @@ def _any_equal(get: Get, items: list[Get]) -> Test:
 
 
 def _like(node: Like, slots: Slots) -> Test:
-    get, pattern = value(node.value, slots), node.pattern
+    get, pattern = _short(value(node.value, slots), node.longest), node.pattern
     escape = Literal(None) if node.escape is None else node.escape
     if isinstance(pattern, Literal) and isinstance(escape, Literal):
         return _like_constant(get, _pattern(pattern.value, escape.value, node.escape is not None))
@@ -291,6 +291,30 @@ def _like(node: Like, slots: Slots) -> Test:
         return matches(text) if matches is not None and type(text) in TEXTS else None
 
     return test
+
+
+def _short(get: Get, longest: int | None) -> Get:
+    """The value, null where it is a text that is too long to be searched."""
+    if longest is None:
+        return get
+
+    def short(values: Values) -> Any:
+        found = get(values)
+        if type(found) in TEXTS and len(found) > longest:
+            UNSEARCHED.texts += 1
+            return None
+        return found
+
+    return short
+
+
+class _Unsearched:
+    """How many texts were too long for LIKE since the process began: each was as if it were not there."""
+
+    texts = 0
+
+
+UNSEARCHED: Final = _Unsearched()
 
 
 def _like_constant(get: Get, matches: Callable[[str], bool] | None) -> Test:
@@ -333,20 +357,21 @@ def _strict(get: Get, reference: Any, types: frozenset[type]) -> Test:
 
 def _text(node: Text, slots: Slots) -> Test:
     get, fold = value(node.field, slots), folded if node.fold else str
-    compare, operand = _AFFIXES[node.affix], fold(node.operand)
+    operand, part = fold(node.operand), _PARTS[node.affix](len(node.operand))
 
     def test(values: Values) -> bool:
         found = get(values)
-        return type(found) in TEXTS and compare(fold(found), operand)
+        return type(found) in TEXTS and fold(found[part]) == operand
 
     return test
 
 
-_AFFIXES: Final[dict[Affix, Callable[[str, str], bool]]] = {
-    Affix.PREFIX: str.startswith,
-    Affix.SUFFIX: str.endswith,
-    Affix.WHOLE: str.__eq__,
+_PARTS: Final[dict[Affix, Callable[[int], slice]]] = {
+    Affix.PREFIX: lambda size: slice(size),
+    Affix.SUFFIX: lambda size: slice(-size, None) if size else slice(0),
+    Affix.WHOLE: lambda size: slice(size + 1),
 }
+"""What of a text is compared with an operand of `size` characters: folding changes no length."""
 _LEAVES: Final[dict[type, Callable[[Any, Slots], Test]]] = {
     Constant: _constant,
     Truth: _truth,

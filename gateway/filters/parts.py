@@ -135,6 +135,9 @@ class Engine(Protocol[E]):
     def like(self, text: E, pattern: Pattern) -> E:
         """Whether the parts are found in turn, the first at the start and the last at the end."""
 
+    def shorter(self, text: E, longest: int) -> E:
+        """Whether a text has no more characters."""
+
     def affix(self, text: E, affix: Affix, operand: str, fold: bool) -> E:
         """Whether a text, folded if asked, starts with, ends with or is `operand`."""
 

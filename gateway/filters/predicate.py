@@ -11,7 +11,7 @@ walks at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final
@@ -193,6 +193,8 @@ class Like:
     value: Value
     pattern: Value
     escape: Value | None = None
+    longest: int | None = None
+    """Unknown for a text of more characters (`search_limit`); None: for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +299,20 @@ def bind(predicate: Predicate, latest: str) -> Predicate:
     """The predicate with the end of the log (its offset symbol) in the place of every `Latest` (ES-5.1.1-7)."""
     bound: Predicate = _bound(predicate, Literal(latest))
     return bound
+
+
+def with_longest(predicate: Predicate, longest: Callable[[Like], int | None]) -> Predicate:
+    """The predicate with a limit of its own for every LIKE."""
+    limited: Predicate = _with_longest(predicate, longest)
+    return limited
+
+
+def _with_longest(node: Any, longest: Callable[[Like], int | None]) -> Any:
+    if isinstance(node, Like):
+        return replace(node, longest=longest(node))
+    if isinstance(node, And | Or):
+        return replace(node, items=tuple(_with_longest(item, longest) for item in node.items))
+    return replace(node, item=_with_longest(node.item, longest)) if isinstance(node, Not | IsTrue) else node
 
 
 def _bound(node: Any, latest: Literal) -> Any:

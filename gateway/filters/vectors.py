@@ -284,7 +284,8 @@ class Vectors(Generic[E]):
         text = self._operand(node.value).part(Part.TEXT)
         if cut is None or matches is None or text is None:
             return self.engine.constant(None)
-        return self.engine.like(text, Pattern(cut, matches))
+        found = self.engine.like(text, Pattern(cut, matches))
+        return found if node.longest is None else self.engine.where(self.engine.shorter(text, node.longest), found)
 
     def _text(self, node: Text) -> E:
         text = self.engine.field(node.field).part(Part.TEXT)

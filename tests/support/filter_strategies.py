@@ -178,6 +178,7 @@ _LIKES = st.builds(
     EXPRESSIONS,
     st.sampled_from(PATTERNS).map(p.Literal) | EXPRESSIONS,
     st.none() | st.sampled_from(("\\", "!", "", "ab", "%", "_")).map(p.Literal) | EXPRESSIONS,
+    st.sampled_from((None, None, 2)),
 )
 _REFERENCES = VALUES.filter(lambda value: value is not None).map(frozen)
 LEAVES = st.one_of(

@@ -90,6 +90,8 @@ def _like(node: p.Like, fields: Fields) -> bool | None:
         return None
     if node.escape is not None and len(escape) != 1:
         return None
+    if node.longest is not None and len(text) > node.longest:
+        return None
     if not isinstance(node.pattern, p.Literal) and len(pattern) > 4096:
         return None
     return like(text, pattern, escape)

@@ -8,8 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from gateway.amqp import sections
+from gateway.amqp.codec import Described, Symbol
 from gateway.filters.access import MessageAccess
 from gateway.filters.closure import compile_filter
+from gateway.filters.filter_set import read
+from gateway.filters.leaves import UNSEARCHED
 from gateway.filters.like import compiled
 from gateway.filters.predicate import Field, Like, Section
 
@@ -63,3 +66,47 @@ def test_a_pattern_from_a_message_has_a_limit(size: int) -> None:
     text, pattern = (Field(Section.APPLICATION_PROPERTIES, name) for name in ("text", "pattern"))
     matches = compile_filter(Like(text, pattern), MessageAccess())
     assert matches((section, sections.walk(section))) is (size == 4096)
+
+
+def matches(text: str, subject: str) -> bool:
+    """What a link with this SQL filter says of a message."""
+    predicate = read({Symbol("f"): Described(Symbol("amqp:sql-filter"), text)}).predicate
+    data = sections.section(sections.APPLICATION_PROPERTIES, {"s": subject})
+    return compile_filter(predicate, MessageAccess())((data, sections.walk(data)))
+
+
+@pytest.mark.row("FX-5-25")
+@pytest.mark.parametrize(
+    ("terms", "longest"),
+    [
+        ("s LIKE '%a_b%'", 524_288),
+        ("s LIKE '%b%'", 8_388_608),
+        (" OR ".join(["s LIKE '%a_b%'"] * 48), 10_922),
+        (f"s LIKE '%a{'_' * 512}b%'", 262_144),
+        ("s LIKE pattern OR s LIKE '%a%b'", 57_852),
+        ("s LIKE 'x%b' OR s LIKE '%x' OR s LIKE '%a_b%'", 524_288),
+    ],
+)
+def test_a_text_beyond_what_the_likes_of_a_link_may_cost_is_unknown(terms: str, longest: int) -> None:
+    fits = "a" + "é" * (longest - 515) + "a" * 513 + "b"
+    before = UNSEARCHED.texts
+    assert matches(terms, fits)
+    assert UNSEARCHED.texts == before
+    assert not matches(terms, fits + "b")
+    assert not matches(f"NOT ({terms})", fits + "b")
+    assert UNSEARCHED.texts > before
+
+
+@pytest.mark.row("FX-5-25")
+@pytest.mark.parametrize("size", [1 << 20, 10_922])
+def test_no_message_keeps_the_gateway_busy_for_long(size: int) -> None:
+    """Two and a half seconds for a megabyte before there was a limit."""
+    terms = " OR ".join(f"s LIKE '%a_{chr(98 + number % 20)}_b%'" for number in range(48))
+    start = time.process_time()
+    assert not matches(terms, "é" + "axbxc" * (size // 5))
+    assert time.process_time() - start < 0.5
+
+
+def test_what_is_at_the_ends_of_a_text_has_no_limit() -> None:
+    assert matches("s LIKE 'a%b' AND NOT (s LIKE 'b%' OR s LIKE '%a')", "a" * (1 << 20) + "b")
+    assert matches("s LIKE 'a%b' OR s LIKE '%a_b%'", "a" * (1 << 20) + "b")
