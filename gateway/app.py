@@ -115,6 +115,13 @@ def newest_events(
     return newest({"bootstrap.servers": model.bootstrap, **settings}, cluster, topic, count)
 
 
+def kafka_client_slowness() -> str | None:
+    """Why Kafka's records are handled slowly here, and the way out; `None` where they are not."""
+    from bridges.kafka.bridge import client_slowness
+
+    return client_slowness()
+
+
 def pipeline_jobs() -> Any:
     """The jobs of the data pipeline (`bridges.spark.jobs`), for the command line; ImportError without the extra."""
     from bridges.spark import jobs

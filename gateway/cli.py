@@ -76,6 +76,11 @@ def check(file: Path, no_secrets: bool) -> None:
     policy = _load(file, with_secrets=not no_secrets)
     for warning in policy.warnings:
         click.echo(f"warning: {warning}", err=True)
+    if policy.model.kafka:
+        from gateway.app import kafka_client_slowness
+
+        if (slow := kafka_client_slowness()) is not None:
+            click.echo(f"warning: {slow}", err=True)
     if not no_secrets:
         _check_files(policy)
     scopes = policy.model.scopes.values()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
+import structlog
+
+from bridges.kafka import fetch, outbox
 from bridges.kafka.appender import Appender
+from bridges.kafka.clib import slowness
 from bridges.kafka.cluster import Cluster, ClusterConfig
 from bridges.kafka.counters import Counters
 from bridges.kafka.durable import Keeper
@@ -20,6 +25,19 @@ from gateway.state.termini import MemoryTermini, Termini
 from gateway.tasks import Supervisor
 
 _FLUSH: Final = 10.0
+log = structlog.get_logger(logger_name="kafka")
+
+
+def client_slowness() -> str | None:
+    """Why this process handles Kafka's records one by one, and the way out; `None` where it takes many at a time."""
+    return slowness(fetch.BOUND and outbox.BOUND)
+
+
+@cache
+def _warn() -> None:
+    """Once in a process."""
+    if (text := client_slowness()) is not None:
+        log.warning("kafka client is slow", reason=text)
 
 
 class ClusterBridge:
@@ -35,6 +53,7 @@ class ClusterBridge:
         termini: Termini | None = None,
     ) -> None:
         """`leases` and `termini` are what gateways share; without them groups and termini live in this bridge alone."""
+        _warn()
         self._leases: Final = leases or open_leases("memory", 0, supervisor)
         self.cluster: Final = Cluster(name, config, loop, supervisor)
         self.counters: Final = Counters()
@@ -57,7 +76,8 @@ class ClusterBridge:
 
     def states(self) -> dict[str, float]:
         """How things are now, for metrics."""
-        return {"up": float(self.cluster.up), **self.cluster.reading()}
+        slow = float(client_slowness() is not None)
+        return {"up": float(self.cluster.up), "client_slow": slow, **self.cluster.reading()}
 
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""

@@ -10,6 +10,8 @@ from confluent_kafka import cimpl
 
 LAID_OUT: Final[frozenset[Any]] = frozenset({"2.16.1"})
 """Versions of confluent-kafka whose clients have been seen to begin with librdkafka's handle (`_client.h`)."""
+KNOWN: Final = "2.16.1"
+"""The version to install where another one is slow."""
 _UNSIGNED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
 
 
@@ -26,6 +28,21 @@ def address(name: str) -> int:
     found = ctypes.cast(getattr(ctypes.CDLL(cimpl.__file__), name), ctypes.c_void_p).value
     assert found is not None
     return found
+
+
+def slowness(bound: bool) -> str | None:
+    """Why records are handled one by one, which is half as fast, and the way out; `None` where they are not.
+
+    `bound`: whether the C code has found what it needs in the client.
+    """
+    if bound:
+        return None
+    found = str(cimpl.version())
+    cause = f"this version of confluent-kafka is {found}, and the fast path knows only {KNOWN}"
+    if found in LAID_OUT:
+        cause = f"this build of confluent-kafka {found} does not show librdkafka's functions"
+    what = "Kafka records are handled one by one, which is about half as fast"
+    return f"{what}: {cause}; install confluent-kafka=={KNOWN}"
 
 
 def calls_back(settings: Mapping[str, Any]) -> bool:

@@ -7,10 +7,8 @@ without an object for each. Everywhere else the client's own `consume` does it, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, Final, NamedTuple
 
-import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, version
 
 from bridges.kafka import _fetch
@@ -40,7 +38,6 @@ _FUNCTIONS: Final = (
 _LATER: Final = KafkaError._UNKNOWN_PARTITION
 """The client goes on asking and begins to read when the partition is there; `consume` does not say it either."""
 _error: Final = Message.error
-log = structlog.get_logger(logger_name="kafka")
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -77,20 +74,13 @@ def _bound() -> bool:
     return True
 
 
-_BOUND: Final = _bound()
-
-
-@cache
-def _said() -> None:
-    """Once: it is slower."""
-    log.info("records of this version of the Kafka client are read one by one", version=version())
+BOUND: Final = _bound()
+"""Whether the fast path is used at all."""
 
 
 def way(settings: Mapping[str, Any]) -> Take:
     """How to take records from a client with these settings."""
-    if not _BOUND:
-        _said()
-    return take_runs if _BOUND and not calls_back(settings) else take_messages
+    return take_runs if BOUND and not calls_back(settings) else take_messages
 
 
 def take_messages(consumer: Consumer, most: int, seconds: float) -> Taken:

@@ -7,10 +7,9 @@ with no object for each. Everywhere else the client's own `produce` and `poll` d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, Protocol
 
-import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, version
 
 from bridges.kafka import _produce
@@ -37,7 +36,6 @@ _FUNCTIONS: Final = (
 )
 """In the order of the table in `_produce.c`."""
 _FULL: Final = KafkaError._QUEUE_FULL
-log = structlog.get_logger(logger_name="kafka")
 
 Header = tuple[str, bytes | None]
 Came = tuple[Any, bytes, bool]
@@ -93,20 +91,13 @@ def _bound() -> bool:
     return True
 
 
-_BOUND: Final = _bound()
-
-
-@cache
-def _said() -> None:
-    """Once: it is slower."""
-    log.info("records of this version of the Kafka client are reported one by one", version=version())
+BOUND: Final = _bound()
+"""Whether the fast path is used at all."""
 
 
 def outbox(settings: Mapping[str, Any], said: Said) -> Outbox:
     """A client with these settings, and what is on its way with it."""
-    if not _BOUND:
-        _said()
-    return Many(settings, said) if _BOUND and not calls_back(settings) else Single(settings, said)
+    return Many(settings, said) if BOUND and not calls_back(settings) else Single(settings, said)
 
 
 class Many:

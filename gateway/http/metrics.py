@@ -63,6 +63,7 @@ HELP: Final = {
     "deliveries": "Messages on links.",
     "kafka_cached_bytes": "What is kept of topics for links that are a little behind.",
     "kafka_cached_chunks": "Runs of records that are kept, or were read and not yet asked for.",
+    "kafka_client_slow": "1: this version of confluent-kafka hands records over one by one, about half as fast.",
     "kafka_readers": "Kafka clients that read, each with a thread.",
     "kafka_streams": "Positions in partitions that are read on from; links at the same place share one.",
     "kafka_turns": "Partitions in which more positions are wanted than there are readers: they take turns.",

@@ -295,7 +295,7 @@ def test_other_threads_go_on_while_records_are_waited_for(embedded: EmbeddedKafk
 async def test_links_are_served_either_way(
     embedded: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, bound: bool
 ) -> None:
-    monkeypatch.setattr(fetch, "_BOUND", bound)
+    monkeypatch.setattr(fetch, "BOUND", bound)
     values = [b"%d" % number for number in range(1200)]
     produce(embedded.bootstrap, TOPIC, [{"value": value, "headers": [("n", value)]} for value in values])
     streams = Streams(ClusterConfig(embedded.bootstrap, plain=True))

@@ -22,7 +22,7 @@ COUNT = 600
 
 @pytest.fixture(params=[outbox.Many, outbox.Single])
 async def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Streams]:
-    monkeypatch.setattr(outbox, "_BOUND", request.param is outbox.Many)
+    monkeypatch.setattr(outbox, "BOUND", request.param is outbox.Many)
     streams = Streams(ClusterConfig(topics={TOPIC: 1, SMALL: 1}), {TOPIC: Route(TOPIC, credit=2 * COUNT)})
     yield streams
     await streams.close()

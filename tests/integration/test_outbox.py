@@ -51,7 +51,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
 @pytest.fixture(params=[outbox.Many, outbox.Single])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Reports come in this way."""
-    monkeypatch.setattr(outbox, "_BOUND", request.param is outbox.Many)
+    monkeypatch.setattr(outbox, "BOUND", request.param is outbox.Many)
     return request.param
 
 

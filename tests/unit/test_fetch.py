@@ -22,7 +22,7 @@ def consumer() -> Iterator[Consumer]:
 
 
 def test_this_environment_reads_in_c() -> None:
-    assert fetch._BOUND
+    assert fetch.BOUND
     assert fetch.way(NOWHERE) is fetch.take_runs
 
 
@@ -34,7 +34,7 @@ def test_a_client_that_calls_back_is_read_its_own_way(more: dict[str, Any]) -> N
 def test_a_client_of_another_version_is_read_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "version", lambda: "99.0.0")
     assert not fetch._bound()
-    monkeypatch.setattr(fetch, "_BOUND", False)
+    monkeypatch.setattr(fetch, "BOUND", False)
     assert fetch.way(NOWHERE) is fetch.take_messages
 
 

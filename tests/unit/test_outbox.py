@@ -76,7 +76,7 @@ def test_a_client_that_calls_back_is_used_its_own_way(more: dict[str, Any], monk
 def test_a_client_of_another_version_is_used_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "version", lambda: "99.0.0")
     assert not outbox._bound()
-    monkeypatch.setattr(outbox, "_BOUND", False)
+    monkeypatch.setattr(outbox, "BOUND", False)
     assert isinstance(outbox.outbox(NOWHERE, nobody), Single)
 
 
