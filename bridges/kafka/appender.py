@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.producer import ROOM, ClusterProducer, Told
+from bridges.kafka.producer import ROOM, ClusterProducer
 from gateway.errors import AmqpError, Fault
 
 _ANY: Final = -1
+
+
+class Row(Protocol):
+    """What becomes a record."""
+
+    @property
+    def value(self) -> bytes:
+        """The record's value."""
+
+
+Done = Callable[[Sequence[Any], str | None], None]
 
 
 class Appender:
@@ -28,19 +39,30 @@ class Appender:
         if not self._cluster.up:
             raise AmqpError("", self._cluster.ready()[1], fault=Fault.BACKEND)
 
-    def append(self, key: bytes, value: bytes, done: Callable[[str | None], None]) -> bool:
-        """Hand a record over; `done` gets None, or why it is not (or perhaps not) written.
+    def append(self, key: bytes, rows: Sequence[Row], done: Done) -> int:
+        """Hand the rows over as records of one key; the number of those that there was room for.
 
-        False: there is no room, and `done` is not called.
+        `done` hears of each of these once, several at a time: with None, or why they are not (or perhaps not) written.
         """
-
-        def report(error: KafkaError | None) -> None:
-            done(None if error is None else error.str())
-
         if len(self._producer) >= ROOM:
-            return False
-        try:
-            self._producer.produce(self._topic, _ANY, key, value, None, Told(report))
-        except (BufferError, KafkaException):
-            return False
-        return True
+            return 0
+        hears = _Hears(done)
+        for number, row in enumerate(rows):
+            try:
+                self._producer.produce(self._topic, _ANY, key, row.value, None, hears, row)
+            except (BufferError, KafkaException):
+                return number
+        return len(rows)
+
+
+class _Hears:
+    """The owner of one lot of rows."""
+
+    def __init__(self, done: Done) -> None:
+        self._done: Final = done
+
+    def on_written(self, contexts: list[Any]) -> None:
+        self._done(contexts, None)
+
+    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool, batch: int) -> None:
+        self._done(contexts, error.str())

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
+from gateway.amqp.handlers import takes_batches
 from gateway.amqp.link_base import Left
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.types import Long, Symbol, Timestamp
@@ -150,9 +151,14 @@ class GroupHandler:
         # Instance attributes: per outcome no call more than without a group.
         self.on_credit = receiver.on_credit
         self.on_outcome = receiver.on_outcome
+        self.on_accepted = receiver.on_accepted
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._receiver, name)
+
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return takes_batches(self._receiver)
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over: the partition is free."""
@@ -181,7 +187,7 @@ class GroupHandler:
         if not self._awaited:
             self._dealt()
             return
-        self.on_outcome = self._outcome_awaited
+        self.on_outcome, self.on_accepted = self._outcome_awaited, self._accepted_awaited
         self._cluster.loop.call_later(GRACE, self._dealt)
 
     def _outcome_awaited(self, event: Any, outcome: Outcome) -> None:
@@ -189,6 +195,12 @@ class GroupHandler:
         self._awaited -= 1
         if not self._awaited:
             self._dealt()
+
+    def _accepted_awaited(self, events: list[Any]) -> None:
+        self._receiver.on_accepted(events)
+        self._awaited -= len(events)
+        if not self._awaited:
+            self._cluster.loop.call_soon(self._dealt)  # no link ends while a batch is handed out
 
     def _dealt(self) -> None:
         self._gate.detach(AmqpError(DETACH_FORCED, Why.DEALT.value))

@@ -22,6 +22,7 @@ from bridges.kafka.progress import Progress
 from bridges.kafka.receiver import Receiver, Terms
 from bridges.kafka.redelivery import Event
 from bridges.kafka.selection import Selections
+from gateway.amqp.handlers import takes_batches
 from gateway.amqp.outcomes import Outcome
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.state.leases import Leases
@@ -166,9 +167,14 @@ class SharedMember:
         self._ended = False
         self.on_credit: Final = self._receiver.on_credit
         self.on_outcome = self._receiver.on_outcome
+        self.on_accepted = self._receiver.on_accepted
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._receiver, name)
+
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return takes_batches(self._receiver)
 
     async def take(self, leases: Iterable[Lease]) -> None:
         """Take up the first partitions, before the attach is answered: what is added from then on is delivered."""
@@ -248,7 +254,7 @@ class SharedMember:
             self._given(part)
             return
         self._leaving[number] = part
-        self.on_outcome = self._outcome_awaited
+        self.on_outcome, self.on_accepted = self._outcome_awaited, self._accepted_awaited
         self._cluster.loop.call_later(GRACE, self._given, part)
 
     def _stop_reading(self, part: Part) -> None:
@@ -258,6 +264,14 @@ class SharedMember:
 
     def _outcome_awaited(self, event: Event, outcome: Outcome) -> None:
         self._receiver.on_outcome(event, outcome)
+        self._no_longer_awaited(event)
+
+    def _accepted_awaited(self, events: list[Event]) -> None:
+        self._receiver.on_accepted(events)
+        for event in events:
+            self._no_longer_awaited(event)
+
+    def _no_longer_awaited(self, event: Event) -> None:
         part = self._leaving.get(event.partition)
         if part is not None:
             part.awaited -= 1
@@ -268,7 +282,7 @@ class SharedMember:
         if not part.over:
             self._leaving.pop(part.lease.partition, None)
             if not self._leaving:
-                self.on_outcome = self._receiver.on_outcome
+                self.on_outcome, self.on_accepted = self._receiver.on_outcome, self._receiver.on_accepted
             self._cluster.supervisor.start(self._finish(part), "share-given-away")
 
     async def _finish(self, part: Part) -> None:

@@ -190,6 +190,10 @@ class Receiver:
         else:
             self._done(event)
 
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return True
+
     def on_accepted(self, events: list[Event]) -> None:
         """`on_outcome` for several."""
         if self._stalled:

@@ -90,6 +90,10 @@ class Sender:
 
     # -- from the link
 
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return True
+
     def on_transfers(self, messages: Sequence[Came]) -> None:
         """Several messages: those that are nothing but data go to Kafka in one call; an odd one may end the link."""
         at = 0

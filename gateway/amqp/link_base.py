@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cproton_ffi import lib
 
 from gateway.amqp import pndata
+from gateway.amqp.handlers import takes_batches
 from gateway.amqp.hop import ROUTING
 from gateway.amqp.outcomes import SETTLED, Outcome
 from gateway.amqp.turn import Received, Unsettled, address
@@ -157,10 +158,10 @@ class LinkBase:
         """Both sides have attached."""
         self.open = True
         if self.incoming:
-            self._several = hasattr(type(self.handler), "on_transfers")
+            self._several = takes_batches(self.handler)
             self.engine.receivers[self.at] = self.held  # type: ignore[assignment]  # of a `Link`, like every link
         else:
-            self.unsettled.several = hasattr(type(self.handler), "on_accepted")
+            self.unsettled.several = takes_batches(self.handler)
             self.engine.senders[self.at] = self.unsettled
 
     def ended(self, error: AmqpError | None) -> None:

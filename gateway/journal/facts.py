@@ -126,14 +126,31 @@ class Heading(NamedTuple):
 
     def row(self, kind: str, seq: int, start_ms: int, end_ms: int, fields: Mapping[str, Any]) -> bytes:
         """A record value: JSON in UTF-8, fields that are None left out."""
+        return finished(self.begun(kind, fields), seq, start_ms, end_ms)
+
+    def begun(self, kind: str, fields: Mapping[str, Any]) -> str:
+        """How a record value begins, as text, without what differs from row to row; `finished` adds that."""
         row = {
             "v": VERSION,
             "kind": kind,
             "gateway": self.gateway,
             "process": self.process,
-            "seq": seq,
-            "from_ms": start_ms,
-            "to_ms": end_ms,
             **{name: value for name, value in fields.items() if value is not None},
         }
-        return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return _json(row)[:-1]
+
+
+def finished(begun: str, seq: int, start_ms: int, end_ms: int, more: str = "") -> bytes:
+    """A record value from `Heading.begun`; `more` are members of the object as text, each with a comma before it."""
+    text = f'{begun},"seq":{seq},"from_ms":{start_ms},"to_ms":{end_ms}{more}}}'
+    return text.encode("utf-8", "replace")
+
+
+def message_text(size: int, settled: bool, is_annotated: bool, texts: Mapping[str, str | None]) -> str:
+    """What a row says of one message, for `finished`."""
+    told = "".join([f',"{name}":{_json(text)}' for name, text in texts.items() if text is not None])
+    flags = f'"settled":{"true" if settled else "false"},"annotated":{"true" if is_annotated else "false"}'
+    return f',"size":{size},{flags}{told}'
+
+
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.annotated import annotated
 from gateway.amqp.codec import encode
+from gateway.amqp.handlers import takes_batches
 from gateway.amqp.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.filters.filter_set import kind_of
-from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of
+from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of, finished, message_text
 from gateway.journal.reading import Reading, Readings
 from gateway.nodes.events import GROUP
 from gateway.redaction import shown
@@ -45,10 +46,12 @@ class Options(NamedTuple):
 class Flow(Counts):
     """The counts of one kind of link."""
 
-    __slots__ = ("_journal", "seen")
+    __slots__ = ("_journal", "begun", "seen")
 
     def __init__(self, journal: Journal, seen: Seen) -> None:
         super().__init__()
+        self.begun = ""
+        """How rows about single messages begin, as text, once there was one."""
         self._journal: Final = journal
         self.seen: Final = seen
 
@@ -78,6 +81,16 @@ class _Ear:
         outcomes[name] = outcomes.get(name, 0) + 1
         self._handler.on_outcome(context, outcome)
 
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return takes_batches(self._handler)
+
+    def on_accepted(self, contexts: list[Any]) -> None:
+        """`on_outcome` for several; `link.accepted` does not count them."""
+        outcomes = self._flow.outcomes
+        outcomes["accepted"] = outcomes.get("accepted", 0) + len(contexts)
+        self._handler.on_accepted(contexts)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handler, name)
 
@@ -87,7 +100,12 @@ class _Tap:
 
     def __init__(self, journal: Journal, flow: Flow, handler: Any) -> None:
         self._handler: Final = handler
-        inner, sample, left = handler.on_transfer, journal.options.sample, 0
+        self._journal: Final = journal
+        self._flow: Final = flow
+        self._sample: Final = journal.options.sample
+        self._left = 0
+        """Messages since the last one that was told singly."""
+        inner = handler.on_transfer
 
         def counted(delivery: Any, data: bytes, settled: bool) -> None:
             flow.messages += 1
@@ -95,14 +113,30 @@ class _Tap:
             inner(delivery, data, settled)
 
         def sampled(delivery: Any, data: bytes, settled: bool) -> None:
-            nonlocal left
-            left += 1
-            if left == sample:
-                left = 0
-                journal.message(flow.seen, data, settled)
+            self._look(((delivery, data, settled),))
             counted(delivery, data, settled)
 
-        self.on_transfer: Final = sampled if sample else counted
+        self.on_transfer: Final = sampled if self._sample else counted
+
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return takes_batches(self._handler)
+
+    def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+        """`on_transfer` for several."""
+        flow = self._flow
+        flow.messages += len(messages)
+        flow.bytes += sum([len(data) for _, data, _ in messages])
+        if self._sample:
+            self._look(messages)
+        self._handler.on_transfers(messages)
+
+    def _look(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+        """Tell of every so manieth message singly."""
+        first = self._sample - 1 - self._left
+        self._left = (self._left + len(messages)) % self._sample
+        for _, data, settled in messages[first :: self._sample]:
+            self._journal.message(self._flow, data, settled)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handler, name)
@@ -272,18 +306,16 @@ class Journal:
                 self.lost["kinds"] += 1
         return counts
 
-    def message(self, seen: Seen, data: bytes, settled: bool) -> None:
+    def message(self, flow: Flow, data: bytes, settled: bool) -> None:
         """A row about one message: where it says it goes, how large it is; nothing else of it."""
-        fields: dict[str, Any] = {"size": len(data), "settled": settled, "annotated": annotated(data)}
-        try:
-            layout = walk(data)
-            for name, index in (("message_to", TO), ("message_reply_to", REPLY_TO)):
-                raw = property_field(data, layout, index)
-                fields[name] = shown(address_text(raw, name)) if raw else None
-        except AmqpError as error:
-            fields["malformed"] = error.condition
-        now = self._clock()
-        self._put("message", now, now, {**seen.fields(), **fields})
+        self._seq += 1
+        if len(self.rows) >= self.options.buffer:
+            self.lost["buffer"] += 1
+            return
+        if not flow.begun:
+            flow.begun = self._heading.begun("message", flow.seen.fields())
+        told = message_text(len(data), settled, annotated(data), _addresses(data))
+        self.rows.append(Row(finished(flow.begun, self._seq, now := self._clock(), now, told), {}))
 
     # -- rows
 
@@ -333,6 +365,19 @@ class Journal:
         self.lost["kafka"] += 1
         for cause, count in row.told.items():
             self._told[cause] -= count
+
+
+def _addresses(data: bytes) -> dict[str, str | None]:
+    """Where a message says that it and its response go, or why that cannot be read."""
+    found: dict[str, str | None] = {}
+    try:
+        layout = walk(data)
+        for name, index in (("message_to", TO), ("message_reply_to", REPLY_TO)):
+            if raw := property_field(data, layout, index):
+                found[name] = shown(address_text(raw, name))
+    except AmqpError as error:
+        found["malformed"] = error.condition
+    return found
 
 
 def _counted(counts: Counts) -> dict[str, Any]:

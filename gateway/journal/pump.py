@@ -7,7 +7,7 @@ messages wait up to `buffer`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from gateway.errors import AmqpError
@@ -21,14 +21,20 @@ _LOT: Final = 100
 log = get_logger("journal")
 
 
+Done = Callable[[Sequence[Row], str | None], None]
+
+
 class Appender(Protocol):
     """The topic, as the Kafka bridge gives it."""
 
     async def reach(self) -> None:
         """Returns when records can be handed over; raises AmqpError while they cannot."""
 
-    def append(self, key: bytes, value: bytes, done: Callable[[str | None], None]) -> bool:
-        """Hand a record over; `done` gets None or what went wrong. False: no room, and `done` is not called."""
+    def append(self, key: bytes, rows: Sequence[Row], done: Done) -> int:
+        """Hand rows over as records of one key; the number of those that there was room for.
+
+        `done` hears of each of these once, several at a time: with None, or what went wrong.
+        """
 
 
 class Pump:
@@ -99,28 +105,25 @@ class Pump:
     async def _write(self, appender: Appender) -> None:
         rows, most = self._journal.rows, self._journal.options.buffer
         await asyncio.sleep(0)
-        done = 0
         while rows and self._under_way < most:
-            row = rows.popleft()
-            if not appender.append(self._key, row.value, self._report(row)):
-                rows.appendleft(row)
+            lot = [rows.popleft() for _ in range(min(_LOT, len(rows), most - self._under_way))]
+            self._under_way += len(lot)  # what is handed over may be reported at once
+            taken = appender.append(self._key, lot, self._reported)
+            if taken < len(lot):
+                self._under_way -= len(lot) - taken
+                rows.extendleft(reversed(lot[taken:]))
                 return
-            self._under_way += 1
-            done += 1
-            if not done % _LOT:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
-    def _report(self, row: Row) -> Callable[[str | None], None]:
-        def report(problem: str | None) -> None:
-            self._under_way -= 1
-            if problem is None:
-                self._written += 1
-                self._recovered()
-            else:
-                self._journal.lose(row)
-                self._troubled(problem)
-
-        return report
+    def _reported(self, rows: Sequence[Row], problem: str | None) -> None:
+        self._under_way -= len(rows)
+        if problem is None:
+            self._written += len(rows)
+            self._recovered()
+            return
+        for row in rows:
+            self._journal.lose(row)
+        self._troubled(problem)
 
     def _troubled(self, problem: str) -> None:
         if self._trouble is None:

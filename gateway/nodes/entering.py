@@ -7,10 +7,11 @@ annotations in headers of the record, for a responder at Kafka that knows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from gateway.amqp.handlers import takes_batches
 from gateway.amqp.outcomes import RELEASED
 from gateway.errors import AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way, announcing, way
@@ -83,22 +84,50 @@ class _Entrance:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handler, name)
 
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return takes_batches(self._handler)
+
+    def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+        """Several: what stands before one that does not simply cross is handed on before that one."""
+        crossed: list[tuple[Any, bytes, bool]] = []
+        for delivery, data, settled in messages:
+            try:
+                crossed.append((delivery, self._cross(data), settled))
+            except (AmqpError, Keeping) as why:
+                if crossed:
+                    self._handler.on_transfers(crossed)
+                    crossed = []
+                if self._link.open:
+                    self._not_crossed(delivery, settled, why)
+                if not self._link.open:
+                    return
+        if crossed:
+            self._handler.on_transfers(crossed)
+
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
         """Cross, then what the node does with it; what cannot cross is rejected."""
         try:
-            if (crossing := self._crossed()) is not None:
-                data = crossing(data)
-        except AmqpError as error:
-            refuse(self._link, delivery, error, settled)
-            self._link.grant(1)
-        except Keeping as wait:
-            crossed = partial(self._kept, delivery, wait.data, settled)
-            if wait.kept is None:
-                wait.when_known(crossed)
-            else:  # known already, and not kept
-                crossed(wait.kept)
+            data = self._cross(data)
+        except (AmqpError, Keeping) as why:
+            self._not_crossed(delivery, settled, why)
         else:
             self._handler.on_transfer(delivery, data, settled)
+
+    def _cross(self, data: bytes) -> bytes:
+        crossing = self._crossed()
+        return data if crossing is None else crossing(data)
+
+    def _not_crossed(self, delivery: Any, settled: bool, why: AmqpError | Keeping) -> None:
+        if isinstance(why, AmqpError):
+            refuse(self._link, delivery, why, settled)
+            self._link.grant(1)
+            return
+        crossed = partial(self._kept, delivery, why.data, settled)
+        if why.kept is None:
+            why.when_known(crossed)
+        else:  # known already, and not kept
+            crossed(why.kept)
 
     def _kept(self, delivery: Any, data: bytes, settled: bool, kept: bool) -> None:
         """The long cookie is in shared state, or never will be."""

@@ -44,7 +44,8 @@ class World:
         return await self.leases.claim("main/orders/g1", Wish(0, None, (0,)))
 
     def handler(self, lease: Lease) -> GroupHandler:
-        quiet: Any = SimpleNamespace(on_credit=None, on_outcome=None, on_detach=lambda error: None, end=lambda: None)
+        heard = dict.fromkeys(("on_credit", "on_outcome", "on_accepted"))
+        quiet: Any = SimpleNamespace(**heard, on_detach=lambda error: None, end=lambda: None)
         return GroupHandler(Gate(self.link, lease), quiet, quiet, self.leases, quiet)
 
 

@@ -239,10 +239,10 @@ class Topic:
         if not self.there:
             raise AmqpError("amqp:not-found", "no such topic")
 
-    def append(self, key: bytes, value: bytes, done: Any) -> bool:
-        self.records += [] if self.problem else [json.loads(value)]
-        done(self.problem)
-        return True
+    def append(self, key: bytes, rows: Any, done: Any) -> int:
+        self.records += [] if self.problem else [json.loads(row.value) for row in rows]
+        done(rows, self.problem)
+        return len(rows)
 
 
 async def nothing() -> None:

@@ -1,0 +1,158 @@
+"""Handlers around other handlers pass batches on: with a journal, in groups, on the way into a topic (found as E)."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridges.kafka.groups import GroupHandler
+from bridges.kafka.receiver import Receiver
+from bridges.kafka.sender import Sender
+from gateway.amqp.handlers import takes_batches
+from gateway.amqp.outcomes import ACCEPTED
+from gateway.journal.facts import Heading
+from gateway.journal.journal import Journal, Options
+from gateway.nodes.entering import _Entrance
+from gateway.state.leases_lease import Why
+from tests.support.messages import message
+from tests.support.parts import ROOT
+
+HEARD = {"on_transfer", "on_outcome"}
+
+
+def wrappers() -> Iterator[tuple[str, ast.ClassDef]]:
+    """Classes that pass on what they lack and hear of messages themselves."""
+    for package in ("gateway", "bridges"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    named = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+                    written = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+                    if "__getattr__" in named and HEARD & (named | written):
+                        yield f"{path.stem}.{node.name}", node
+
+
+@pytest.mark.parametrize("node", [each for _, each in wrappers()], ids=[name for name, _ in wrappers()])
+def test_every_handler_around_another_one_says_whether_it_takes_batches(node: ast.ClassDef) -> None:
+    assert "takes_batches" in {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+
+
+def test_the_links_of_kafka_take_batches() -> None:
+    assert len(list(wrappers())) == 5
+    for kind in (Sender, Receiver):
+        assert takes_batches(object.__new__(kind))
+
+
+def test_a_handler_that_hides_another_one_in_silence_is_an_error() -> None:
+    class Around:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(Batches(), name)
+
+    with pytest.raises(TypeError, match="Around is a handler around another one"):
+        takes_batches(Around())
+    assert not takes_batches(SimpleNamespace(on_transfers=None))
+
+
+class Batches:
+    """A node's handler that takes several at once, and notes how they came."""
+
+    def __init__(self) -> None:
+        self.lots: list[list[Any]] = []
+
+    def takes_batches(self) -> bool:
+        return True
+
+    def on_transfers(self, messages: Any) -> None:
+        self.lots.append(list(messages))
+
+    def on_transfer(self, *message: Any) -> None:
+        self.lots.append([message])
+
+    def on_accepted(self, contexts: list[Any]) -> None:
+        self.lots.append(contexts)
+
+    def on_outcome(self, context: Any, outcome: Any) -> None:
+        self.lots.append([context])
+
+
+def flow_of(sample: int, incoming: bool = True) -> tuple[Journal, Any]:
+    table = Journal(Heading("gw", "p"), Options(sample=sample), lambda: 7)
+    link: Any = SimpleNamespace(incoming=incoming, flow=None, accepted=0, others={}, transfers=0, properties={})
+    link.source = SimpleNamespace(filter={})
+    table.allowed(link, "edge", "orders", "app", "direct")
+    return table, link.flow
+
+
+@given(st.integers(0, 4), st.lists(st.lists(st.binary(max_size=4), min_size=1, max_size=6), max_size=6))
+def test_a_journal_tells_the_same_of_batches_and_of_single_messages(sample: int, lots: list[list[bytes]]) -> None:
+    (first, one), (second, other) = flow_of(sample), flow_of(sample)
+    together, singly = Batches(), Batches()
+    tap, single = one.tapped(together), other.tapped(singly)
+    assert takes_batches(tap)
+    for lot in lots:
+        tap.on_transfers([(None, message(body), False) for body in lot])
+        for body in lot:
+            single.on_transfer(None, message(body), False)
+    assert [row.value for row in first.rows] == [row.value for row in second.rows]
+    assert (one.messages, one.bytes) == (other.messages, other.bytes)
+    assert [len(lot) for lot in together.lots] == [len(lot) for lot in lots]
+    assert len(first.rows) == (sum(map(len, lots)) // sample if sample else 0)
+
+
+def test_a_journal_counts_what_was_accepted_in_batches() -> None:
+    handler = Batches()
+    _, flow = flow_of(0, incoming=False)
+    ear = flow.tapped(handler)
+    assert takes_batches(ear)
+    ear.on_accepted(["a", "b"])
+    ear.on_outcome("c", ACCEPTED)
+    assert flow.outcomes == {"accepted": 3}
+    assert handler.lots == [["a", "b"], ["c"]]
+
+
+def test_a_row_about_one_message_is_json_whatever_the_names_are() -> None:
+    table, flow = flow_of(1)
+    flow.tapped(Batches()).on_transfers([(None, message(b"x", to='a"\\\u00e4', reply_to="r"), True)])
+    row = json.loads(table.rows[0].value)
+    assert (row["message_to"], row["message_reply_to"], row["settled"], row["seq"]) == ('a"\\\u00e4', "r", True, 1)
+    assert (row["v"], row["kind"], row["from_ms"], row["to_ms"], row["annotated"]) == (1, "message", 7, 7, False)
+
+
+def test_messages_into_a_topic_cross_in_batches_and_in_their_order() -> None:
+    def crossing(data: bytes) -> bytes:
+        return data.upper()
+
+    between = lambda link, inside: crossing  # noqa: E731
+    world = SimpleNamespace(crossings=object(), between=between)
+    scope: Any = SimpleNamespace(name="core", world=world)
+    link: Any = SimpleNamespace(way=SimpleNamespace(replies="rewrite"), open=True)
+    handler = Batches()
+    entrance = _Entrance(link, handler, scope)
+    assert takes_batches(entrance)
+    entrance.on_transfers([(1, b"a", False), (2, b"b", True)])
+    assert handler.lots == [[(1, b"A", False), (2, b"B", True)]]
+
+
+def test_a_group_ends_a_link_behind_the_batch_that_has_its_last_outcomes() -> None:
+    later: list[Any] = []
+    loop = SimpleNamespace(call_later=lambda *_: None, call_soon=later.append)
+    gate: Any = SimpleNamespace(lease=None, closing=False, unsettled=("a", "b", "c"), ended=[])
+    gate.detach = gate.ended.append
+    receiver = Batches()
+    receiver.on_credit = None  # type: ignore[attr-defined]
+    handler = GroupHandler(gate, receiver, SimpleNamespace(loop=loop), None, None)  # type: ignore[arg-type]
+    assert takes_batches(handler)
+    handler.stop(None, Why.DEALT)  # type: ignore[arg-type]
+    handler.on_accepted(["a", "b"])
+    handler.on_accepted(["c"])
+    assert (receiver.lots, gate.ended) == ([["a", "b"], ["c"]], [])
+    for call in later:
+        call()
+    assert len(gate.ended) == 1
