@@ -15,6 +15,7 @@ from gateway import connectors
 from gateway.amqp.connection import Connection
 from gateway.bridging import Bridges, reads_logs
 from gateway.bridging_one import Shared
+from gateway.drain import drain
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
@@ -378,12 +379,7 @@ class Service:
             listener.stop()
         self.bridges.hold()
         ends: list[Connection | connectors.Connector] = [*self.connections(), *self.connectors.values()]
-        for end in ends:
-            if end.engine is not None:
-                end.engine.stop_granting()
-        await until(lambda: not self.unsettled(), patience)
-        left = self.unsettled()
-        await self.bridges.close()
+        left = await drain(ends, self.unsettled, self.bridges.close, patience)
         for connection in self.connections():
             connection.close(AmqpError(CONNECTION_FORCED, "the gateway is shutting down; connect again later"))
         for connector in self.connectors.values():

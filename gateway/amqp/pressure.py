@@ -76,7 +76,7 @@ class Pressure:
             engine.withhold(slow)
             if slow:
                 self._told("reading")
-        engine.refusing = reading is Level.REFUSE
+        engine.refusing = engine.ending or reading is Level.REFUSE
         if (choked := sending is not Level.FREE) is not engine.choked:
             engine.choke(choked)
             if choked:

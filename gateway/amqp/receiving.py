@@ -126,6 +126,12 @@ class Receiving(LinkBase):
                 self._refuse_one(delivery, settled)
 
     def _refuse_one(self, delivery: int, settled: bool) -> None:
+        if self.engine.ending:
+            if settled:
+                self.drop(delivery)
+            else:
+                self.settle(delivery, RELEASED)
+            return
         error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
         self.message_refused(error)
         shared = self.engine.config.shared

@@ -21,8 +21,9 @@ class Restraint:
     """A part of the engine."""
 
     _sessions: Iterable[Any]
-    paused = blocked = refusing = choked = withholding = False
-    """The socket is full; nothing may be sent; messages are refused; the peer has too much to settle; no credit."""
+    paused = blocked = refusing = choked = withholding = ending = False
+    """The socket is full; nothing may be sent; messages are refused; the peer has too much to settle; no credit; the
+    gateway takes no more messages."""
 
     def __init__(self) -> None:
         self._withheld: set[Link] = set()
@@ -69,6 +70,10 @@ class Restraint:
         if not on:
             self.unblock()
             self.touch()
+
+    def stop_taking(self) -> None:
+        """Release what comes from now on (the end of a drain): it is not begun, so that nothing is left half done."""
+        self.ending = self.refusing = True
 
     def withhold(self, on: bool) -> None:
         """Give the peer no credit for now; what was to be granted meanwhile is granted afterwards."""

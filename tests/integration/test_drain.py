@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import threading
 import time
 
 import pytest
@@ -155,3 +157,46 @@ def test_a_busy_consumer_does_not_keep_it(start_gateway: Gateways) -> None:
     consumer.close().expect_eof()
     assert gateway.process.wait(20) == 0
     assert time.monotonic() - started < 15
+
+
+def test_what_a_receiver_accepts_while_the_gateway_drains_is_accepted_to_its_sender(start_gateway: Gateways) -> None:
+    """A sender that never pauses: at some moment nothing is unsettled, and then more comes."""
+    document = Document(drain="20s")
+    gateway = start_gateway(document.text)
+    receiver = connected(document.edge)
+    receiver.attach_receiver("chat/busy")
+    receiver.flow(0, link_credit=100_000)
+    sender = sending(document.edge, "chat/busy")
+    stop, taken = threading.Event(), set[int]()
+
+    def send() -> None:
+        with contextlib.suppress(OSError):
+            for number in range(9_000):
+                sender.transfer(message(b"%d" % number))
+                if number % 10 == 9:
+                    stop.wait(0.002)
+
+    def accept() -> None:
+        while (frame := receiver.receive(30)) is not None and frame.kind != "close":
+            if frame.kind == "transfer":
+                receiver.disposition(frame.delivery_id, "accepted")
+                taken.add(int(frame.payload[5:]))
+        receiver.close()
+
+    threads = [threading.Thread(target=each) for each in (send, accept)]
+    for each in threads:
+        each.start()
+    said, frame = dict[int, str](), sender.until("disposition")
+    gateway.process.send_signal(signal.SIGTERM)
+    while frame is not None and frame.kind != "close":
+        if frame.kind == "disposition":
+            last = frame.first if frame.last is None else frame.last
+            said |= dict.fromkeys(range(frame.first, last + 1), frame.state.name)
+        frame = sender.receive(30)
+    stop.set()
+    sender.disconnect()
+    for each in threads:
+        each.join()
+    assert gateway.process.wait(20) == 0
+    assert sorted(taken - said.keys()) == []
+    assert {said[number] for number in taken} == {"accepted"}

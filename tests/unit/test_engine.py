@@ -9,7 +9,8 @@ from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.link import Link
 from gateway.errors import AmqpError
-from tests.support.frames import AMQP_HEADER, Frame, framed, parse, performative
+from tests.support.frames import AMQP_HEADER, Frame, framed, parse, performative, target
+from tests.support.messages import message
 
 
 class Owner:
@@ -66,3 +67,47 @@ def test_a_silence_of_proton_ends_the_connection(capfd: pytest.CaptureFixture[st
     assert engine.finished
     assert capfd.readouterr().err == ""
     engine.free()
+
+
+class Node:
+    """Takes everything, and says nothing."""
+
+    def __init__(self) -> None:
+        self.found: list[bytes] = []
+
+    def on_transfer(self, delivery: int, data: bytes, settled: bool) -> None:
+        self.found.append(data)
+
+    def on_detach(self, error: AmqpError | None) -> None: ...
+
+
+class Taking(Owner):
+    """Accepts every link."""
+
+    def link_requested(self, link: Link) -> None:
+        self.node = Node()
+        link.accept(self.node)
+        link.grant(10)
+
+
+def transfers(*numbers: int, **fields: object) -> bytes:
+    return b"".join(
+        framed(performative("transfer", handle=0, delivery_id=n, delivery_tag=b"%d" % n, **fields) + message(b"%d" % n))
+        for n in numbers
+    )
+
+
+def test_what_comes_at_the_end_of_a_drain_is_released_and_reaches_no_node() -> None:
+    owner = Taking()
+    begin = performative("begin", next_outgoing_id=0, incoming_window=100, outgoing_window=100)
+    attach = performative("attach", name="a", handle=0, role=False, target=target("q"), initial_delivery_count=0)
+    owner.say(AMQP_HEADER + framed(performative("open", container_id="p")) + framed(begin) + framed(attach))
+    assert owner.say(transfers(0)) == []
+    owner.engine.stop_granting()
+    owner.engine.stop_taking()
+    (disposition,) = owner.say(transfers(1, 2))
+    assert (disposition.first, disposition.last, disposition.state.name) == (1, 2, "released")
+    assert owner.say(transfers(3, settled=True)) == []
+    assert owner.node.found == [message(b"0")]
+    owner.engine.lost(None)
+    owner.engine.free()
