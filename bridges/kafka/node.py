@@ -335,7 +335,8 @@ class KafkaNode:
             share, first = await leases.share(key, self._placing.share(topic))
             annotated = self._route.reading.annotate != "never"
             terms = await self._terms(topic.name, ordered=True, annotated=annotated)
-            begins = partial(self._begins, topic, parsed, member.group, annotated)
+            resumed: list[int] = []
+            begins = partial(self._begins, topic, parsed, member.group, annotated, resumed)
             entry = Entry(self._keeper, cluster, topic, link, member.group, begins)
             sharer = SharedMember(Gate(link, share), share, leases, growth, entry, terms, self._counters)
             await sharer.take(first)
@@ -347,7 +348,7 @@ class KafkaNode:
                 sharer,
                 properties=properties,
                 capabilities=CAPABILITIES,
-                filter=parsed.in_force,
+                filter=parsed.without_position() if resumed else parsed.in_force,
                 distribution_mode="copy",
             )
             leases.hold_share(share, sharer)
@@ -360,12 +361,21 @@ class KafkaNode:
             raise
 
     async def _begins(
-        self, topic: Topic, parsed: FilterSet, group: str, annotated: bool, partition: int, held: Held
+        self,
+        topic: Topic,
+        parsed: FilterSet,
+        group: str,
+        annotated: bool,
+        resumed: list[int],
+        partition: int,
+        held: Held,
     ) -> tuple[int, Selections]:
         """Where a link that shares begins in a partition, and what it wants there.
 
         What the group has kept counts more than a position in the filter: else whoever gets a partition would begin
-        there again each time that partitions move.
+        there again each time that partitions move. `resumed` gets the partitions where that is so.
         """
+        if held.start is not None:
+            resumed.append(partition)
         starts, ends = await self._starts_in_group(topic, partition, parsed, held, group, shared=True)
         return starts[partition], Selections(parsed, starts, ends, bound=True, annotated=annotated)

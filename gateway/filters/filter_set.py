@@ -16,7 +16,7 @@ from gateway.amqp.types import Described, Symbol
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, quoted
 from gateway.filters import event_filters, selector, sql
 from gateway.filters.event_filters import parse_event_map, parse_event_sql
-from gateway.filters.event_log import hint, mentions_log
+from gateway.filters.event_log import beyond_position, hint, mentions_log
 from gateway.filters.event_stream import FILTER_CODE, FILTER_NAME, Position, Start
 from gateway.filters.limits import LIMITS, Limits, exceeded
 from gateway.filters.predicate import TRUE, And, In, IsTrue, Not, Or, Predicate, Section, conjunction, walk
@@ -82,6 +82,12 @@ class FilterSet(NamedTuple):
     """Bounds within which all matches lie, and whether to begin at the end of the log."""
     left_out: tuple[str, ...] = ()
     """Names of the filters of unknown types."""
+    places: frozenset[Any] = frozenset()
+    """Names of those in force that ask for a position and for nothing else."""
+
+    def without_position(self) -> dict[Any, Any]:
+        """The set to answer with where the link begins by something else than a position asked for."""
+        return {name: value for name, value in self.in_force.items() if name not in self.places}
 
 
 NOTHING: Final = FilterSet(TRUE, {}, Position(Start.LATEST))
@@ -184,7 +190,8 @@ def read(filters: Mapping[Any, Any], rules: Rules = RULES) -> FilterSet:
     whole = limited(conjunction(tuple(found.values()))) if found else TRUE
     in_force = {name: filters[name] for name in found}
     positioned = reader.positioned or (rules.earliest and bool(found))
-    return FilterSet(whole, in_force, _position(whole, positioned), tuple(left_out))
+    places = frozenset(name for name, asked in found.items() if asked != TRUE and not beyond_position(asked))
+    return FilterSet(whole, in_force, _position(whole, positioned), tuple(left_out), places)
 
 
 def kind_of(descriptor: object) -> str | None:
