@@ -10,7 +10,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java test bench groups kills mutants conformance lint parts lock clean
+.PHONY: help run run-pipeline java test bench groups kills memory mutants conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ kills: $(VENV)/.tests parts ## kill -9 archives, replays and streams in each pha
 	SCOPEGATE_KILLS=$(or $(KILLS),10) $(BIN)/python -m pytest -q -s -k kill \
 		tests/integration/test_pipeline_kills.py tests/integration/test_pipeline_stream.py \
 		tests/integration/test_pipeline_sink.py
+
+memory: $(VENV)/.tests parts ## fill the memory in every way at once, under 1 GiB; print what a bystander notices
+	SCOPEGATE_MEMORY=1GiB $(BIN)/python -m pytest -q -s tests/integration/test_memory_load.py
 
 mutants: $(VENV)/.tests parts ## break the product in places drawn at random; print the breaks that no test notices (COUNT=150)
 	$(BIN)/python -m tests.mutation --count $(or $(COUNT),150) $(ARGS)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _LOOK: Final = 1.0
 _PATIENCE: Final = 3
 """Seconds between two looks, and how many of them find too much before a connection has to go."""
+_TRIMS: Final = 5
+"""Looks between two times that memory is given back."""
 
 
 class Memory:
@@ -29,7 +31,7 @@ class Memory:
         self.budget: Final = Budget(budget(policy.model.gateway.memory))
         self.hub: Final = Hub(asyncio.get_running_loop(), self.budget, self._slowed)
         self._trimmer: Final = Trimmer()
-        self._over = 0
+        self._over = self._trims = 0
         report.metrics.gauge_source(self.samples)
 
     def _slowed(self, connection: Connection, how: str) -> None:
@@ -42,16 +44,20 @@ class Memory:
         """Look once a second, for ever."""
         while True:
             await asyncio.sleep(_LOOK)
-            self._look()
+            held = self._look()
+            self._trims -= 1
+            if self._trims <= 0 and self._trimmer.wants(held):
+                self._trims = _TRIMS
+                await asyncio.to_thread(self._trimmer.trim)
 
-    def _look(self) -> None:
+    def _look(self) -> int:
         pool = self.budget.pool
         self._over = self._over + 1 if pool.total > pool.limit else 0
         if self._over > _PATIENCE:
             for account in self.budget.heaviest():
                 account.end()
             self._over = 0
-        self._trimmer.look(pool.total)
+        return pool.total
 
     def samples(self) -> Iterator[tuple[str, Any, float]]:
         """The gauges, for metrics."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
 
 _PAUSE: Final = 0.1
-"""Seconds between two pieces that are read of who is slowed down."""
+_LONGEST: Final = 1.6
+"""Seconds between the first two pieces that are read of who is slowed down; they double, up to so many."""
 
 
 class Pressure:
@@ -42,6 +43,7 @@ class Pressure:
         self._seen = -SMALL
         self._timer: asyncio.TimerHandle | None = None
         self.paused = self._slow = False
+        self._wait = _PAUSE
 
     def turn(self, unread: int) -> None:
         """Something has happened; cheap while little has changed. `unread`: bytes that wait for the engine."""
@@ -82,7 +84,10 @@ class Pressure:
             if choked:
                 self._told("sending")
         if (slow or choked) and self._timer is None:
-            self._timer = self._loop.call_later(_PAUSE, self._look)
+            self._timer = self._loop.call_later(self._wait, self._look)
+            self._wait = min(2 * self._wait, _LONGEST)
+        elif self._timer is None:
+            self._wait = _PAUSE
 
     def _pause(self, paused: bool) -> None:
         if paused is not self.paused:

@@ -23,13 +23,16 @@ class Trimmer:
 
     def __init__(self, trim: Callable[[int], object] | None = None) -> None:
         self._trim: Final = trim if trim is not None else _trim()
-        self._highest = 0
+        self._highest = self._held = 0
 
-    def look(self, held: int) -> bool:
-        """Whether memory was given back; blocks for some milliseconds then."""
+    def wants(self, held: int) -> bool:
+        """Whether much less is held than there was since the last `trim`."""
         self._highest = max(self._highest, held)
-        if self._trim is None or self._highest - held < max(_ENOUGH, self._highest // 4):
-            return False
-        self._highest = held
-        self._trim(0)
-        return True
+        self._held = held
+        return self._trim is not None and self._highest - held >= max(_ENOUGH, self._highest // 4)
+
+    def trim(self) -> None:
+        """Give memory back; blocks for some milliseconds, and may be called in a thread."""
+        self._highest = self._held
+        if self._trim is not None:
+            self._trim(0)

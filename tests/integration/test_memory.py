@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +11,7 @@ from gateway.amqp.codec import Described, Symbol
 from tests.bench.running import resident_kib
 from tests.support import frames
 from tests.support.document import Document
+from tests.support.flood import pushed, transfer
 from tests.support.gateway import Gateway, Gateways
 from tests.support.links import connected, passes, receiving, sending
 from tests.support.messages import message
@@ -73,48 +72,6 @@ def held(start_gateway: Gateways) -> Iterator[Held]:
     passes(bystanders[1], bystanders[0], 1)
     found.leave()
     wait_until(lambda: found.held("received") + found.held("unsettled") + found.held("output") == 0, "all is let go of")
-
-
-def transfer(number: int, payload: bytes, **fields: object) -> bytes:
-    delivery = {"handle": 0, "delivery_id": number, "delivery_tag": b"%d" % number, "message_format": 0, **fields}
-    return frames.framed(frames.performative("transfer", **delivery) + payload, 0, kind=0)
-
-
-def pushed(peer: Peer, data: bytes, seconds: float) -> int:
-    """Send as much as the gateway reads in this time, and read what it answers; return how many bytes it took."""
-    connection, sent, deadline = peer.detached(), 0, time.monotonic() + seconds
-    connection.setblocking(False)
-    view = memoryview(data)
-    while sent < len(data) and time.monotonic() < deadline:
-        readable, writable, _ = select.select([connection], [connection], [], 0.05)
-        if readable and not connection.recv(2**16):
-            break
-        if writable:
-            with contextlib.suppress(BlockingIOError):
-                sent += connection.send(view[sent : sent + 2**18])
-    return sent
-
-
-def credits(peer: Peer, seconds: float = 0.5) -> int:
-    """The credit that the sender at handle 0 has at the end; -1: its link is gone."""
-    credit = 0
-    with contextlib.suppress(AssertionError):
-        while (frame := peer.receive(seconds)) is not None:
-            if frame.kind == "flow" and frame.handle == 0:
-                credit = frame.link_credit + frame.delivery_count - peer._next_delivery
-            elif frame.kind == "detach":
-                return -1
-    return credit
-
-
-def sent_within_credit(peer: Peer, payload: bytes, most: int) -> int:
-    """Send as credit allows, up to `most` messages; return how many."""
-    count = 0
-    while count < most and (credit := credits(peer)) > 0:
-        for _ in range(min(credit, most - count)):
-            peer.transfer(payload)
-            count += 1
-    return count
 
 
 def test_unfinished_messages_are_bounded(held: Held) -> None:

@@ -1,0 +1,62 @@
+"""Every way to fill the memory at once: the gateway stays within its budget, and a bystander hardly notices.
+
+The small form is for the suite. `SCOPEGATE_MEMORY=1GiB` (make memory) is the whole of it, for a quiet machine: it has
+to stay below 1 GiB, and 99 of 100 of the bystander's messages have their outcome within 100 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bench.running import resident_kib
+from tests.support.document import Document
+from tests.support.gateway import Gateways
+from tests.support.links import passes, receiving, sending
+from tests.support.parts import ROOT
+from tests.support.process import Process, wait_until
+
+BIG = bool(os.environ.get("SCOPEGATE_MEMORY"))
+MEMORY, CONNECTIONS, SECONDS, PATIENCE = ("1GiB", 12, 20, 0.1) if BIG else ("192MiB", 3, 6, 2.0)
+"""Of the process; connections of each kind; how long it lasts; what 99 of 100 round trips take at most, seconds."""
+MOST = 1024 if BIG else 192
+"""MiB that may be resident."""
+
+
+@pytest.fixture
+def flood() -> Iterator[list[Process]]:
+    started: list[Process] = []
+    yield started
+    for each in started:
+        each.discard()
+
+
+def test_every_way_at_once_stays_within_the_budget(start_gateway: Gateways, flood: list[Process]) -> None:
+    document = Document(memory=MEMORY)
+    gateway = start_gateway(document.text)
+    receiver, sender = receiving(document.edge, "chat/bystander", 1_000_000), sending(document.edge, "chat/bystander")
+    pid, idle = gateway.process.pid, resident_kib(gateway.process.pid)
+    command = ["nice", "-n", "19", sys.executable, "-m", "tests.support.flood", str(document.edge), str(CONNECTIONS)]
+    flood.append(Process("flood", command, cwd=ROOT))
+    times, highest, end = list[float](), 0, time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        passes(sender, receiver, len(times))
+        times.append(time.monotonic() - begun)
+        highest = max(highest, resident_kib(pid))
+        time.sleep(0.005)
+    metrics = gateway.metrics()
+    held = sum(value for name, value in metrics.items() if name.startswith("scopegate_held_bytes{"))
+    slow = sorted(times)[-len(times) // 100]
+    print(f"{highest // 1024} MiB at most, {held / 2**20:.0f} held; p99 {slow * 1000:.1f} ms of {len(times)}")
+    assert highest < MOST * 1024
+    assert metrics["scopegate_held_back_total"] > CONNECTIONS
+    assert slow < PATIENCE
+    flood.pop().discard()
+    wait_until(lambda: gateway.metrics()["scopegate_held_deliveries"] <= 2, "all is let go of", 30)
+    wait_until(lambda: resident_kib(pid) < idle + (highest - idle) // 3, "memory has been given back", 30)
+    passes(sender, receiver, len(times))
