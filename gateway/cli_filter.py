@@ -42,12 +42,15 @@ A message in YAML (or any number of them, each under a name of its own):
   application-properties: {color: red, n: !int 7}
   data: hello
 
-Exit codes: 0 something matches; 1 nothing matches, or a mistake in what was given (said on stderr); 2 wrong use.
+Exit codes: 0 something matches; 1 nothing matches; 2 a mistake in what was given, or a file or topic that cannot be
+read (said on stderr).
 """
 
 
 class _Mistake(click.ClickException):
-    """A mistake in what was given: exit code 1."""
+    """A mistake in what was given, or nothing to read: exit code 2, for 1 says that nothing matches."""
+
+    exit_code = 2
 
     def show(self, file: Any = None) -> None:
         click.echo(self.format_message(), err=True)

@@ -64,5 +64,5 @@ def test_an_empty_topic_and_one_that_is_not_there(kafka_broker: KafkaBroker, tmp
     empty = call(policy, "TRUE", "--topic", address)
     assert (empty.returncode, empty.stdout, empty.stderr) == (1, "0 events, 0 matching; nothing to measure\n", "")
     missing = call(policy, "TRUE", "--topic", "events/no-such-topic")
-    assert (missing.returncode, missing.stdout) == (1, "")
+    assert (missing.returncode, missing.stdout) == (2, "")
     assert "no-such-topic" in missing.stderr

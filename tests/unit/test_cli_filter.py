@@ -118,7 +118,7 @@ def test_a_message_that_cannot_be_decoded_matches_nothing(tmp_path: Path) -> Non
 )
 def test_mistakes_in_the_filter_are_named(arguments: list[str], said: str, orders: Path) -> None:
     result = call(*arguments, "--message", orders)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
 
 
@@ -141,14 +141,14 @@ def test_mistakes_in_a_message_are_named(content: bytes, said: str, tmp_path: Pa
     file = tmp_path / "message"
     file.write_bytes(content)
     result = call("TRUE", "--message", file)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"{file}:")
     assert said in result.stderr
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = call("TRUE", "--message", tmp_path / "none")
-    assert (result.exit_code, result.stderr) == (1, f"{tmp_path / 'none'}: No such file or directory\n")
+    assert (result.exit_code, result.stderr) == (2, f"{tmp_path / 'none'}: No such file or directory\n")
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ scopes:
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (["--topic", "events/orders"], 1, "is embedded in the running gateway: say --bootstrap"),
-        (["--topic", "chat/x"], 1, "chat/x is no event log in any scope"),
+        (["--topic", "events/orders"], 2, "is embedded in the running gateway: say --bootstrap"),
+        (["--topic", "chat/x"], 2, "chat/x is no event log in any scope"),
         (["--topic", "events/orders", "--scope", "core"], 2, "there is no scope core (there is: edge)"),
     ],
 )
@@ -194,7 +194,7 @@ def test_the_policys_limits_apply(tmp_path: Path, orders: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("filters: {max_length: 64}\n" + POLICY)
     long = "a.color = '" + "x" * 64 + "'"
-    assert call(long, "--message", orders).exit_code == 1
+    assert call(long, "--message", orders).exit_code == 2
     result = call(long, "--message", orders, "--policy", file)
     assert "the limit is 64" in result.stderr
 
