@@ -318,6 +318,17 @@ def _item_matches(reference: Any, value: Any) -> bool:
 
 
 def folded(text: str) -> str:
-    """Unicode's simple lower-casing, character by character: as long as `text`, whatever is around a character."""
-    # str.lower looks around a capital sigma and makes two characters of this I; nothing else
-    return text.replace("\u03a3", "\u03c3").replace("\u0130", "i").lower()
+    """Unicode's simple case folding, character by character: as long as `text` (FX-4-13)."""
+    if text.isascii():
+        return text.lower()
+    full = text.casefold()  # where it makes no character into several, it is the simple one
+    return full if len(full) == len(text) else "".join(map(_simple, text))
+
+
+def _simple(character: str) -> str:
+    """The folding of CaseFolding.txt, status C, else S; what has neither (\u00df, \u0130) stays."""
+    full = character.casefold()
+    if len(full) == 1:
+        return full
+    lower = character.lower()
+    return lower if len(lower) == 1 else character

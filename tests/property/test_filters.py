@@ -158,6 +158,7 @@ def test_folding_lowers_each_character_alone(text: str) -> None:
 @pytest.mark.parametrize("point", range(0, 0x110000, 0x11000))
 def test_folding_keeps_to_one_character(point: int) -> None:
     block = [chr(c) for c in range(point, point + 0x11000) if not 0xD800 <= c < 0xE000]
+    assert [folded(character) for character in block] == [naive.lowered(character) for character in block]
     assert [len(folded(character)) for character in block] == [1] * len(block)
 
 

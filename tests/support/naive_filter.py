@@ -134,8 +134,21 @@ def _text(node: p.Text, fields: Fields) -> bool:
 
 
 def lowered(text: str) -> str:
-    """Character by character; the one character whose lower case is two is an `i` by Unicode's simple mapping."""
-    return "".join("i" if character == "\u0130" else character.lower() for character in text)
+    """Simple case folding, character by character: what casefold makes into several has an entry S here, or stays."""
+    return "".join(_simple(character) for character in text)
+
+
+def _simple(character: str) -> str:
+    full = character.casefold()
+    return full if len(full) == 1 else chr(_STATUS_S.get(ord(character), ord(character)))
+
+
+_STATUS_S = {
+    0x1E9E: 0xDF,
+    **{first + step: first - 8 + step for first in (0x1F88, 0x1F98, 0x1FA8) for step in range(8)},
+    0x1FBC: 0x1FB3, 0x1FCC: 0x1FC3, 0x1FFC: 0x1FF3,
+}
+"""From CaseFolding.txt of Unicode 14: entries that have a simple and a full folding."""
 
 
 # -- values
