@@ -18,6 +18,7 @@ from gateway.amqp.security import ServerSecurity
 from gateway.amqp.tls import ServerTls, peer_subject, trust_anchor
 from gateway.amqp.tls_server import TlsServer
 from gateway.amqp.users import UserStore
+from gateway.descriptors import spare
 from gateway.errors import AmqpError
 from gateway.password_checks import PasswordChecks, Ticket
 from gateway.quota import Quota, Refusal
@@ -160,13 +161,15 @@ class Listener:
 
     # -- host of connections
 
-    def admits(self, peer: str) -> bool:
+    def admits(self, peer: str, descriptor: int) -> bool:
         """A socket, nothing said yet: within the limits, or to be dropped at once."""
         limits, now = self.settings.model.limits, self._hub.loop.time()
         while self._recent and self._recent[0] < now - 1:
             self._recent.popleft()
         shaking = self._server.shaking if isinstance(self._server, TlsServer) else 0
-        if len(self.connections) + shaking >= limits.connections:
+        if not spare(descriptor):
+            self.exhausted(peer)
+        elif len(self.connections) + shaking >= limits.connections:
             self._report.bad_input("too-many-connections", bind=self.bound, peer=peer)
         elif len(self._recent) >= limits.opens_per_second:
             self._report.bad_input("too-many-opens", bind=self.bound, peer=peer)
@@ -174,6 +177,10 @@ class Listener:
             self._recent.append(now)
             return True
         return False
+
+    def exhausted(self, peer: str) -> None:
+        """A connection that the process has no file descriptor for."""
+        self._report.bad_input("no-file-descriptors", bind=self.bound, peer=peer)
 
     def tls_failed(self, peer: str, error: OSError) -> None:
         """A handshake that came to nothing: no TLS, no common version, or a certificate nobody trusts."""
@@ -184,7 +191,7 @@ class Listener:
     def established(self, connection: Connection) -> None:
         """A connection, on TLS after its handshake."""
         connection.peer.scope = self.settings.scope
-        admitted = self._tls is not None or self.admits(connection.peer.address)
+        admitted = self._tls is not None or self.admits(connection.peer.address, connection.descriptor)
         self.connections.add(connection)
         self._report.bump("connections_accepted", self.settings.scope)
         if not admitted:

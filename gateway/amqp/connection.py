@@ -368,6 +368,12 @@ class Connection(asyncio.Protocol):
         self._host.message_refused(link, error)
 
     @property
+    def descriptor(self) -> int:
+        """The number of the socket's file descriptor; -1: it is closed."""
+        found = self.transport.get_extra_info("socket") if self.transport is not None else None
+        return -1 if found is None else int(found.fileno())
+
+    @property
     def ssl_object(self) -> Any:
         """The TLS session of this socket, None on plain TCP."""
         return self.transport.get_extra_info("ssl_object") if self.transport is not None else None

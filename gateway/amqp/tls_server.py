@@ -5,6 +5,7 @@ drop the others without a word: here limits hold from the first byte, and who fa
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Callable
@@ -21,7 +22,8 @@ _PAUSE: Final = 0.1
 class Gate(Protocol):
     """Decides about sockets before anything was said on them."""
 
-    def admits(self, peer: str) -> bool: ...
+    def admits(self, peer: str, descriptor: int) -> bool: ...
+    def exhausted(self, peer: str) -> None: ...
     def tls_failed(self, peer: str, error: OSError) -> None: ...
 
 
@@ -76,11 +78,13 @@ class TlsServer:
         while True:
             try:
                 accepted, place = await loop.sock_accept(listening)
-            except OSError:  # the peer has gone already, or the system has no more descriptors
+            except OSError as error:  # the peer has gone already, or the system has no more descriptors
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._gate.exhausted("unknown")
                 await asyncio.sleep(_PAUSE)
                 continue
             peer = f"{place[0]}:{place[1]}"
-            if self._gate.admits(peer):
+            if self._gate.admits(peer, accepted.fileno()):
                 self._supervisor.start(self._shake_hands(accepted, peer), "tls-handshake")
             else:
                 accepted.close()
