@@ -1,9 +1,10 @@
-/* Whether a transfer among a peer's bytes has another message-format than 0 (part 2, 2.7.5); proton does not show it.
+/* Whether a transfer among a peer's bytes has another message-format than 0 or is resumed (part 2, 2.7.5); proton shows
+ * neither.
  *
  * Called for all bytes that come, in pieces of any size, so it does no more than to step from frame to frame and to look
  * at the first fields of each transfer. A head that is not of the usual forms counts as another format: whoever asked
  * looks closely then. */
-#define HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5 */
+#define HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
 typedef struct {
     uint32_t skip;    /* bytes of the current frame that are still to come and need no look */
@@ -19,6 +20,23 @@ static size_t field(const uint8_t *at, size_t left) {
         return 0;
     size = at[0] == 0x43 || at[0] == 0x40 ? 1 : at[0] == 0x52 ? 2 : at[0] == 0x70 ? 5 : 0;
     return size <= left ? size : 0;
+}
+
+/* Whether the fields behind the message-format say that the transfer is resumed, or cannot be read here: settled, more,
+ * rcv-settle-mode, state (any is unusual), resume. */
+static bool odd_flags(const uint8_t *at, size_t left, size_t count) {
+    size_t index, size;
+    for (index = 0; index < 5 && index < count; index++) {
+        if (left == 0)
+            return true;
+        size = at[0] == 0x40 || (index != 3 && (at[0] == 0x42 || (at[0] == 0x41 && index != 4))) ? 1
+               : (at[0] == 0x56 && index < 2) || (at[0] == 0x50 && index == 2)                   ? 2
+                                                                                                 : 0;
+        if (size == 0 || size > left)
+            return true;
+        at += size, left -= size;
+    }
+    return false;
 }
 
 /* Whether the fields of a transfer show another format than 0, or cannot be read here. */
@@ -49,7 +67,9 @@ static bool odd_fields(const uint8_t *at, size_t left) {
     at += size, left -= size;
     if ((size = field(at, left)) == 0)
         return true;
-    return !(size == 1 || (size == 2 && at[1] == 0) || (size == 5 && !at[1] && !at[2] && !at[3] && !at[4]));
+    if (!(size == 1 || (size == 2 && at[1] == 0) || (size == 5 && !at[1] && !at[2] && !at[3] && !at[4])))
+        return true;
+    return odd_flags(at + size, left - size, count - 4);
 }
 
 /* Whether a frame that begins with these bytes is a transfer to be looked at. */

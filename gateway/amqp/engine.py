@@ -50,8 +50,8 @@ class Engine(Restraint):
         self._attached: Final = Links(self, owner)
         self._links: Final = self._attached.live
         self.peer = Peer()
-        self.refusals = self.serial = 0
-        """The links of the peer that were refused; the number of the last delivery we sent, which is its tag."""
+        self.refusals = self.ignored = self.serial = 0
+        """Links of the peer that were refused; its resumed deliveries; the number of our last delivery, its tag."""
         self.tally: Final = turn.Tally()
         """What the deliveries of this connection take."""
         self.oversize: Final[deque[tuple[SizedLink, int, int]]] = deque()

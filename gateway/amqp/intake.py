@@ -34,6 +34,8 @@ _PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
 _TRANSFER: Final = _PER_MESSAGE[1]
 _FORMATS: Final = 4096
 """Deliveries of other formats that are remembered from one push to the next: those that are not complete."""
+RESUMED: Final = -1
+"""Stands for the message-format of a resumed delivery: none is known here, for no unsettled map is offered."""
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 
 
@@ -152,11 +154,13 @@ class Intake:
 
     def _transfer(self, handles: dict[int, Any], data: bytes) -> None:
         """Note a delivery whose message format is not zero: proton does not show it, and reads a wrong handle as 0."""
-        handle, tag, message_format = transfer_head(data)
+        handle, tag, message_format, resumed = transfer_head(data)
         if tag is None:  # it goes on with a delivery
             return
         key = handles.get(handle), tag
-        if message_format:
+        if resumed:
+            self._formats[key] = RESUMED
+        elif message_format:
             self._formats[key] = int(message_format)
         else:
             self._formats.pop(key, None)

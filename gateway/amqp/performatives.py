@@ -169,16 +169,22 @@ _TRANSFER_HEAD: Final = (
 )
 
 
-def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None]:
-    """Handle, delivery-tag and message-format of a transfer, None for what is absent; checked like a control frame."""
-    values: list[Any] = [None, None, None, None]
+_RESUME: Final = 8
+"""The place of resume among the fields of a transfer."""
+
+
+def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None, bool]:
+    """Handle, delivery-tag, message-format and resume of a transfer, None for what is absent; checked like a control
+    frame.
+    """
+    values: list[Any] = [None] * (_RESUME + 1)
     if body[1:2] == b"\x80":  # the descriptor in its long form
         body = body[:1] + b"\x53\x14" + body[10:]
     position, _, count = opened(body, 0)
-    for index in range(min(count, 4)):
+    for index in range(min(count, _RESUME + 1)):
         values[index], position = decode(body, position)
     check_fields(_TRANSFER_HEAD, values)
-    return values[0], values[2], values[3]
+    return values[0], values[2], values[3], values[_RESUME] is True
 
 
 def check_fields(fields: tuple[Field, ...], values: Any) -> None:

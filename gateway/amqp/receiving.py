@@ -9,6 +9,7 @@ from cproton_ffi import ffi, lib
 from gateway.amqp import dispositions, turn
 from gateway.amqp.annotated import annotated
 from gateway.amqp.hop import may_be_annotated, only
+from gateway.amqp.intake import RESUMED
 from gateway.amqp.link_base import BUFFER_SIZE, LinkBase
 from gateway.amqp.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.errors import (
@@ -29,6 +30,8 @@ _TOO_MUCH: Final = (
     "this connection has too much under way that nobody has taken (limits.memory, limits.user_memory, gateway.memory): "
     "wait for outcomes, then send again"
 )
+_IGNORED: Final = 10_000
+"""Resumed deliveries of one connection that are kept, unsettled as they are, until their links end."""
 _buffer = ffi.new("char[]", BUFFER_SIZE)
 """Where proton copies a message on its way to becoming bytes; one suffices, the loop is one thread."""
 
@@ -93,6 +96,18 @@ class Receiving(LinkBase):
             if self.open and not self._foreign(message[0], message[2]):
                 self.received_all([message])
 
+    def _ignore(self, delivery: int, settled: bool) -> None:
+        """A resumed delivery that we know nothing of (2.7.5): it gets no answer, and its credit is given back."""
+        self.engine.ignored += 1
+        self.held.let_go(delivery)
+        if settled:
+            self.forget(delivery)
+        if self.engine.ignored > _IGNORED:
+            text = f"{_IGNORED} deliveries were resumed that are not in the unsettled map of any attach"
+            self.detach(AmqpError(RESOURCE_LIMIT_EXCEEDED, text))
+        else:
+            self.grant(1)
+
     def _foreign(self, delivery: int, settled: bool) -> bool:
         """Whether a delivery is not of format 0 (FX-1-4): refused, for neither a node nor a record could keep that."""
         message_format = self.engine.message_format(self.name, tag := self.tag(delivery))
@@ -101,6 +116,9 @@ class Receiving(LinkBase):
         self._granted -= 1
         if self._granted < 0:
             self._no_credit()
+            return True
+        if message_format == RESUMED:
+            self._ignore(delivery, settled)
             return True
         self.transfers += 1
         text = f"the message-format is {message_format:#x}; the gateway takes only messages of format 0"
