@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.connection import Connection
 from gateway.amqp.hub import Hub
@@ -19,18 +19,27 @@ if TYPE_CHECKING:
 _LOOK: Final = 1.0
 _PATIENCE: Final = 3
 """Seconds between two looks, and how many of them find too much before a connection has to go."""
+_CLIENT: Final = 8 * 2**20
+"""Bytes that a Kafka client fetches ahead (`queued.max.messages.kbytes`)."""
 _TRIMS: Final = 5
 """Looks between two times that memory is given back."""
+
+
+class Reading(Protocol):
+    """A Kafka cluster."""
+
+    def states(self) -> Mapping[str, float]: ...
 
 
 class Memory:
     """What the process may hold; `hub` is where its connections charge what they do."""
 
-    def __init__(self, policy: CompiledPolicy, report: Report) -> None:
+    def __init__(self, policy: CompiledPolicy, report: Report, clusters: Mapping[str, Reading]) -> None:
         self._report: Final = report
         self.budget: Final = Budget(budget(policy.model.gateway.memory))
         self.hub: Final = Hub(asyncio.get_running_loop(), self.budget, self._slowed)
         self._trimmer: Final = Trimmer()
+        self._clusters: Final = clusters
         self._over = self._trims = 0
         report.metrics.gauge_source(self.samples)
 
@@ -51,6 +60,7 @@ class Memory:
                 await asyncio.to_thread(self._trimmer.trim)
 
     def _look(self) -> int:
+        self._charge_logs()
         pool = self.budget.pool
         self._over = self._over + 1 if pool.total > pool.limit else 0
         if self._over > _PATIENCE:
@@ -58,6 +68,11 @@ class Memory:
                 account.end()
             self._over = 0
         return pool.total
+
+    def _charge_logs(self) -> None:
+        states = [each.states() for each in self._clusters.values()]
+        kept = sum(each["cached_bytes"] + each["ahead_bytes"] + each["readers"] * _CLIENT for each in states)
+        self.budget.charge_logs(int(kept))
 
     def samples(self) -> Iterator[tuple[str, Any, float]]:
         """The gauges, for metrics."""
@@ -77,4 +92,5 @@ class Memory:
                 sums[name, kind] = sums.get((name, kind), 0) + value
         for (name, kind), value in sums.items():
             yield name, (("kind", kind),), float(value)
+        yield "held_bytes", (("kind", "logs"),), float(self.budget.logs)
         yield "held_limit_bytes", (), float(self.budget.pool.limit)

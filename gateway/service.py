@@ -86,8 +86,8 @@ class Service:
         self.supervisor: Final = Supervisor(self.report.task_failed, self.report.task_restarted)
         self.leases: Final = shared_leases(policy, self.supervisor, self.readiness)
         self._password_checks: Final = PasswordChecks(loop)
-        self.memory: Final = Memory(policy, self.report)
         self.clusters: dict[str, Cluster] = {}
+        self.memory: Final = Memory(policy, self.report, self.clusters)
         self.listeners: dict[Settings, Listener] = {}
         self._unbound: dict[str, OSError] = {}
         self.retired: list[Listener] = []

@@ -6,8 +6,9 @@ partition yet, for a client has one position in each. So links at the same place
 behind get one of their own, and meet the chunks that others left in the cache when they have caught up. Where
 more positions of a partition are wanted than there are readers, they take turns.
 
-Two limits hold memory: a stream stops when `_AHEAD` of its chunks were picked by nobody, and used chunks live in a
-cache of `ClusterConfig.cache` bytes. Everything here runs on the loop.
+Three limits hold memory: a stream stops when `_AHEAD` of its chunks were picked by nobody, or one while all streams
+together have read more ahead than the cache may hold; used chunks live in a cache of `ClusterConfig.cache` bytes.
+Everything here runs on the loop.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _AHEAD: Final = 2
 """Chunks that nobody has picked yet, above which a stream has read enough for now."""
 _FAR_AHEAD: Final = 8
 """The same, above which its partition is paused in a client that others still need."""
+_ROOM: Final = 16 * 2**20
+"""Bytes that all streams together may always read ahead, however small the cache is."""
 _TURN: Final = 64
 """Chunks after which a stream makes room where others wait for their turn."""
 _LOOK: Final = 0.25
@@ -53,11 +56,14 @@ class Stream:
     @property
     def stalled(self) -> bool:
         """Read enough for now: nobody waits for what comes next."""
-        return len(self.fresh) >= _AHEAD and self.position not in self.log.waiting
+        enough = 1 if self.streams.crowded else _AHEAD
+        return len(self.fresh) >= enough and self.position not in self.log.waiting
 
     def picked(self, chunk: Chunk) -> None:
         """A link has come as far as this chunk."""
-        self.fresh.pop(chunk, None)
+        if chunk in self.fresh:
+            del self.fresh[chunk]
+            self.streams.took(-chunk.size)
         self.streams.moved_on(self)
 
 
@@ -82,6 +88,8 @@ class Streams:
         self._limit: Final = readers
         self._owner: Final = ReaderOwner(self._arrived, self._failed, trouble, self._ended)
         self._cache: Final = Cache(cache)
+        self._most: Final = max(cache, _ROOM)
+        self._ahead = 0
         self._logs: Final[dict[Key, PartitionLog]] = {}
         self._streams: Final[dict[Reader, dict[Key, Stream]]] = {}
         self._ending: Final[set[Reader]] = set()
@@ -137,6 +145,7 @@ class Streams:
             "readers": len(self._streams) + len(self._ending),
             "streams": sum(map(len, self._streams.values())),
             "turns": len(self._turns),
+            "ahead_bytes": self._ahead,
             "cached_bytes": self._cache.size,
             "cached_chunks": sum(log.chunks for log in self._logs.values()),
         }
@@ -260,6 +269,8 @@ class Streams:
         for stream in list(self._streams.pop(reader, {}).values()):
             for chunk in stream.fresh:
                 chunk.source = None
+                self.took(-chunk.size)
+            stream.fresh.clear()
             self._call_later(_LOOK, self._read_on, stream.log)
 
     def _read_on(self, log: PartitionLog) -> None:
@@ -267,6 +278,23 @@ class Streams:
             self._next_turn(log)
 
     # -- flow
+
+    @property
+    def crowded(self) -> bool:
+        """All together have read so much that nobody has picked that each has to make do with less."""
+        return self._ahead > self._most
+
+    def took(self, size: int) -> None:
+        """More bytes were read ahead, or fewer are left of them; when there is room again, all may read on."""
+        crowded = self.crowded
+        self._ahead += size
+        if crowded and not self.crowded:
+            self._call_soon(self._all_move_on)
+
+    def _all_move_on(self) -> None:
+        for streams in list(self._streams.values()):
+            for stream in list(streams.values()):
+                self.moved_on(stream)
 
     def moved_on(self, stream: Stream) -> None:
         """Chunks were picked, or somebody waits: read on?"""
@@ -283,7 +311,7 @@ class Streams:
         reader.gate(closed=all(stream.stalled for stream in streams.values()))
         if len(streams) > 1:
             for key, stream in streams.items():
-                if not stream.paused and len(stream.fresh) >= _FAR_AHEAD and stream.stalled:
+                if not stream.paused and (len(stream.fresh) >= _FAR_AHEAD or self.crowded) and stream.stalled:
                     stream.paused = True
                     reader.pause(key, True)
 
@@ -312,6 +340,7 @@ class Streams:
         log, position = stream.log, stream.position
         chunk = Chunk(log, position, end, messages, stream)
         stream.fresh[chunk] = None
+        self.took(chunk.size)
         stream.at_end = False
         stream.position = end
         stream.served += 1

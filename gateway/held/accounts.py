@@ -130,6 +130,7 @@ class Budget:
 
     def __init__(self, limit: int) -> None:
         self.pool: Final = Pool(limit)
+        self._logs = 0
         self._users: Final[dict[tuple[str, str], tuple[Pool, set[Account]]]] = {}
 
     def open(
@@ -156,6 +157,16 @@ class Budget:
             found[1].discard(account)
             if not found[1]:
                 del self._users[scope, user]
+
+    def charge_logs(self, size: int) -> None:
+        """Say anew what is kept of event logs, for all links together."""
+        self.pool.total += size - self._logs
+        self._logs = size
+
+    @property
+    def logs(self) -> int:
+        """What is kept of event logs."""
+        return self._logs
 
     @property
     def accounts(self) -> Iterator[Account]:

@@ -61,6 +61,7 @@ HELP: Final = {
     "held_limit_bytes": "What may be held for peers in all.",
     "socket_bytes": "Bytes on sockets, before TLS.",
     "deliveries": "Messages on links.",
+    "kafka_ahead_bytes": "What was read of topics and not yet asked for; no more than the cache may hold, about.",
     "kafka_cached_bytes": "What is kept of topics for links that are a little behind.",
     "kafka_cached_chunks": "Runs of records that are kept, or were read and not yet asked for.",
     "kafka_client_slow": "1: this version of confluent-kafka hands records over one by one, about half as fast.",

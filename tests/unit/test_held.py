@@ -90,6 +90,18 @@ def test_the_heaviest_have_to_go_until_there_is_room() -> None:
     assert list(budget.heaviest()) == [accounts[1]]
 
 
+def test_what_is_kept_of_event_logs_counts_for_the_process() -> None:
+    budget = Budget(10 * MIB)
+    mine = account(budget, connection=90 * MIB, per_user=90 * MIB)
+    mine.charge(Held(received=6 * MIB))
+    assert mine.reading is Level.FREE
+    budget.charge_logs(3 * MIB)
+    mine.charge(Held(received=6 * MIB))
+    assert mine.reading is Level.SLOW
+    budget.charge_logs(0)
+    assert budget.pool.total == 6 * MIB + CONNECTION
+
+
 V2 = {
     "/proc/self/cgroup": "0::/kube/pod\n",
     "/sys/fs/cgroup/kube/pod/memory.max": "max\n",

@@ -86,3 +86,60 @@ def test_another_thread_reads_on_when_one_has_died() -> None:
     assert len(readers) == 1, "not at once: what it died of may still be there"
     later.pop()()
     assert readers[1].added == [(("orders", 0), 5)]
+
+
+class Gated(Died):
+    """A reader that remembers its gate and what it was to rest."""
+
+    def __init__(self, owner: ReaderOwner) -> None:
+        super().__init__(owner)
+        self.closed = False
+        self.paused: dict[Any, bool] = {}
+
+    def gate(self, *, closed: bool) -> None:
+        self.closed = closed
+
+    def pause(self, key: Any, paused: bool) -> None:
+        self.paused[key] = paused
+
+
+class Record(bytes):
+    def offset(self) -> int:
+        return 0
+
+
+def test_what_all_streams_read_ahead_is_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many links at places of their own, each with one chunk that it has not picked: none reads another."""
+    monkeypatch.setattr("bridges.kafka.streams._ROOM", 0)
+    readers: list[Gated] = []
+    soon: list[Callable[[], None]] = []
+
+    def new(owner: ReaderOwner) -> Any:
+        readers.append(Gated(owner))
+        return readers[-1]
+
+    streams = Streams(
+        new, lambda call, *args: soon.append(lambda: call(*args)), nobody, readers=2, cache=70_000, trouble=nobody,
+        gone=nobody,
+    )  # fmt: skip
+    members = {number: Waits() for number in range(40)}
+    logs = {number: streams.join("orders", number, member) for number, member in members.items()}
+    for number, member in members.items():
+        assert logs[number].take(0, member) is None
+    (reader,) = readers
+    for number in members:
+        came = Fetched(1, {("orders", number): [Record(1000)]}, {}, {})
+        reader.owner.arrived(reader, came)  # type: ignore[arg-type]
+        assert streams.crowded is (number >= 23)
+    assert reader.closed
+    assert any(reader.paused.values())
+    for number in range(20):
+        assert logs[number].take(0, members[number]) is not None
+    while soon:
+        soon.pop()()
+    assert not streams.crowded
+    assert not reader.closed
+    assert not any(reader.paused.values())
+    for number, member in members.items():
+        streams.leave(logs[number], member, 1)
+    assert (streams.states()["ahead_bytes"], streams.states()["cached_bytes"]) == (0, 0)
