@@ -7,8 +7,8 @@ A task is **essential** where the gateway would serve on as if nothing had happe
 (`keep`), which means that it is begun again after an error, later and later, and that the gateway is not ready until it
 has run for a while. Kept are the loops that refresh a Kafka cluster, write and mirror the positions of termini, keep up
 the shared state, its store and the leases, accept TLS connections, serve HTTP, keep connectors connected, run bridges,
-write the journal, and watch the policy. Everything else is the work of one attach, handshake, drain or hand-over: it
-ends by itself, and what waits for it has an end of its own.
+write the journal, account for memory, and watch the policy. Everything else is the work of one attach, handshake, drain
+or hand-over: it ends by itself, and what waits for it has an end of its own.
 """
 
 from __future__ import annotations

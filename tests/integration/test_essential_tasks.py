@@ -18,6 +18,7 @@ from gateway.amqp.types import Symbol, Uint
 from gateway.bridging_one import Bridge
 from gateway.http import server
 from gateway.journal.pump import Pump
+from gateway.memory import Memory
 from gateway.policy_file import load
 from gateway.service import Service
 from gateway.state.leases import Leases
@@ -34,6 +35,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "state": (MemoryState, "run"),
     "state-store": (MemoryStore, "run"),
     "leases": (Leases, "_looks"),
+    "memory": (Memory, "run"),
     "http": (server._QuietServer, "startup"),
     "journal": (Pump, "turn"),
     "policy-watch": (app, "_stamp"),
