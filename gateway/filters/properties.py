@@ -24,8 +24,8 @@ from gateway.filters.predicate import (
     conjunction,
     numbered,
 )
-from gateway.filters.sections import FIXED
-from gateway.filters.values import frozen
+from gateway.filters.sections import FAMILIES, FIXED
+from gateway.filters.values import Family, family, frozen
 
 _TEXTS: Final = (str, Symbol)
 _ESCAPE: Final = "&"
@@ -84,6 +84,11 @@ def _element(field: Field, reference: Any, *, keyed: bool) -> Predicate | None:
     """What one reference asks; None: nothing. A map's entry asks that the key be there at least (FX-4-6, -19)."""
     if reference is None:
         return Exists(field) if keyed else None
+    if not keyed and family(reference) not in FAMILIES[field.name]:
+        raise _malformed(
+            f"{field.name} of the {field.section.value} section is {_types(field.name)}: no message matches a "
+            f"reference of another type (FX 4)"
+        )
     if type(reference) not in _TEXTS:
         return Matches(field, frozen(reference))
     text = str(reference)
@@ -100,6 +105,18 @@ def _element(field: Field, reference: Any, *, keyed: bool) -> Predicate | None:
     return Text(field, affix, text[3:], fold)
 
 
+def _types(name: str) -> str:
+    return " or ".join(_SAID[each] for each in FAMILIES[name])
+
+
+_SAID: Final = {
+    Family.BOOLEAN: "boolean",
+    Family.INTEGER: "an integer",
+    Family.TEXT: "text",
+    Family.BINARY: "binary",
+    Family.UUID: "uuid",
+    Family.TIME: "a timestamp",
+}
 _ANNOTATIONS: Final = (Section.MESSAGE_ANNOTATIONS, Section.DELIVERY_ANNOTATIONS, Section.FOOTER)
 _KEYS: Final = {Section.APPLICATION_PROPERTIES: "string"}
 

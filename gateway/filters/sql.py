@@ -5,10 +5,12 @@ Readings of what the draft leaves open are rows FX-5-1 to FX-5-25 of docs/confor
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Final
 
 from lark import Token, v_args
 
+from gateway.errors import quoted
 from gateway.filters.building import RULES, Builder, condition, over, value
 from gateway.filters.event_log import normalised
 from gateway.filters.grammar import Language, Part, fault
@@ -24,6 +26,8 @@ LOG_FIELD: /[^\W\d_][\w-]*/
 _SECTION: Final = "|".join(
     f"{short}|{long.value.replace('-', '[_-]')}" for short, long in SHORT.items() if short != "d"
 )
+_NEAR: Final = 0.75
+"""How much of a word has to be that of a section to be taken for it, misspelt."""
 _SQL: Final = r"""
 special: _EXISTS _OPEN _reference _CLOSE -> exists
 ?other: _reference | NULL -> nothing
@@ -60,6 +64,8 @@ class _Sql(Builder):
     def unnamed(self, name: Token, *path: Token | Part) -> Part:
         if name.type == "NAME" and name.lower() == "data" and path and isinstance(path[0], Token):
             raise fault(name, "the content of data sections cannot be filtered on (FX 2)")
+        if path and isinstance(path[0], Token):
+            raise fault(name, _no_section(plain(name), plain(path[0])))
         return _field(name, Section.APPLICATION_PROPERTIES, name, path)
 
     def index(self, part: Part) -> Part:
@@ -70,6 +76,19 @@ def _field(at: Token, where: Section, name: Token, path: tuple[Token | Part, ...
     steps: list[str | Value] = [plain(step) if isinstance(step, Token) else value(step) for step in path]
     parts = [step for step in path if isinstance(step, Part)]
     return over(Field(where, _known(where, name), tuple(steps)), at, *parts)
+
+
+def _no_section(name: str, below: str) -> str:
+    """Why nothing is below a name without a section: an application property is of a simple type (AMQP 3.2.5)."""
+    word = name.lower().replace("-", "_")
+    known = [section.value.replace("-", "_") for section in Section]
+    near = get_close_matches(word, known, 1, _NEAR) or [each for each in reversed(known) if word in each.split("_")]
+    if near:
+        return f"there is no section {quoted(name)}; did you mean {near[0]}.{below}?"
+    return (
+        f"{quoted(name)} is no section, and application properties have nothing inside: for one that is called "
+        f"{quoted(f'{name}.{below}')} write [{name}.{below}], for the body's map v.{name}.{below}"
+    )
 
 
 def _known(where: Section, token: Token) -> str:

@@ -98,6 +98,8 @@ def test_the_answer_holds_what_is_in_force_and_the_families(served: Served) -> N
             ("FX-2-4", sql("data.x = 1"), "amqp:invalid-field", "data sections"),
             ("FX-4-17", app(color="&q:x"), "amqp:invalid-field", "unknown modifier"),
             ("FX-3-1", described("amqp:any-filter", ["red"]), "amqp:invalid-field", "is not a filter"),
+            ("FX-4-7", described("amqp:properties-filter", {Symbol("subject"): 5}), "amqp:invalid-field", "is text"),
+            ("FX-5-21", sql("headers.priority > 4"), "amqp:invalid-field", "did you mean header.priority?"),
             ("FX-3-1", described("amqp:not-filter", []), "amqp:invalid-field", "has no members"),
             ("CORE-3", sql("color ="), "amqp:invalid-field", "found the end"),
             ("FX-5-25", sql("x" * 4097), "amqp:resource-limit-exceeded", "4097 characters"),

@@ -97,7 +97,6 @@ PROPERTIES = [
     case("FX-4-10", subject("ab.jpg"), ""),
     case("FX-4.1-1", props("properties", ["id-1", None, "x", None, None, None, Symbol("application/json")]), "1"),
     case("FX-4.1-1 FX-4-7", props("properties", [None] * 9 + [Timestamp(9)]), "3"),
-    case("FX-4-7", props("properties", [None] * 9 + [Long(9)]), ""),
     case("FX-4-10", props("properties", [None] * 6 + ["application/json"]), "1"),
     case("FX-4-5 FX-4.2-1 FX-4-1", app(color="red", n=Int(5)), "1"),
     case("FX-4-5", app(color="red", n=Int(6)), ""),

@@ -94,6 +94,22 @@ def product(left: Any, right: Any) -> Arithmetic:
     return Arithmetic(Operator.MUL, left, right)
 
 
+@pytest.mark.row("FX-5-21")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("headers.priority > 4", "there is no section 'headers'; did you mean header.priority?"),
+        ("Propertys.subject = 'x'", "did you mean properties.subject?"),
+        ("annotations.x = 1", "did you mean message_annotations.x?"),
+        ("order.id = 7", r"for one that is called 'order.id' write \[order.id\], for the body's map v.order.id"),
+    ],
+)
+def test_nothing_is_below_a_name_without_a_section(text: str, said: str) -> None:
+    with pytest.raises(AmqpError, match=said) as caught:
+        parse_sql(text)
+    assert "line 1, column 1" in caught.value.description
+
+
 @pytest.mark.parametrize(
     ("text", "read"),
     [
