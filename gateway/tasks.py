@@ -106,12 +106,24 @@ class Supervisor:
 
 async def together(*coroutines: Coroutine[Any, Any, None]) -> None:
     """Run all of them; the first error ends the others and is raised."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(each) for each in coroutines]
     try:
-        async with asyncio.TaskGroup() as group:
-            for each in coroutines:
-                group.create_task(each)
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await _ended(tasks)
+    for task in tasks:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel them until each has ended: a task group does so once, and a library may take that one for its own."""
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait(left, timeout=_AGAIN)
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> None:
