@@ -90,14 +90,14 @@ class Connector:
         self._engine_config: Final = self._config(container_id)
 
     def _config(self, container_id: str) -> EngineConfig:
-        """What our open says; RA-2.1-2: the targets of pulls announce response routing."""
+        """What our open says; RA-2.1-2: targets of pulls and relays announce response routing."""
         model, routes = self.model, self.routes
         streams = (CAPABILITY,) if self.bridged or model.require_event_streams else ()
         annotations = (_ANNOTATIONS,) if routes and model.annotations != "never" else ()
         return EngineConfig(
             container_id=model.container_id or container_id,
             desired=(("ANONYMOUS-RELAY",) if model.use_relay else ()) + annotations + streams,
-            offered=(_ANNOTATIONS,) if routes and model.pull else (),
+            offered=(_ANNOTATIONS,) if routes else (),
             properties=PRODUCT,
             idle_timeout=model.idle_timeout,
             max_links=65_535,

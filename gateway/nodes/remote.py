@@ -34,6 +34,8 @@ class Dialer(Protocol):
     def name(self) -> str: ...
     @property
     def engine(self) -> Engine | None: ...
+    @property
+    def routes(self) -> bool: ...
     def join(self, relay: Relay) -> None: ...
     def leave(self, relay: Relay) -> None: ...
     def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
@@ -102,6 +104,8 @@ class Relay(Meeting):
         far = engine.attach(self._far_name(), incoming=not near.incoming)
         end = _FarInlet(self, far) if far.incoming else _FarOutlet(self, far)
         wish = near.source if far.incoming else near.target
+        own = self._honours() if far.incoming else ()
+        far.unannounced = far.incoming and not own
         far.request(
             end,
             Granted(
@@ -110,9 +114,21 @@ class Relay(Meeting):
                 properties=near.properties,
                 filter=wish.filter,
                 distribution_mode=wish.distribution_mode,
+                own=own,
                 max_message_size=_smaller(engine.config.max_message_size, near.most) if far.incoming else 0,
             ),
         )
+
+    def _honours(self) -> tuple[str, ...]:
+        """What our target there announces: annotations are honoured where they cross, or their receiver knows them.
+
+        Otherwise a message that has them ends the link (RA-2.3-3).
+        """
+        if not self._dialer.routes:
+            return ()
+        crosses = self.near.way.scope != self._dialer.far_way(home=False).scope and self.near.way.replies != "none"
+        capable = RESPONSE_ADDRESS_SUPPORTED in self.near.target.capabilities
+        return (RESPONSE_ADDRESS_SUPPORTED,) if crosses or capable else ()
 
     def _far_name(self) -> str:
         """A name that is new there; a peer's own may hold addresses of its scope, which are not for another (RA 1)."""

@@ -65,9 +65,9 @@ def _relayed(far: Far) -> bool:
 @pytest.mark.parametrize(
     ("more", "wanted", "given"),
     [
-        ("", {RA}, set()),
-        ("annotations: never", set(), set()),
-        ("use_relay: true, annotations: never", {RELAY}, set()),
+        ("", {RA}, {RA}),
+        ("annotations: never", set(), {RA}),
+        ("use_relay: true, annotations: never", {RELAY}, {RA}),
         (f"use_relay: true, {PULL}", {RELAY, RA}, {RA}),
     ],
 )
@@ -137,14 +137,10 @@ def test_what_we_offer_the_targets_of_our_links_announce(fars: Fars, desired: bo
 
 
 @pytest.mark.row("X-9", "RA-2.3-3")
-@pytest.mark.parametrize("more", ["", "pull: [{from: requests, to: here/1}]"])
-def test_what_we_do_not_offer_no_target_announces(fars: Fars, more: str) -> None:
-    """Without pulls nothing comes to us that could be annotated; a pull's target announces what its node honours."""
-    far = fars(more).accept(desired=(RA,))
-    if more:
-        assert far.attach().target["capabilities"] is None
-    else:
-        assert far.opened.offered_capabilities is None
+def test_a_target_announces_what_its_node_honours(fars: Fars) -> None:
+    far = fars("pull: [{from: requests, to: here/1}]").accept(desired=(RA,))
+    assert names(far.opened.offered_capabilities) == {RA}
+    assert far.attach().target["capabilities"] is None
 
 
 @pytest.mark.row("X-9")

@@ -124,7 +124,7 @@ def session(place: Place) -> None:
 def test_what_the_connector_offers_and_desires(place: Place) -> None:
     assert place.opened.container_id == "gw-scripted"
     assert "RESPONSE_ANNOTATIONS_V1_0" in place.opened.desired_capabilities.items
-    assert place.opened.offered_capabilities is None  # nothing that comes to us here could be annotated
+    assert place.opened.offered_capabilities.items == ("RESPONSE_ANNOTATIONS_V1_0",)  # for what a relay brings
 
 
 ERROR: dict[str, Any] = {"description": "in these words", "info": {Symbol("hint"): "why", Symbol("n"): 7}}

@@ -8,7 +8,18 @@ import pytest
 
 from gateway.amqp.codec import Symbol
 from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, hop_annotations, pair, start
+from tests.support.crossing import (
+    SUPPORTED,
+    Inbox,
+    Outbox,
+    Place,
+    answer,
+    connected,
+    cookie_of,
+    hop_annotations,
+    pair,
+    start,
+)
 from tests.support.far import Far
 from tests.support.gateway import Gateways
 from tests.support.messages import message, sections, split
@@ -128,3 +139,34 @@ def test_a_container_behind_a_connector_is_another_hop(fars: Callable[[], Far], 
     far.peer.until("flow", link_credit=1, handle=handle)
     far.peer.transfer(message(da=FOREIGN), handle)
     assert hop_annotations(reader.until("transfer").payload) == (LOG if log else {})
+
+
+ASKING = {"response-address-cookie": b"c", "response-link-target-address": "there"}
+
+
+@pytest.mark.row("RA-2.3-3", part="the gateway attached the link")
+@pytest.mark.parametrize(
+    ("scope", "capable", "honoured"), [("core", False, False), ("core", True, True), ("edge", False, True)]
+)
+def test_a_container_may_annotate_where_our_target_says_so(
+    fars: Callable[[], Far], scope: str, capable: bool, honoured: bool
+) -> None:
+    """A link of ours whose target does not announce support ends, as one of a peer does."""
+    far = fars().accept()
+    reader = connected(getattr(far, scope))
+    target = frames.target("here", capabilities=[SUPPORTED] if capable else None)
+    reader.attach("reader", RECEIVER, source=frames.source("far/x"), target=target)
+    attach = far.attach()
+    announced = attach.target["capabilities"]
+    assert (announced is not None and SUPPORTED in announced.items) is honoured
+    handle = far.agree(attach)
+    reader.until("attach")
+    reader.flow(0, link_credit=1, delivery_count=0)
+    far.peer.until("flow", link_credit=1, handle=handle)
+    far.peer.transfer(message(da=ASKING, reply_to="q/there"), handle)
+    if honoured:
+        told = hop_annotations(reader.until("transfer").payload)
+        assert set(told) == (set(ASKING) if capable else set())
+    else:
+        assert far.peer.until("detach").error["condition"] == "amqp:not-implemented"
+        assert reader.until("detach").error["condition"] == "amqp:not-implemented"
