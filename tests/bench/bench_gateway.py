@@ -16,7 +16,7 @@ scopes:
     listen:
       - bind: "127.0.0.1:{edge}"
         sasl: [anonymous]
-        limits: {{connections: 20000, opens_per_second: 100000, idle_timeout: 30m}}
+        limits: {{connections: 20000, links: 20000, opens_per_second: 100000, idle_timeout: 30m}}
     addresses:
       - {{match: "direct/**", direct: balanced}}
       - {{match: "relay/{{name}}", relay: core, address: "direct/{{name}}", replies: none}}
