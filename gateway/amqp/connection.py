@@ -338,6 +338,11 @@ class Connection(asyncio.Protocol):
 
     # -- the engine's owner
 
+    @property
+    def soon(self) -> Callable[[Callable[[], None]], Any] | None:
+        """How many links end in turns; what a connector's links are for asks for them anew at once."""
+        return self._hub.soon if self._server else None
+
     def engine_dirty(self) -> None:
         self._hub.add(self)
 

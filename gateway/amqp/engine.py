@@ -216,11 +216,14 @@ class Engine(Restraint):
         if self.closed:
             return
         self.closed = True
-        self._attached.lost(error, left)
+        self._attached.lost(error, left, getattr(self._owner, "soon", None))
         self._owner.engine_closed(self, error)
 
     def free(self) -> None:
-        """Give the C structures back; no method may be called after this."""
+        """Give the C structures back, once all links have ended; no method may be called after this."""
+        self._attached.when_ended(self._free)
+
+    def _free(self) -> None:
         self._attached.clear()
         lib.pn_transport_unbind(self._transport)
         lib.pn_collector_release(self._collector)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +13,10 @@ from gateway.held.container import DEFAULT
 
 if TYPE_CHECKING:
     from gateway.amqp.connection import Connection
+
+
+_STEPS: Final = 0.005
+"""Seconds of a turn of the loop for steps of long work."""
 
 
 class Hub:
@@ -27,6 +33,28 @@ class Hub:
         self.budget: Final = budget or Budget(DEFAULT)
         self.slowed: Final = slowed
         self._dirty: list[Connection] = []
+        self._steps: deque[Callable[[], None]] = deque()
+
+    def soon(self, step: Callable[[], None]) -> None:
+        """Take a short step in a later turn: all such steps together take a few milliseconds of one."""
+        if not self._steps:
+            self.loop.call_soon(self._step)
+        self._steps.append(step)
+
+    def _step(self) -> None:
+        until, steps = time.monotonic() + _STEPS, self._steps
+        try:
+            while steps:
+                steps[0]()
+                steps.popleft()
+                if time.monotonic() >= until:
+                    break
+        except BaseException:
+            steps.popleft()
+            raise
+        finally:
+            if steps:
+                self.loop.call_soon(self._step)
 
     def add(self, connection: Connection) -> None:
         if not self._dirty:

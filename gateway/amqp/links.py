@@ -6,7 +6,8 @@ what still arrives on it is dropped, for nothing else would take it out of proto
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 _REFUSED: Final = 100
 """Refused links that any peer may leave without its own detach; more than that, and its limit of links, end it."""
-
-
+SLICE: Final = 20
+"""Links of a connection that is gone whose nodes hear of it before others have their turn of the loop."""
+Soon = Callable[[Callable[[], None]], Any]
+"""Calls a function in the next turn of the loop."""
 _DURABLE: Final = 2
 """The highest terminus-durability (3.5.5)."""
 
@@ -38,6 +41,8 @@ class Links:
         self._owner: Final = owner
         self.live: Final[dict[Any, Link]] = {}
         self._refused: Final[dict[Any, Link]] = {}
+        self._ending: Final[deque[Link]] = deque()
+        self._then: Callable[[], None] | None = None
 
     def __iter__(self) -> Iterator[Link]:
         return iter(list(self.live.values()))
@@ -125,16 +130,42 @@ class Links:
         link.held.clear()
         self._owner.link_ended(link, link.failure or error)
 
-    def lost(self, error: AmqpError | None, left: Left) -> None:
-        """The connection is gone, and every link with it."""
-        for link in self:
-            link.gone = True
+    def lost(self, error: AmqpError | None, left: Left, soon: Soon | None = None) -> None:
+        """The connection is gone, and every link with it; with `soon`, many end in steps."""
+        links = list(self.live.values())
+        for link in links:
+            link.gone, link.window = True, 0
             if link.open:
                 link.left = left
-            link.ended(error)
-            link.held.clear()
-            self._owner.link_ended(link, link.failure or error)
         self.clear()
+        self._engine.receivers.clear()
+        self._engine.senders.clear()
+        self._ending.extend(links)
+        if soon is not None and len(links) > SLICE:
+            soon(lambda: self._end_some(error, soon))
+        else:
+            self._end_some(error, soon)
+
+    def _end_some(self, error: AmqpError | None, soon: Soon | None) -> None:
+        ending = self._ending
+        try:
+            for _ in range(len(ending) if soon is None else min(len(ending), SLICE)):
+                link = ending.popleft()
+                link.ended(error)
+                link.held.clear()
+                self._owner.link_ended(link, link.failure or error)
+        finally:
+            if ending and soon is not None:
+                soon(lambda: self._end_some(error, soon))
+            elif not ending and self._then is not None:
+                self._then()
+
+    def when_ended(self, then: Callable[[], None]) -> None:
+        """Call `then` when the nodes have heard of the end of all links, or at once."""
+        if self._ending:
+            self._then = then
+        else:
+            then()
 
     # -- what belongs to no open link
 

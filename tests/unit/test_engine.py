@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from cproton_ffi import lib
 
@@ -9,7 +11,7 @@ from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.link import Link
 from gateway.errors import AmqpError
-from tests.support.frames import AMQP_HEADER, Frame, framed, parse, performative, target
+from tests.support.frames import AMQP_HEADER, Frame, framed, parse, performative, source, target
 from tests.support.messages import message
 
 
@@ -111,3 +113,46 @@ def test_what_comes_at_the_end_of_a_drain_is_released_and_reaches_no_node() -> N
     assert owner.node.found == [message(b"0")]
     owner.engine.lost(None)
     owner.engine.free()
+
+
+class Hosted(Owner):
+    """Takes every link, and does in steps what would take long."""
+
+    def __init__(self, **config: int) -> None:
+        self.steps: list[Callable[[], None]] = []
+        self.detached = self.ended = 0
+        super().__init__(**config)
+
+    def soon(self, step: Callable[[], None]) -> None:
+        self.steps.append(step)
+
+    def link_requested(self, link: Link) -> None:
+        link.accept(self)  # type: ignore[arg-type]  # no message comes
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self.detached += 1
+
+    def link_ended(self, link: Link, error: AmqpError | None) -> None:
+        self.ended += 1
+
+
+@pytest.mark.parametrize("links", [5, 500])
+def test_the_links_of_a_lost_connection_end_in_steps(links: int) -> None:
+    """Found as B5: 10,000 links of one connection held the loop for half a second when it closed."""
+    owner = Hosted(max_links=links)
+    owner.say(AMQP_HEADER + framed(performative("open", container_id="p")))
+    owner.say(framed(performative("begin", next_outgoing_id=0, incoming_window=9, outgoing_window=9)))
+    terminus = {"source": source("a"), "target": target("a"), "initial_delivery_count": 0}
+    for handle in range(links):
+        owner.say(framed(performative("attach", name=f"l{handle}", handle=handle, role=False, **terminus)))
+    engine, most, steps = owner.engine, 0, 0
+    engine.lost(None)
+    engine.free()
+    assert (owner.detached == links) == (links == 5)
+    while owner.steps:
+        before = owner.ended
+        owner.steps.pop(0)()
+        most, steps = max(most, owner.ended - before), steps + 1
+    assert owner.detached == owner.ended == links
+    assert most <= 20
+    assert (steps >= 25) == (links == 500)
