@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.amqp.codec import Array, Described, Symbol, Uint
+from gateway.amqp.sections import AMQP_SEQUENCE, section
 from tests.protocol.conftest import Served
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox
@@ -55,6 +56,23 @@ def test_a_link_gets_what_its_filter_matches(
     (echoed,) = source["filter"].values()
     assert echoed == each.filter
     assert type(echoed.descriptor) is type(each.filter.descriptor)
+
+
+@pytest.mark.row("FX-5-24")
+def test_what_is_in_a_sequence_is_null_to_filters(served: Served) -> None:
+    """An event of which the body is an amqp-sequence: no condition on it is true, whatever it says."""
+    peer, data = served.peer(), section(AMQP_SEQUENCE, [{"x": 1}])
+    handles = {}
+    for handle, text in enumerate(("s.x = 1", "NOT s.x = 1", "EXISTS(s.x)", "amqp_sequence.x IS NULL", "TRUE")):
+        source = frames.source("news/sequence", filter={Symbol("f"): sql(text)})
+        peer.attach_receiver("news/sequence", handle, source=source)
+        peer.flow(handle, link_credit=1)
+        handles[handle] = text
+    outbox = Outbox(served.peer(), "news/sequence")
+    outbox.credit()
+    outbox.post(data, settled=True)
+    found = {handles[peer.until("transfer").handle] for _ in range(2)}
+    assert found == {"amqp_sequence.x IS NULL", "TRUE"}
 
 
 # -- the answer to the attach
