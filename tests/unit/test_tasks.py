@@ -1,0 +1,50 @@
+"""What the supervisor runs ends when told to, though a library takes a cancellation for its own time limit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway import tasks
+from gateway.tasks import Supervisor, together
+
+
+async def deaf(times: int) -> None:
+    """Goes on after so many cancellations."""
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if not times:
+                raise
+            times -= 1
+
+
+async def fails() -> None:
+    raise KeyError("x")
+
+
+async def test_tasks_that_run_together_end_although_one_is_deaf_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    errors: list[BaseException] = []
+    supervisor = Supervisor(lambda name, error: errors.append(error))
+    supervisor.keep(lambda: together(deaf(3), deaf(0)), "loop")
+    await asyncio.sleep(0)
+    await asyncio.wait_for(supervisor.close(), 5)
+    assert errors == []
+
+
+async def test_the_first_error_ends_the_others_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    ended = asyncio.Event()
+
+    async def other() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    with pytest.raises(KeyError):
+        await together(other(), fails(), deaf(2))
+    assert ended.is_set()
