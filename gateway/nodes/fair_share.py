@@ -3,7 +3,7 @@
 A message keeps the credit that it came with until it has its outcome. So a destination where nobody receives, or whose
 receiver settles nothing, would hold what it got for good, and with it the link's credit. Once a second, while something
 is under way, the link looks at its destinations: what waits past its expiry, or for a receiver that has left, is
-released; those that gave no outcome for two looks share half of the window, by requester; and the link gets credit
+released; those that gave no outcome for ten looks share half of the window, by requester; and the link gets credit
 for others in place of what they hold. Their own further messages are released.
 """
 

@@ -28,8 +28,10 @@ WINDOW: Final = 1000
 """Credit of a link whose messages go to many nodes."""
 HELD: Final = 250
 """Messages that may wait for one destination's credit; a quarter of the window, so three others fit beside it."""
-STILL: Final = 2
+STILL: Final = 10
 """Looks at a destination (`fair_share`) without an outcome after which it counts as stuck."""
+QUIET: Final = 2
+"""As many looks after which one where all only waits may have to make room for another."""
 ROUTES: Final = 256
 """Destinations one link keeps open; the longest unused idle one makes room, or else one that is stuck."""
 
@@ -302,7 +304,7 @@ class Router:
         if len(self._routes) >= ROUTES:
             routes = self._routes.values()
             idle = next((each for each in routes if each.idle), None) or next(
-                (each for each in routes if each.still >= STILL), None
+                (each for each in routes if each.still >= (STILL if each.handed else QUIET)), None
             )
             if idle is None:
                 raise AmqpError(
@@ -324,7 +326,7 @@ class Router:
     def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
         """A reload: destinations that are no longer allowed go, with what waits for them."""
         for route in list(self._routes.values()):
-            if (error := verdict(route.node)) is not None:
+            if (error := verdict(route)) is not None:
                 route.detach(error)
 
     def forget(self, route: RoutedLink) -> None:
