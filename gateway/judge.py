@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, AmqpError
-from gateway.nodes.scopes import Decided, Scope
+from gateway.nodes.decided import Decided
+from gateway.nodes.scopes import Scope
 from policies.rules import KafkaRoute, RelayRoute
 
 if TYPE_CHECKING:
@@ -34,16 +35,17 @@ class Judge:
             return AmqpError(CONNECTION_FORCED, "the scope is gone")
         if (told := getattr(link.handler, "policy_changed", None)) is not None:
             told(self.decided)
-        return scope.unnamed(link) or self.decided(link.node)
+        return scope.unnamed(link) or self.decided(link)
 
-    def decided(self, node: Any) -> AmqpError | None:
+    def decided(self, link: Any) -> AmqpError | None:
         """The same for what the policy had decided; for what no rule decides there is no reason to go."""
+        node = link.node
         if not isinstance(node, Decided):
             return None
         scope = self._scopes.get(node.scope)
         if scope is None:
             return AmqpError(CONNECTION_FORCED, "the scope is gone")
-        return scope.still(node) or self._backend(node)
+        return scope.still(link) or self._backend(node)
 
     def _backend(self, node: Decided) -> AmqpError | None:
         last = node.routes[-1]

@@ -74,11 +74,9 @@ class _Entrance:
     """The handler around the node's own."""
 
     def __init__(self, link: Link, handler: Any, scope: Scope) -> None:
-        capable = (RESPONSE_ADDRESS_SUPPORTED,) if link.way.replies == "cookie" else ()
         self._link: Final = link
         self._handler: Final = handler
         self._scope: Final = scope
-        self._inside: Final = _Inside(way(scope.name), _Capabilities(capable))
         self._crossing: tuple[Any, Crossing | None] = (None, None)
 
     def __getattr__(self, name: str) -> Any:
@@ -146,6 +144,8 @@ class _Entrance:
         """How messages come in; decided anew when a reload has made new crossings."""
         crossings = self._scope.world.crossings
         if self._crossing[0] is not crossings:
-            made = self._scope.world.between(self._link, self._inside)  # type: ignore[arg-type]
+            capable = (RESPONSE_ADDRESS_SUPPORTED,) if self._link.way.replies == "cookie" else ()
+            inside = _Inside(way(self._scope.name), _Capabilities(capable))
+            made = self._scope.world.between(self._link, inside)  # type: ignore[arg-type]
             self._crossing = (crossings, made)
         return self._crossing[1]

@@ -57,7 +57,7 @@ class InnerLink:
 
     def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
         """A reload: what the address means may have changed."""
-        if (error := verdict(self.node)) is not None:
+        if (error := verdict(self)) is not None:
             self.end(error)
 
     def end(self, error: AmqpError | None) -> None:

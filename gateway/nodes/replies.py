@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.codec import Symbol
 from gateway.amqp.sections import property_field, walk
-from gateway.errors import NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
 from gateway.nodes.crossings import replies_address
 from gateway.nodes.homeward import HomeRouter, Tolled
@@ -112,10 +112,11 @@ def homing(scope: Scope, responder: str) -> Callable[[Restored], Aim]:
         origin, address, kind = route.key
         kind, passed_on = kind.removesuffix(_COUNTED), kind.removesuffix(_COUNTED).endswith(_PASSED_ON)
         route.way = way(scope.name, kind.removesuffix(_PASSED_ON), answer=True)
-        route.group = origin, asker(scope.world.scopes[origin], address)
-        scope.world.scopes[origin].attach_to(
-            route, address, GatewayItself(origin, "response"), passed_on=passed_on
-        )
+        there = scope.world.scopes.get(origin)
+        if there is None:  # a reload has taken it away while this response waited
+            raise AmqpError(NOT_FOUND, "the requester is gone")
+        route.group = origin, asker(there, address)
+        there.attach_to(route, address, GatewayItself(origin, "response"), passed_on=passed_on)
 
     def home(restored: Restored) -> Aim:
         origin, near, data, target, onward, cookie, refuse = restored

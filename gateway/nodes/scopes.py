@@ -25,6 +25,7 @@ from gateway.errors import (
 from gateway.filters.filter_set import RULES, Rules
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
+from gateway.nodes.decided import Decided, answered_by, places
 from gateway.nodes.elsewhere import redirected
 from gateway.nodes.entering import Entering
 from gateway.nodes.homeward import Waits
@@ -73,18 +74,6 @@ class Remotes(Protocol):
     def relay(self, address: str, make_crossing: Any) -> Node: ...
     def watch(self, watcher: Any) -> None: ...
     def unwatch(self, watcher: Any) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """What the policy decided for a link: equal decisions keep the link on a reload."""
-
-    scope: str
-    principal: Principal
-    action: Action
-    address: str
-    rule: str
-    routes: tuple[Route, ...]
 
 
 @dataclass(slots=True)
@@ -340,15 +329,18 @@ class Scope:
             raise AmqpError(NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY)
         return (onward, *self.world.scopes[route.scope]._further(onward, hops + 1))
 
-    def still(self, decided: Decided) -> AmqpError | None:
-        """Why a link may not stay under the present rules; None: it may (reload)."""
+    def still(self, link: Any) -> AmqpError | None:
+        """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
+        decided = link.node
         action: Action = "receive" if decided.action == "info" else decided.action
         try:
             now = self.decide(action, decided.address, decided.principal)
         except AmqpError as error:
             error.scope = error.scope or self.name
             return error
-        return None if now == decided else AmqpError(NOT_FOUND, "the node at this address has changed")
+        if places(now.routes) != places(decided.routes) or now.rule != decided.rule or now.action != decided.action:
+            return AmqpError(NOT_FOUND, "the node at this address has changed")
+        return answered_by(link, decided.routes[0], now)
 
     def unnamed(self, link: Link) -> AmqpError | None:
         """Why a link without an address of the policy's may not be; None: it may."""

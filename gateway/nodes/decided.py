@@ -1,0 +1,46 @@
+"""What the policy decided for a link, and what a reload makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gateway.errors import DETACH_FORCED, AmqpError
+from gateway.nodes.announcing import way
+from gateway.principal import Principal
+from policies.rules import RelayRoute, Route
+
+if TYPE_CHECKING:
+    from policies.model_rules import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the policy decided for a link: equal decisions keep the link on a reload."""
+
+    scope: str
+    principal: Principal
+    action: Action
+    address: str
+    rule: str
+    routes: tuple[Route, ...]
+
+
+def places(routes: tuple[Route, ...]) -> tuple[Route, ...]:
+    """Where routes lead, whatever becomes of reply addresses on the way."""
+    return tuple(replace(each, replies="auto", uses=None) if isinstance(each, RelayRoute) else each for each in routes)
+
+
+def answered_by(link: Any, before: Route, now: Decided) -> AmqpError | None:
+    """Let a link that stays follow what its rule says of responses now; not where there were none, or are none now.
+
+    What was announced for it would not be true any more (RA-2.2-4).
+    """
+    after, own = now.routes[0], link.way
+    link.node = now
+    if not (isinstance(before, RelayRoute) and isinstance(after, RelayRoute)) or own.replies != before.replies:
+        return None
+    if before.replies != after.replies and "none" in (before.replies, after.replies):
+        return AmqpError(DETACH_FORCED, "the way of responses from this address has changed; attach again")
+    link.way = way(own.scope, after.replies, own.announces, own.pair, own.answer, after.uses)
+    return None

@@ -1,0 +1,59 @@
+"""What a reload of the rules for responses does to links and to responses that wait (C15)."""
+
+from __future__ import annotations
+
+import json
+
+from ruamel.yaml import YAML
+
+from tests.support.crossing import Outbox, answer, cookie_of, hop_annotations, pair, start
+from tests.support.gateway import Gateways
+from tests.support.messages import message, sections
+
+
+def test_a_link_stays_and_follows_what_is_said_of_responses_now(start_gateway: Gateways) -> None:
+    place = start(start_gateway, "gw-reload-replies")
+    service, client, _, reply_to = pair(place, capable=True)
+    sent = message(reply_to=reply_to, message_id="m")
+    client.post(sent)
+    assert "response-address-cookie" in hop_annotations(service.take())
+    text = place.gateway.policy.read_text()
+    svc = 'match: "svc/{name}", relay: core, address: "services/{name}"'
+    for replies, annotated in (("rewrite", False), ("{uses: 1}", True), ("auto", True)):
+        line = place.gateway.reload(text.replace(svc, f"{svc}, replies: {replies}"))
+        assert line["links_closed"] == 0
+        client.post(sent)
+        got = service.take()
+        assert ("response-address-cookie" in hop_annotations(got)) is annotated
+        assert sections(got)["properties"]["reply_to"].startswith("$replies.core/") is not annotated
+
+
+def test_a_link_whose_responses_end_is_told_to_attach_again(start_gateway: Gateways) -> None:
+    """Its target had announced that annotations are followed."""
+    place = start(start_gateway, "gw-reload-none")
+    client = pair(place, capable=True).client
+    text = place.gateway.policy.read_text()
+    svc = 'match: "svc/{name}", relay: core, address: "services/{name}"'
+    place.gateway.reload(text.replace(svc, f"{svc}, replies: none"))
+    assert client.peer.until("detach").error.matches("amqp:link:detach-forced")
+
+
+def test_responses_that_wait_for_a_scope_that_goes_get_an_outcome(start_gateway: Gateways) -> None:
+    place = start(start_gateway, "gw-reload-scope")
+    text = place.gateway.policy.read_text()
+    limited = text.replace("  core:\n", "  core:\n    response_rate: 2/s\n")
+    assert limited != text
+    place.gateway.reload(limited)
+    service, client, _, reply_to = pair(place, capable=True)
+    client.post(message(reply_to=reply_to))
+    cookie = cookie_of(service.take())
+    responders = [Outbox(place.core, "$replies.core") for _ in range(4)]
+    for each in responders:
+        each.credit()
+    deliveries = [each.post(answer(cookie)) for each in responders for _ in range(2)]
+    document = YAML(typ="safe").load(limited)
+    del document["scopes"]["edge"]
+    place.gateway.reload(json.dumps(document))
+    outcomes = [responders[at // 2].outcome(number) for at, number in enumerate(deliveries)]
+    assert any(each.matches("rejected") for each in outcomes)
+    assert not [line for line in place.gateway.log() if "KeyError" in str(line)]
