@@ -91,3 +91,23 @@ def test_a_key_stands_for_one_predicate() -> None:
         index.add(0, parse_sql("n = 6"))
     with pytest.raises(KeyError):
         index.remove(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("id = 'a' OR color = 'red'", {"id": "a"}),
+        ("id = 'a' OR color = 'red'", {"color": "red"}),
+        ("id LIKE 'a%' OR color LIKE '%d' OR n = 5", {"n": 5.0}),
+        ("id LIKE 'a%' OR color LIKE '%d' OR n = 5", {"color": "red"}),
+        ("id IN ('a', 'b', 'c')", {"id": "c"}),
+        ("color = 'red' AND id LIKE 'a_c%z'", {"color": "red", "id": "abc-z"}),
+        ("color = 'red' AND (id = 'a' OR id = 'b')", {"color": "red", "id": "b"}),
+    ],
+)
+def test_each_key_of_a_filter_finds_it(text: str, entries: dict[str, Any]) -> None:
+    index = index_of([f"id = 'other-{number}'" for number in range(9)])
+    index.add(99, parse_sql(text))
+    assert index.scanned == 0
+    assert index.matching(source(**entries)) == [99]
+    assert index.matching(source(id="other", color="blue", n=6)) == []
