@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +29,7 @@ MUCH = 64 * MIB
 GROWN = 40 * 1024
 """KiB that the gateway may have grown by: the limits of two connections, what is on its way, the heap."""
 REFUSED = 'scopegate_messages_refused_total{condition="amqp:resource-limit-exceeded",scope="edge"}'
+KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
 ANY = 2**31 - 1
 """As much credit as there can be."""
 
@@ -153,3 +156,59 @@ def test_deliveries_that_are_never_settled_are_bounded(held: Held) -> None:
         assert held.held("unsettled") <= LIMIT
         assert held.held("received") <= LIMIT + 2 * MIB
         assert held.grown < GROWN
+
+
+def test_who_receives_what_it_sends_is_slowed_down_and_never_stuck(held: Held) -> None:
+    """Its own outcomes come behind its own messages: what is read slowly is read on."""
+    peer, count = held.keep(connected(held.port)), 120
+    peer.attach_receiver("chat/self", 0)
+    peer.attach_sender("chat/self", 1)
+    peer.flow(0, link_credit=1000)
+    peer.until("flow", handle=1)
+    sending_end, turn, done = peer.detached().dup(), threading.Lock(), set[int]()
+    sending_end.settimeout(30)
+
+    def send() -> None:
+        for number in range(count):
+            with turn:
+                sending_end.sendall(transfer(number, message(bytes(SIZE)), handle=1))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    while len(done) < count:
+        frame = peer.receive(30)
+        assert frame is not None
+        if frame.kind == "transfer":
+            with turn:
+                peer.disposition(frame.delivery_id, "accepted")
+        elif frame.kind == "disposition" and frame.role:
+            done.update(range(frame.first, (frame.first if frame.last is None else frame.last) + 1))
+    thread.join()
+    sending_end.close()
+    held.has_held_back("reading")
+
+
+@pytest.mark.parametrize("place", ["chat/one", "all/one", "svc/one", "chat/settled"])
+def test_wherever_a_message_waits_it_is_on_the_account_until_it_has_its_outcome(
+    start_gateway: Gateways, place: str
+) -> None:
+    """Behind the anonymous terminus: for a direct node, a multicast one, another scope; settled by its sender, too."""
+    document = Document()
+    document.scope()["addresses"].append({"match": "all/**", "direct": "multicast"})
+    core = document.relay(replies="none")
+    gateway = start_gateway(document.text, env={"SCOPEGATE_TEST_KEY": KEY})
+    port, address = (core, "services/one") if place == "svc/one" else (document.edge, place)
+
+    def waits(count: int) -> None:
+        gateway.wait_metric('scopegate_held_deliveries{kind="received"}', lambda value: value == count)
+
+    with connected(port) as receiver, connected(document.edge) as peer:
+        receiver.attach_receiver(address)
+        peer.attach_sender(None)
+        for _ in range(3):
+            peer.transfer(message(bytes(20_000), to=place), settled=place == "chat/settled")
+        waits(3)
+        receiver.flow(0, link_credit=3)
+        for _ in range(3):
+            receiver.disposition(receiver.until("transfer").delivery_id, "accepted")
+        waits(0)
