@@ -312,9 +312,9 @@ async def test_a_process_keeps_so_many_termini_and_forgets_those_whose_link_neve
         for _ in range(3):
             streams.request(topic, incoming=True, side=side, **wanted)
         asked = streams.supervisor._tasks
-        await until(lambda: sum(task.get_name().startswith("attach-") for task in asked) == 3, "the attaches")
+        await until(lambda: sum(task.get_name().startswith("attach") for task in asked) == 3, "the attaches")
         side.engine.close(None)  # gone before the answer
-        await until(lambda: not any(task.get_name().startswith("attach-") for task in asked), "their answers")
+        await until(lambda: not any(task.get_name().startswith("attach") for task in asked), "their answers")
         assert not keeper._held
         first = await streams.receiver(topic, **wanted)
         await streams.receiver(topic, **wanted)
