@@ -14,6 +14,7 @@ from policies.model_scope import Scope
 from policies.patterns import routable
 from policies.problems import Where
 from policies.reading import Reading
+from policies.reserved import ReservedTopics, reserved_topics
 from policies.rules import (
     CompiledAccess,
     CompiledAddress,
@@ -35,17 +36,18 @@ _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py
 
 def compile_scopes(policy: Policy, tree: Tree) -> dict[str, ScopeRules]:
     """The rules of every scope, each with the line it stands on."""
-    return {name: _scope(name, scope, tree) for name, scope in policy.scopes.items()}
+    reserved = reserved_topics(policy)
+    return {name: _scope(name, scope, tree, reserved) for name, scope in policy.scopes.items()}
 
 
-def _scope(name: str, scope: Scope, tree: Tree) -> ScopeRules:
+def _scope(name: str, scope: Scope, tree: Tree, reserved: Mapping[str, ReservedTopics]) -> ScopeRules:
     def where(*loc: str | int) -> Where:
         return Where(tree.file, tree.at(("scopes", name, *loc)).line)
 
     connectors = frozenset(connector.name for connector in scope.connect)
     return ScopeRules(
         name,
-        tuple(_address(rule, connectors, where("addresses", at)) for at, rule in enumerate(scope.addresses)),
+        tuple(_address(rule, connectors, where("addresses", at), reserved) for at, rule in enumerate(scope.addresses)),
         tuple(_access(entry, where("access", at)) for at, entry in enumerate(scope.access)),
         event_streams=any(isinstance(rule, KafkaRule) for rule in scope.addresses),
         responses=any(_answers(rule) for rule in scope.addresses),
@@ -64,7 +66,9 @@ def _access(entry: AccessRule, where: Where) -> CompiledAccess:
     return CompiledAccess(who, frozenset(entry.may), entry.on, where)
 
 
-def _address(rule: AddressRule, connectors: frozenset[str], where: Where) -> CompiledAddress:
+def _address(
+    rule: AddressRule, connectors: frozenset[str], where: Where, reserved: Mapping[str, ReservedTopics]
+) -> CompiledAddress:
     if isinstance(rule, DirectRule):
         direct = DirectRoute(rule.direct, where)
         return CompiledAddress(rule.match, lambda _address, _captures: direct, where)
@@ -73,8 +77,9 @@ def _address(rule: AddressRule, connectors: frozenset[str], where: Where) -> Com
         return CompiledAddress(rule.match, lambda _address, _captures: service, where)
     if isinstance(rule, RedirectRule):
         return CompiledAddress(rule.match, _redirect(rule, where), where)
-    build = _relay(rule, connectors, where) if isinstance(rule, RelayRule) else _kafka(rule, where)
-    return CompiledAddress(rule.match, build, where)
+    if isinstance(rule, RelayRule):
+        return CompiledAddress(rule.match, _relay(rule, connectors, where), where)
+    return _kafka(rule, where, reserved.get(rule.kafka, ReservedTopics()))
 
 
 def _relay(rule: RelayRule, connectors: frozenset[str], where: Where) -> Build:
@@ -109,18 +114,21 @@ def _reading(rule: KafkaRule) -> Reading:
     return Reading(**{**values, "dead_letter": None})
 
 
-def _kafka(rule: KafkaRule, where: Where) -> Build:
+def _kafka(rule: KafkaRule, where: Where, reserved: ReservedTopics) -> CompiledAddress:
     assignment, plain = _assignment(rule), _reading(rule)
+
+    def refusal(captures: dict[str, str]) -> str | None:
+        return reserved.refusal(rule, captures)
 
     def build(_address: str, captures: dict[str, str]) -> KafkaRoute | None:
         topic = rule.topic.fill(captures)
-        if not legal_topic(topic):
+        if not legal_topic(topic) or refusal(captures) is not None:
             return None
         reading = plain if rule.dead_letter is None else replace(plain, dead_letter=rule.dead_letter.fill(captures))
         fixed = rule.mode, rule.credit, rule.tombstones, reading, where, rule.key_from
         return KafkaRoute(rule.kafka, topic, assignment, *fixed)
 
-    return build
+    return CompiledAddress(rule.match, build, where, refusal)
 
 
 def circles(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:

@@ -205,5 +205,6 @@ def _address(rules: ScopeRules, decision: Decision, address: str) -> str:
         return f"{describe(decision.route)}  ({decision.route.where})"
     rule = rules.rule(address)
     if rule is not None:
-        return f"matches {rule.match.text}, but there can be no such node  ({rule.where})"
+        why = rule.refusal(rule.match.match(address) or {}) or "there can be no such node"
+        return f"matches {rule.match.text}, but {why}  ({rule.where})"
     return f"no entry of scopes.{rules.name}.addresses matches"

@@ -97,7 +97,8 @@ class KafkaRule(Strict):
     topic: Text = parsed(
         parse_template,
         "{topic}",
-        "topic, with {captures} of match; an address whose topic is no legal Kafka name is not found",
+        "topic, with {captures} of match; an address whose topic is no legal Kafka name is not found. Captures do not "
+        "reach internal topics (names that start with __, the journal, dead-letter topics): name them literally",
     )
     binding: Binding = Field(
         default="agnostic",

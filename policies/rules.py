@@ -114,11 +114,15 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CompiledAddress:
-    """One address rule: `build` makes a route of an address and its captures (None: no such node)."""
+    """One address rule: `build` makes a route of an address and its captures (None: no such node).
+
+    `refusal` says why captures lead to a topic that the rule does not name (`policies/reserved.py`).
+    """
 
     match: Pattern
     build: Callable[[str, dict[str, str]], Route | None]
     where: Where
+    refusal: Callable[[dict[str, str]], str | None] = lambda _captures: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ class Place:
         self.topic = broker.create_topic()
         self.document = Document(state=state, **(gateway or {}))
         on(broker, self.document)
-        self.document.scope()["addresses"][-1] |= rule
+        addresses = self.document.scope()["addresses"]
+        addresses[-1:] = [{"match": "letters/{topic}", "kafka": "main", "topic": "{topic}.dead"}, addresses[-1] | rule]
         self.gateway: Gateway = gateways(self.document.text)
         begun(broker, self.gateway)
         self.producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -377,7 +378,7 @@ def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it
         assert numbers(peer, 1) == [3]
     with connected(place.document.edge) as peer:
         earliest = Described(Symbol(FILTER), {Symbol(OFFSET): Symbol("@earliest")})
-        peer.attach_receiver(None, source=frames.source(f"events/{letters}", filter={Symbol("from"): earliest}))
+        peer.attach_receiver(None, source=frames.source(f"letters/{place.topic}", filter={Symbol("from"): earliest}))
         peer.flow(0, link_credit=2)
         assert sorted(numbers(peer, 2)) == [0, 1]
 

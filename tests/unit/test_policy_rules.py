@@ -167,6 +167,80 @@ def test_explain_says_why_not(policy: CompiledPolicy) -> None:
     assert beyond.lines[-1] == "  result   amqp:not-found: the node behind this address does not exist"
 
 
+INTERNAL = """
+gateway: {journal: {kafka: main, topic: audit.rows}}
+kafka: {main: {}, other: {}}
+scopes:
+  edge:
+    addresses:
+      - {match: "events/{topic}", kafka: main, dead_letter: "{topic}.dlq"}
+      - {match: "own-{topic}", kafka: main, topic: "orders-{topic}", dead_letter: "{topic}"}
+      - {match: "fixed/{kind}", kafka: main, topic: orders, dead_letter: "{kind}"}
+      - {match: "under/{topic}", kafka: main, topic: "_{topic}"}
+      - {match: "other/{topic}", kafka: other}
+      - {match: "letters/{topic}", kafka: main, topic: "{topic}.dlq"}
+      - {match: "state/{topic}", kafka: main, topic: "__{topic}"}
+      - {match: journal, kafka: main, topic: audit.rows}
+      - {match: letters, kafka: main, topic: lost.and.found}
+      - {match: offsets, kafka: main, topic: __consumer_offsets}
+    access: [{who: "*", may: [send, receive], on: "**"}]
+  core:
+    addresses:
+      - {match: "log/{topic}", kafka: main, dead_letter: lost.and.found}
+      - {match: "sum/{a}/{b}", kafka: main, topic: "{a}.{b}", dead_letter: "sum-{a}-{b}"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "what"),
+    [
+        ("events/__consumer_offsets", "topic is internal to Kafka"),
+        ("events/__", "topic is internal to Kafka"),
+        ("under/_transaction_state", "topic is internal to Kafka"),
+        ("other/__consumer_offsets", "topic is internal to Kafka"),
+        ("events/audit.rows", "topic is the gateway's journal"),
+        ("events/orders.dlq", "topic is a dead-letter topic"),
+        ("events/sum-a-b", "topic is a dead-letter topic"),
+        ("events/lost.and.found", "topic is a dead-letter topic"),
+        ("fixed/__consumer_offsets", "dead_letter is internal to Kafka"),
+        ("fixed/audit.rows", "dead_letter is the gateway's journal"),
+    ],
+)
+def test_captures_do_not_reach_internal_topics(address: str, what: str) -> None:
+    policy = load_text(INTERNAL)
+    rules = policy.scopes["edge"]
+    assert rules.route(address) is None
+    assert rules.route(f"{address}/$info") is None
+    for asked in (address, f"{address}/$info"):
+        assert rules.decide("ann", "receive", asked).condition == "amqp:not-found"
+    line = explain(policy, "edge", "ann", address, "send").lines[1]
+    assert f"but its {what}, which a rule has to name literally" in line
+
+
+@pytest.mark.parametrize(
+    ("address", "topic"),
+    [
+        ("events/orders", "orders"),
+        ("events/_schemas", "_schemas"),
+        ("events/.dlq", ".dlq"),  # nothing before it: no dead letter of any topic
+        ("events/audit-rows", "audit-rows"),
+        ("events/sum-a", "sum-a"),
+        ("own-__consumer_offsets", None),  # its dead letters would go there
+        ("own-x", "orders-x"),
+        ("other/orders.dlq", "orders.dlq"),
+        ("other/audit.rows", "audit.rows"),
+        ("letters/orders", "orders.dlq"),
+        ("state/consumer_offsets", "__consumer_offsets"),
+        ("journal", "audit.rows"),
+        ("letters", "lost.and.found"),
+        ("offsets", "__consumer_offsets"),
+    ],
+)
+def test_what_a_rule_names_literally_is_reached(address: str, topic: str | None) -> None:
+    route = load_text(INTERNAL).scopes["edge"].route(address)
+    assert (route.topic if isinstance(route, KafkaRoute) else None) == topic
+
+
 @pytest.mark.parametrize("address", ["$replies.edge", "$replies.edge/token"])
 def test_explain_tells_response_addresses_of_two_gateways_apart(policy: CompiledPolicy, address: str) -> None:
     lines = explain(policy, "edge", "ann", address, "send").lines
