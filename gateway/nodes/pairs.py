@@ -1,7 +1,11 @@
 """Link pairs: two links of one session with one name, and what `$me` means on them (ledger CORE-10, RA 2.3).
 
-The half on which the peer receives is nobody's consumer: it is the place for the responses of its pair. Inside it
+A requester's half on which it receives is nobody's consumer: it is the place for the responses of its pair. Inside it
 is a temporary node with an address that nobody can guess, so that a cookie can name it like any other.
+
+A responder's pair consumes requests on that half and answers on the other (RA-2.3-8). Its sending half, attached first,
+tells it apart: it leads to `$replies.<scope>`, or to the anonymous terminus while the source of the receiving half is a
+node that the peer may receive from.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from gateway.amqp.sections import property_field, replace_properties, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.nodes.temporary import Temporary
 from gateway.principal import client
+from policies.rules import ServiceRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -25,15 +30,20 @@ _TEXT: Final = ME.encode()
 _PAIRED: Final = Symbol("paired")
 ECHO: Final = {_PAIRED: True}
 """What both answers say (CORE-10)."""
+_LATE: Final = "a responder attaches the sending half of its link pair first: to $replies, it takes no responses"
 
 
 class Pair:
     """What the halves share; `address` is that of the half that takes responses, None while it is not there."""
 
-    __slots__ = ("__weakref__", "address")
+    __slots__ = ("__weakref__", "address", "responder", "sender")
 
     def __init__(self) -> None:
         self.address: str | None = None
+        self.sender: Link | None = None
+        """Its sending half; one that is not open counts for nothing: a new session may be where its session was."""
+        self.responder = False
+        """Its receiving half consumes requests."""
 
 
 class _Responses(Temporary):
@@ -68,7 +78,33 @@ class Pairs:
         key = (link.session, link.name)
         if (pair := self._pairs.get(key)) is None:
             pair = self._pairs[key] = Pair()
+        if link.incoming:
+            self._sends(link, pair)
         return pair
+
+    def _sends(self, link: Link, pair: Pair) -> None:
+        pair.sender = link
+        if pair.address is not None and self._takes_responses(link):  # the other half was taken for a requester's
+            self._scope.temporaries.at(pair.address).close(AmqpError(NOT_ALLOWED, _LATE))
+
+    def _takes_responses(self, sender: Link) -> bool:
+        return sender.target.address is not None and self._scope.takes_replies(sender.target.address)
+
+    def consumes(self, link: Link, pair: Pair) -> bool:
+        """Whether this receiving half consumes what its source has: the pair is a responder's."""
+        pair.responder = False
+        sender = pair.sender
+        if sender is not None and sender.open and link.address is not None and not link.source.dynamic:
+            unnamed = sender.target.address is None and not sender.target.dynamic
+            pair.responder = self._takes_responses(sender) or (unnamed and self._may_receive(link))
+        return pair.responder
+
+    def _may_receive(self, link: Link) -> bool:
+        try:
+            decided = self._scope.decide("receive", link.address or "", client(link))
+        except AmqpError:
+            return False
+        return not isinstance(decided.routes[-1], ServiceRoute)
 
     def attach_responses(self, link: Link, pair: Pair) -> None:
         """The half for responses: it may be where requests to the same address may be sent."""

@@ -16,6 +16,7 @@ from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpErro
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
 from gateway.nodes.crossings import replies_address
 from gateway.nodes.homeward import HomeRouter, Tolled
+from gateway.nodes.pairs import ME
 from gateway.nodes.reply_rights import asker
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink
 from gateway.principal import GatewayItself, client
@@ -58,7 +59,7 @@ def attach_anonymous(scope: Scope, link: Link) -> None:
             restored = crossings.undo(name, token, data, layout)
             crossings.remember(name, raw, token)
             return home(restored)
-        if to == replies:
+        if to == replies or (to == ME and link.way.pair is not None and link.way.pair.responder):
             return home(crossings.restore(name, data))
         return Aim((name, to, ""), data, attach)
 

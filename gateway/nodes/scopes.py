@@ -166,7 +166,8 @@ class Scope:
         link.filter_rules = self.world.filter_rules
         terminus = link.target if link.incoming else link.source
         peer = client(link)
-        if terminus.address is not None and not (terminus.dynamic or (pair is not None and not link.incoming)):
+        responses = pair is not None and not link.incoming and not self.pairs.consumes(link, pair)
+        if terminus.address is not None and not (terminus.dynamic or responses):
             self.attach_to(link, terminus.address, peer)
             return
         with self._journaled(link, terminus.address, peer):
@@ -174,7 +175,7 @@ class Scope:
                 raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
             if not (terminus.dynamic or terminus.present):
                 raise AmqpError(INVALID_FIELD, "the attach has no " + ("target" if link.incoming else "source"))
-            if pair is not None and not link.incoming:
+            if pair is not None and responses:
                 self._allowed(link, terminus.address, peer, "pair")
                 self.pairs.attach_responses(link, pair)
             else:

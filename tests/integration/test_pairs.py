@@ -8,7 +8,7 @@ import pytest
 
 from gateway.amqp.codec import Symbol
 from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, answer, connected, cookie_of, hop_annotations
+from tests.support.crossing import SUPPORTED, Inbox, Outbox, answer, connected, cookie_of, hop_annotations
 from tests.support.gateway import Gateways
 from tests.support.messages import bare, message, sections
 from tests.support.pairs import PAIRED, Paired, Responses, attach
@@ -189,3 +189,51 @@ def test_pairs_leave_nothing_behind(place: Place) -> None:
         Outbox(place.core, "$replies.core").post(answer(cookie_of(service.take()), b"%d" % number))
         assert sections(pair.responses.take())["data"] == b"%d" % number
         pair.requests.peer.close()
+
+
+def responding(port: int, address: str, target: str | None) -> Paired:
+    """A responder's pair: requests come on one half, answers leave on the other, which is attached first."""
+    peer = connected(port)
+    assert attach(peer, SENDER, target).properties == PAIRED
+    source, here = frames.source(address), frames.target("here", capabilities=[SUPPORTED])
+    peer.attach("p", RECEIVER, 1, properties=PAIRED, source=source, target=here)
+    answer = peer.until("attach", name="p", role=SENDER)
+    assert answer.properties == PAIRED
+    peer.flow(1, link_credit=100, delivery_count=0)
+    return Paired(Outbox.adopt(peer), Responses(peer, answer.handle))
+
+
+@pytest.mark.row("RA-2.3-8")
+@pytest.mark.parametrize("target", ["$replies.core", None])
+def test_a_responder_with_a_pair_gets_requests_and_answers_over_it(place: Place, target: str | None) -> None:
+    responder = responding(place.core, "svc/pair", target)
+    requester = paired(place.edge, "svc/pair")
+    requester.requests.post(message(b"ask", reply_to="$me"))
+    got = responder.responses.take()
+    assert (sections(got)["data"], sections(got)["properties"]["reply_to"]) == (b"ask", "$me")
+    delivery = responder.requests.post(answer(cookie_of(got), b"yes", to="$me"))
+    back = requester.responses.take()
+    assert (sections(back)["data"], hop_annotations(back)) == (b"yes", {})
+    assert responder.requests.outcome(delivery).matches("accepted")
+
+
+@pytest.mark.row("RA-2.3-8")
+def test_the_responses_of_a_responders_pair_need_a_cookie(place: Place) -> None:
+    responder = responding(place.core, "svc/bare", None)
+    assert responder.requests.send(message(to="$me")).matches({"error": "amqp:unauthorized-access"})
+
+
+def test_a_responders_pair_needs_the_right_to_receive(place: Place) -> None:
+    peer = connected(place.edge)
+    attach(peer, SENDER, "$replies.edge")
+    peer.attach("p", RECEIVER, 1, properties=PAIRED, source=frames.source("private"))
+    peer.until("detach", closed=True, error="amqp:unauthorized-access")
+
+
+def test_a_responders_pair_says_so_with_its_first_half(place: Place) -> None:
+    """The receiving half alone looks like a requester's; nobody waits for requests in vain."""
+    peer = connected(place.core)
+    attach(peer, RECEIVER, "svc/late")
+    peer.attach("p", SENDER, 0, properties=PAIRED, target=frames.target("$replies.core"))
+    detach = peer.until("detach", closed=True, error="amqp:not-allowed")
+    assert "attaches the sending half of its link pair first" in detach.error["description"]
