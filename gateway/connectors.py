@@ -81,7 +81,10 @@ class Connector:
         self._down = False
         self._detail = "not connected yet"
         self.routes: Final = routes
-        self.home: Final = Homecoming(self, model.replies.address, model.annotations, node_scope)
+        correlation = model.replies.ids == "both"
+        self.home: Final = Homecoming(
+            self, model.replies.address, model.annotations, node_scope, correlation=correlation
+        )
         self._trunk: Trunk | None = None
         pauses = (model.backoff.min.seconds, model.backoff.max.seconds)
         self._pulls: Final = tuple(Pull(self, entry, node_scope, pauses) for entry in model.pull)

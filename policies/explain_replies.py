@@ -121,6 +121,9 @@ def _places(replies: str, routed: bool, there: str, connector: Connector | None)
 def _place_there(connector: Connector) -> str:
     """Where the container itself has an address for us (`connect.replies`)."""
     address = connector.replies.address
+    found = ""
+    if connector.replies.ids == "message-id":
+        found = ", where rewritten with the new message-id in correlation-id (ids: message-id)"
     if address == "dynamic":
-        return f"a node that the container behind {connector.name} makes for each connection (replies: dynamic)"
-    return f"{address} at the container behind {connector.name}, where they wait for the gateway"
+        return f"a node that the container behind {connector.name} makes for each connection (replies: dynamic){found}"
+    return f"{address} at the container behind {connector.name}, where they wait for the gateway{found}"

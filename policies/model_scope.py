@@ -137,6 +137,11 @@ class ConnectorReplies(Section):
         "gateway ($replies.<scope>, for a container that connects to a listener of this scope), or the name of a queue "
         "of this gateway's own there, where responses wait while the gateway is away",
     )
+    ids: Literal["both", "message-id"] = Field(
+        default="both",
+        description="which ids of a rewritten request bring its response home, where address is not gateway: both "
+        "(the container may answer with either in correlation-id), or message-id (correlation-id stays as it was)",
+    )
 
 
 class Pull(Strict):

@@ -33,6 +33,10 @@ class Home(Protocol):
     def annotates(self) -> bool:
         """Whether its targets are believed when they announce that they support annotations."""
 
+    @property
+    def correlation(self) -> bool:
+        """Whether rewritten requests have a new correlation-id, too (`replies.ids`)."""
+
 
 class Way(NamedTuple):
     """Where messages of a link come from or go to, and what is done with their reply addresses.

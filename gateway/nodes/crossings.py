@@ -80,7 +80,7 @@ class Crossings:
         self._scopes: Final = scopes
         self._clock: Final = clock
         self._annotators: dict[tuple[str, str, str | None, int | None, Hashable], Annotator] = {}
-        self._carriers: dict[tuple[str, str, int | None, Hashable], Carrier] = {}
+        self._carriers: dict[tuple[str, str, int | None, Hashable, bool], Carrier] = {}
         self._carried: dict[str, Carried] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
@@ -132,8 +132,7 @@ class Crossings:
             return self._annotating(from_way, to_way.scope, right, to_way.home)
         if result == CARRIED:
             assert to_way.home is not None
-            assert to_way.home.address is not None
-            return self._carrying(from_way, to_way.scope, to_way.home.address, right)
+            return self._carrying(from_way, to_way.scope, to_way.home, right)
         return self._rewriting(from_way, to_way.scope, right)
 
     def _capable(self, target: Link) -> bool:
@@ -168,11 +167,12 @@ class Crossings:
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
         return self._kept(lambda data: rewrite(data, clock(), own, right, answer=answer))
 
-    def _carrying(self, origin: Way, destination: str, address: str, right: Right) -> Crossing:
+    def _carrying(self, origin: Way, destination: str, home: Home, right: Right) -> Crossing:
         """Rewritten for a container that answers at an address of its own: the way home is in the ids."""
-        carrier = self._carrier((origin.scope, destination, origin.uses, right.key))
+        assert home.address is not None
+        carrier = self._carrier((origin.scope, destination, origin.uses, right.key, home.correlation))
         clock, pair = self._clock, origin.pair
-        reply_to, answer = encode(address), origin.answer
+        reply_to, answer = encode(home.address), origin.answer
 
         def crossing(data: bytes) -> bytes:
             own = with_own_address(data, pair) if asks_me(data) else data
@@ -199,15 +199,22 @@ class Crossings:
             )
         return self._annotators[key]
 
-    def _carrier(self, key: tuple[str, str, int | None, Hashable]) -> Carrier:
-        origin, destination, uses, _ = key
+    def _carrier(self, key: tuple[str, str, int | None, Hashable, bool]) -> Carrier:
+        origin, destination, uses, _, correlation = key
         if key not in self._carriers:
             assert self._ring is not None
             if len(self._carriers) >= _REMEMBERED:
                 self._carriers.clear()
             target = replies_address(destination)
             self._carriers[key] = Carrier(
-                self._ring, origin, destination, target, self._ttl_ms, uses=uses, shelf=self._shelf
+                self._ring,
+                origin,
+                destination,
+                target,
+                self._ttl_ms,
+                uses=uses,
+                correlation=correlation,
+                shelf=self._shelf,
             )
         return self._carriers[key]
 

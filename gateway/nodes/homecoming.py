@@ -46,13 +46,19 @@ class Owner(Protocol):
 
 
 class Homecoming:
-    """A connector's response address; `wish` is `dynamic`, `gateway` or the name of a queue."""
+    """A connector's response address; `wish` is `dynamic`, `gateway` or the name of a queue.
 
-    def __init__(self, owner: Owner, wish: str, annotations: str, scope: Callable[[], Scope]) -> None:
+    `correlation`: whether requests that are answered there have a new correlation-id, too.
+    """
+
+    def __init__(
+        self, owner: Owner, wish: str, annotations: str, scope: Callable[[], Scope], *, correlation: bool = True
+    ) -> None:
         self._owner: Final = owner
         self._wish: Final = wish
         self._annotations: Final = annotations
         self.name: Final = owner.name
+        self.correlation: Final = correlation
         self.scope: Final = scope
         self.address: str | None = None
         """The address at the container; None: it reaches `$replies.<scope>` of this gateway."""

@@ -3,7 +3,8 @@
 An address at another container, a queue of a broker say, has no room for a token. So the rewritten request has
 that address as its reply-to, and message-id, and correlation-id where there is one, become ids that carry what a
 rewritten reply address would have carried. Whichever of the two a responder echoes in correlation-id, the original
-comes back with its type. Layout: docs/cookies.md, "Return id".
+comes back with its type. Where the policy says `ids: message-id`, correlation-id stays. Layout: docs/cookies.md,
+"Return id".
 """
 
 from __future__ import annotations
@@ -67,9 +68,12 @@ class Carrier:
         ttl_ms: int,
         *,
         uses: int | None = None,
+        correlation: bool = True,
         shelf: Shelf | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
+        """`correlation`: the correlation-id of a request is rewritten, too; False keeps it (RA-2.5-3)."""
+        self._correlation = correlation
         self._origin, self._target, self._ttl_ms = origin, link_target, ttl_ms
         self._uses, self._token_bytes = uses, token_bytes
         shelf = shelf or Shelf(ring)
@@ -110,7 +114,7 @@ class Carrier:
             home = self._home(leading[REPLY_TO], previous, now_ms, permit)
             leading[REPLY_TO] = reply_to
             leading[MESSAGE_ID] = self._mint(home, self._own(leading[MESSAGE_ID], now_ms))
-            if quoted is None and correlation != NULL and not answer:
+            if self._correlation and quoted is None and correlation != NULL and not answer:
                 leading[CORRELATION_ID] = self._mint(home, correlation)
         if quoted is not None:
             leading[CORRELATION_ID] = quoted

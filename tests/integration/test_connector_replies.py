@@ -75,6 +75,27 @@ def test_a_rewritten_request_is_answered_at_a_dynamic_node_of_the_container(
     assert far.peer.until("disposition", role=RECEIVER).state.matches("accepted")
 
 
+@pytest.mark.row("RA-2.5-3", "RA-2.5-7")
+def test_the_correlation_id_stays_where_the_policy_says_so(fars: Fars) -> None:
+    """The message-id alone brings the response home (ledger A36)."""
+    far = fars("replies: {ids: message-id}").accept()
+    inbox, reply_to = answers(far)
+    client = asking(far)
+    responses = far.respond_at("dynamic-1")
+    attach = far.attach()
+    far.take(attach)
+    client.peer.until("attach")
+    sent = message(b"ask", reply_to=reply_to, subject="s", message_id="m", correlation_id="kept")
+    client.post(sent)
+    got = far.transfer(attach)
+    old, new = (fields(split(data)["properties"]) for data in (sent, got))
+    assert {name for name in new if new[name] != old[name]} == {"reply_to", "message_id"}
+    far.peer.transfer(message(correlation_id="kept"), responses)
+    assert far.peer.until("disposition", role=RECEIVER).state.matches({"error": "amqp:not-found"})
+    far.peer.transfer(message(b"yes", correlation_id=sections(got)["properties"]["message_id"]), responses)
+    assert sections(inbox.take())["properties"] == {"to": reply_to, "correlation_id": "m"}
+
+
 @pytest.mark.row("RA-2.5-9")
 def test_what_names_no_request_is_rejected_and_the_response_address_stays(fars: Fars) -> None:
     far = fars().accept()

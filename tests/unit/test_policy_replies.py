@@ -97,3 +97,17 @@ def test_explain_says_what_limits_responses() -> None:
     alone = "\n".join(explain(policy(", replies: {uses: 2}", state="memory"), "edge", "ann", "a/x", "send").replies)
     assert "counted in memory, by this process alone" in alone
     assert "at most" not in "\n".join(explain(policy(), "edge", "ann", "b/x", "send").replies)
+
+
+def test_explain_says_which_ids_bring_responses_back_from_a_container() -> None:
+    core = '\n    connect: [{name: far, to: "amqp://127.0.0.1:1"%s}]\n'
+
+    def places(replies: str) -> str:
+        text = POLICY.replace('{{match: "**", direct: balanced}}', '{{match: "**", relay: far}}')
+        made = text.format(replies="", keys="", core=core % replies, state=REDIS)
+        return "\n".join(explain(load_text(made, with_secrets=False), "edge", "ann", "a/x", "send").replies)
+
+    assert "ids: message-id" not in places("")
+    said = places(", replies: {ids: message-id}")
+    assert "where rewritten with the new message-id in correlation-id (ids: message-id)" in said
+    assert "ids: message-id" in places(", replies: {address: queue, ids: message-id}")
