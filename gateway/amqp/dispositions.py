@@ -27,8 +27,8 @@ def write(delivery: Any, outcome: Outcome, scope: str) -> None:
         local = lib.pn_delivery_local(delivery)
         lib.pn_disposition_set_failed(local, outcome.failed)
         lib.pn_disposition_set_undeliverable(local, outcome.undeliverable)
-        if outcome.annotations:
-            pndata.write_bytes(lib.pn_disposition_annotations(local), outcome.annotations)
+        if annotations := outcome.annotations_for(scope):
+            pndata.write_bytes(lib.pn_disposition_annotations(local), annotations)
         lib.pn_delivery_update(delivery, _MODIFIED)
 
 
@@ -44,5 +44,6 @@ def read(delivery: Any, state: int, scope: str | None = None) -> Outcome:
             bool(lib.pn_disposition_is_failed(remote)),
             bool(lib.pn_disposition_is_undeliverable(remote)),
             pndata.read_bytes(lib.pn_disposition_annotations(remote)) or None,
+            scope,
         )
     return SETTLED

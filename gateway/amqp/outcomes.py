@@ -42,17 +42,29 @@ class Rejected(Outcome):
 
 
 class Modified(Outcome):
-    """3.4.5: `annotations` is an encoded map to merge into the message annotations, or None."""
+    """3.4.5: `annotations` is an encoded map to merge into the message annotations, or None.
 
-    __slots__ = ("annotations", "failed", "undeliverable")
+    They are words of a peer in `scope`, which no peer of another scope gets (RA 1); None: of nobody's.
+    """
+
+    __slots__ = ("annotations", "failed", "scope", "undeliverable")
     name = "modified"
 
     def __init__(
-        self, failed: bool = False, undeliverable: bool = False, annotations: bytes | None = None
+        self,
+        failed: bool = False,
+        undeliverable: bool = False,
+        annotations: bytes | None = None,
+        scope: str | None = None,
     ) -> None:
         self.failed: Final = failed
         self.undeliverable: Final = undeliverable
         self.annotations: Final = annotations
+        self.scope: Final = scope
+
+    def annotations_for(self, scope: str) -> bytes | None:
+        """The annotations as a peer in `scope` hears them: those of another scope it does not."""
+        return self.annotations if self.scope is None or self.scope == scope else None
 
 
 ACCEPTED: Final = Accepted()
@@ -65,4 +77,6 @@ def said_in(outcome: Outcome, scope: str) -> Outcome:
     """The outcome, as one of a peer in `scope`."""
     if isinstance(outcome, Rejected) and outcome.error is not None:
         outcome.error.scope = scope
+    if isinstance(outcome, Modified):
+        return Modified(outcome.failed, outcome.undeliverable, outcome.annotations, scope)
     return outcome

@@ -15,6 +15,8 @@ from gateway.errors import AmqpError
 
 PARTITION: Final = "event-streams-partition"
 GROUP: Final = "event-streams-consumer-group"
+LINK_PROPERTIES: Final = frozenset((PARTITION, GROUP, "event-streams-epoch"))
+"""What links and nodes of event logs say to each other in link properties."""
 CAPABILITY: Final = "AMQP_EVENT_STREAMS_V1_0"
 _OFFSET: Final = "event-streams-offset"
 _TIMESTAMP: Final = "event-streams-timestamp"

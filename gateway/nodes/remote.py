@@ -18,7 +18,7 @@ from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.filters.filter_set import RULES, read
 from gateway.filters.predicate import TRUE
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
-from gateway.nodes.events import CAPABILITY
+from gateway.nodes.events import CAPABILITY, LINK_PROPERTIES
 from gateway.nodes.filtering import CAPABILITIES, Predicate
 from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
 
@@ -111,7 +111,7 @@ class Relay(Meeting):
             Granted(
                 address=self.address,
                 capabilities=wish.capabilities,
-                properties=near.properties,
+                properties=self._shared(near.properties),
                 filter=wish.filter,
                 distribution_mode=wish.distribution_mode,
                 own=own,
@@ -126,14 +126,23 @@ class Relay(Meeting):
         """
         if not self._dialer.routes:
             return ()
-        crosses = self.near.way.scope != self._dialer.far_way(home=False).scope and self.near.way.replies != "none"
+        crosses = not self._same_scope and self.near.way.replies != "none"
         capable = RESPONSE_ADDRESS_SUPPORTED in self.near.target.capabilities
         return (RESPONSE_ADDRESS_SUPPORTED,) if crosses or capable else ()
 
     def _far_name(self) -> str:
         """A name that is new there; a peer's own may hold addresses of its scope, which are not for another (RA 1)."""
-        same = self.near.way.scope == self._dialer.far_way(home=False).scope
-        return f"{self.near.name if same else 'link'}-{next(_numbers)}"
+        return f"{self.near.name if self._same_scope else 'link'}-{next(_numbers)}"
+
+    @property
+    def _same_scope(self) -> bool:
+        return bool(self.near.way.scope == self._dialer.far_way(home=False).scope)
+
+    def _shared(self, properties: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """What the other half hears of link properties: in another scope those of event streams only (RA 1)."""
+        if self._same_scope:
+            return properties
+        return {name: value for name, value in properties.items() if name in LINK_PROPERTIES}
 
     @property
     def attended(self) -> bool:
@@ -173,7 +182,7 @@ class Relay(Meeting):
         near.accept(
             near_end,
             capabilities=self._announced(near, far, given.capabilities) if near.incoming else announced,
-            properties=far.properties,
+            properties=self._shared(far.properties),
             filter=in_force,
             distribution_mode=given.distribution_mode,
             max_message_size=_smaller(near.engine.config.max_message_size, far.most),

@@ -234,13 +234,15 @@ OUTCOMES = {
 @pytest.mark.row("AT-2.2-2")
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_outcomes_come_back_whole(place: Place, sending: tuple[Outbox, int, Frame], outcome: str) -> None:
+    """From another scope: without the words of the container there."""
     outbox, _, attach = sending
     delivery = outbox.post(message(b"x"))
     transfer = place.far.until("transfer", handle=attach.handle)
     place.far.disposition(transfer.delivery_id, OUTCOMES[outcome])
     state = outbox.outcome(delivery)
     refused = frames.composite("rejected", error=frames.error("vendor:bad", **TOLD))
-    expected = refused if outcome == "rejected" else OUTCOMES[outcome]
+    modified = frames.composite("modified", delivery_failed=True, undeliverable_here=True)
+    expected = {**OUTCOMES, "rejected": refused, "modified": modified}[outcome]
     assert encode(frames.composite(state.name, **whole(state))) == encode(expected)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.amqp.codec import Symbol
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
 from tests.support.far import Far
@@ -143,3 +144,46 @@ def test_a_rejection_by_a_container_and_its_name(fars: Callable[[], Far]) -> Non
     error = peer.until("detach", seconds=15).error
     assert error["condition"] == "amqp:link:detach-forced"
     assert error["description"].startswith("the container behind this address")
+
+
+NOTE = {Symbol("x-opt-note"): SECRET}
+
+
+def modified() -> Any:
+    return frames.composite("modified", delivery_failed=True, message_annotations=NOTE)
+
+
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize("anonymous", [False, True])
+@pytest.mark.parametrize("unsaid", [False, True])
+def test_annotations_of_a_modification_stay_in_their_scope(place: Place, anonymous: bool, unsaid: bool) -> None:
+    """Whether they come with the outcome, or with the source's default outcome."""
+    for scope, there, here in (("core", "services/noted", "plain/noted"), ("edge", "q/noted", "q/noted")):
+        source = frames.source(there, default_outcome=modified() if unsaid else None)
+        receiver = Inbox(getattr(place, scope), there, source=source)
+        sender = Outbox(place.edge, None if anonymous else here)
+        sender.credit()
+        delivery = sender.post(message(to=here))
+        receiver.take(None if unsaid else modified())
+        outcome = sender.outcome(delivery)
+        assert outcome.matches("modified")
+        assert outcome["delivery_failed"] is True
+        assert (outcome["message_annotations"] or {}) == (NOTE if scope == "edge" else {})
+
+
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize("role", [SENDER, RECEIVER])
+@pytest.mark.parametrize("scope", ["edge", "core"])
+def test_link_properties_of_a_relay_stay_in_their_scope(fars: Callable[[], Far], scope: str, role: bool) -> None:
+    """Those of event streams are for the log, wherever it is."""
+    far = fars().accept()
+    peer = connected(getattr(far, scope))
+    stream = {Symbol("event-streams-partition"): Symbol("1")}
+    terminus = {"source": frames.source("far/x")} if role is RECEIVER else {"target": frames.target("far/x")}
+    peer.attach("link", role, properties={Symbol("from"): SECRET, **stream}, **terminus)
+    attach = far.attach()
+    far.agree(attach, properties={Symbol("to"): SECRET, **stream})
+    answer = peer.until("attach")
+    words = scope == "core"
+    assert attach.properties == ({Symbol("from"): SECRET, **stream} if words else stream)
+    assert answer.properties == ({Symbol("to"): SECRET, **stream} if words else stream)

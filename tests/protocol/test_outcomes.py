@@ -87,6 +87,8 @@ def test_outcomes_pass_unchanged(served: Served, outcome: Described, address: st
     if address.startswith("svc") and outcome is OUTCOMES["rejected with an error"]:  # of another scope, the condition
         assert plain(given[0]) == ["vendor:no", "the node behind this address has refused this", None]
         return
+    if address.startswith("svc") and outcome is OUTCOMES["modified with annotations"]:
+        expected[2] = None
     assert [plain(a) for a in given] == [plain(b) for b in expected]
 
 
