@@ -22,8 +22,11 @@ from gateway.filters.predicate import (
     Arithmetic,
     Compare,
     Comparison,
+    Constant,
     Field,
     In,
+    IsNull,
+    IsTrue,
     Literal,
     Node,
     Not,
@@ -163,4 +166,16 @@ def parse_selector(text: str, *, limits: Limits = LIMITS) -> Predicate:
 
     Raises AmqpError: INVALID_FIELD with line, column and what was expected, or RESOURCE_LIMIT_EXCEEDED.
     """
-    return condition(LANGUAGE.parse(text, limits))
+    return _false_where_unlike(condition(LANGUAGE.parse(text, limits)), negated=False)
+
+
+def _false_where_unlike(node: Predicate, *, negated: bool) -> Predicate:
+    """A comparison of unlike types is false in JMS (2.0, 3.8.1.2), unknown here; they differ below NOT only."""
+    if isinstance(node, Not):
+        return Not(_false_where_unlike(node.item, negated=True))
+    if isinstance(node, And | Or):
+        return type(node)(tuple(_false_where_unlike(item, negated=negated) for item in node.items))
+    if not negated or not isinstance(node, Compare):
+        return node
+    nulls = [IsNull(side) for side in (node.left, node.right) if not isinstance(side, Literal)]
+    return Or((IsTrue(node), And((Or(tuple(nulls)), Constant(None))))) if nulls else node

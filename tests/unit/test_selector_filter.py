@@ -14,9 +14,11 @@ from gateway.filters.predicate import (
     Arithmetic,
     Compare,
     Comparison,
+    Constant,
     Field,
     In,
     IsNull,
+    IsTrue,
     Like,
     Literal,
     Not,
@@ -37,6 +39,11 @@ def a(name: str) -> Field:
     return Field(Section.APPLICATION_PROPERTIES, name)
 
 
+def false_where_unlike(compare: Compare) -> Or:
+    """A comparison below NOT: unknown only where a field is null (JMS 2.0, 3.8.1.2)."""
+    return Or((IsTrue(compare), And((Or((IsNull(compare.left),)), Constant(None)))))
+
+
 def equal(field: Any, constant: Any) -> Compare:
     return Compare(Comparison.EQ, field, Literal(constant))
 
@@ -53,7 +60,8 @@ def between(field: Any, low: Any, high: Any) -> And:
             Or((And((equal(a("x"), 1), Not(Truth(a("flag"))))), Like(a("y"), Literal("a%")))),
         ),
         ("x BETWEEN 1 AND 2 AND y = 3", And((between(a("x"), 1, 2), equal(a("y"), 3)))),
-        ("x NOT BETWEEN 1 AND 2", Not(between(a("x"), 1, 2))),
+        ("x BETWEEN 1 AND 2", between(a("x"), 1, 2)),
+        ("x NOT BETWEEN 1 AND 2", Not(And(tuple(map(false_where_unlike, between(a("x"), 1, 2).items))))),
         ("x IN ('a', 'b')", In(a("x"), (Literal("a"), Literal("b")))),
         ("x IS NOT NULL", Not(IsNull(a("x")))),
         ("_a$1 = 1", equal(a("_a$1"), 1)),
