@@ -27,14 +27,15 @@ class Temporary(Meeting):
     def admit(self, link: Any, principal: Principal) -> None:
         """Raise NOT_ALLOWED where `link` is of another connection than the one that made the node.
 
-        It may send where the maker receives: that is what its address is given away for. The gateway brings a
-        response after the right of its requester was checked (`reply_rights`).
+        It may send where the maker receives, on the link that made the node or on another (JMS makes temporary queues
+        with a sender): that is what its address is given away for. The gateway brings a response after the right of
+        its requester was checked (`reply_rights`).
         """
         if link.engine is self.creator.engine:
             return
         if not link.incoming:
             raise AmqpError(NOT_ALLOWED, "only the connection that made this temporary node receives from it")
-        if self.creator.incoming and isinstance(principal, User):
+        if self.creator.incoming and not self.receivers.all and isinstance(principal, User):
             raise AmqpError(NOT_ALLOWED, "only the connection that made this temporary node sends to it")
 
     def leave_inlet(self, inlet: Any) -> None:

@@ -28,7 +28,8 @@ EXPECTED = {
     "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
     "source": {"source_amqp", "source_amqp_sealed"},
     "archive": {"archive"},
-    "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"},
+    "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"}
+    | {f"filters_1000_{kind}" for kind in ("equal", "prefix", "property", "suffix")},
 }
 KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"] | EXPECTED["scan"] | EXPECTED["source"]
 COMPARED = KAFKA | EXPECTED["replies"] | {"direct_100", "direct_10k", "relay_100", "relay_10k"}

@@ -67,21 +67,21 @@ def test_a_stream_gives_what_the_filter_matches(
 
 FIELDS: dict[tuple[str, str], tuple[Any, Any]] = {
     ("properties", "message_id"): (Ulong(7), "7"),
-    ("properties", "user_id"): (b"u", "u"),
+    ("properties", "user_id"): (b"u", b"v"),
     ("properties", "to"): ("somewhere", "nowhere"),
     ("properties", "subject"): ("Ab", "ab"),
     ("properties", "reply_to"): ("home", "Home"),
     ("properties", "correlation_id"): (b"\x01", Ulong(1)),
-    ("properties", "content_type"): (Symbol("text/plain"), b"text/plain"),
-    ("properties", "content_encoding"): (Symbol("gzip"), "zip"),
-    ("properties", "absolute_expiry_time"): (Timestamp(4_000_000_000_000), Long(4_000_000_000_000)),
-    ("properties", "creation_time"): (Timestamp(9), Long(9)),
+    ("properties", "content_type"): (Symbol("text/plain"), Symbol("text/html")),
+    ("properties", "content_encoding"): (Symbol("gzip"), Symbol("zip")),
+    ("properties", "absolute_expiry_time"): (Timestamp(4_000_000_000_000), Timestamp(4_000_000_000_001)),
+    ("properties", "creation_time"): (Timestamp(9), Timestamp(8)),
     ("properties", "group_id"): ("g", "h"),
-    ("properties", "group_sequence"): (Uint(3), 3.0),
+    ("properties", "group_sequence"): (Uint(3), Uint(4)),
     ("properties", "reply_to_group_id"): ("r", "R"),
-    ("header", "durable"): (True, Int(1)),
-    ("header", "priority"): (Ubyte(8), 8.0),
-    ("header", "ttl"): (Uint(86_400_000), "86400000"),
+    ("header", "durable"): (True, False),
+    ("header", "priority"): (Ubyte(8), Ubyte(7)),
+    ("header", "ttl"): (Uint(86_400_000), Uint(86_400_001)),
     ("application-properties", "int"): (Int(5), "5"),
     ("application-properties", "float"): (0.5, Int(0)),
     ("application-properties", "text"): ("x", Symbol("y")),
@@ -127,7 +127,10 @@ def test_every_field_of_every_section_can_be_asked_for(place: Place) -> None:
     nothing = [props(section, [None] * len(ORDER[section])) for section in ORDER]
     got = [each.bodies for each in answers(place.port, f"events/{topic}", *equal, *other, *nothing)]
     assert got[: len(equal)] == [[number] for number in range(len(equal))]
-    assert got[len(equal) : -2] == [[]] * len(other)
+    durable = list(FIELDS).index(("header", "durable"))
+    others: list[list[int]] = [[] for _ in other]
+    others[durable] = [number for number in range(len(everything)) if number != durable]  # absent means false
+    assert got[len(equal) : -2] == others
     assert got[-2:] == [list(range(len(everything)))] * 2
 
 

@@ -43,10 +43,12 @@ def asked(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
     document = Document()
     document.kafka(kafka_broker.bootstrap)
     document.scope()["access"] = [
-        {"may": ["send", "receive"], "on": "**"},
-        {"may": ["info"], "on": "events/*"},
+        {"may": ["send", "receive"], "on": ["events/*", "chat/**"]},
+        {"may": ["info"], "on": "public/*"},
     ]
-    document.scope()["addresses"].append({"match": "secret/{topic}", "kafka": "main", "topic": "{topic}"})
+    for word in ("secret", "public"):
+        rule = {"match": f"{word}/{{topic}}", "kafka": "main", "topic": "{topic}"}
+        document.scope()["addresses"].append(rule)
     start_module_gateway(document.text)
     return Place(kafka_broker, document.edge)
 
@@ -87,6 +89,9 @@ def test_info_is_for_whom_the_policy_lets_have_it(asked: Place) -> None:
     topic = asked.broker.create_topic()
     for address, condition in (
         (f"secret/{topic}/$info", "amqp:unauthorized-access"),
+        (f"public/{topic}/$info", None),
+        (f"public/{topic}", "amqp:unauthorized-access"),
+        (f"events/{topic}/$info", None),  # whoever may send or receive may ask (ES 6)
         ("events/no-such-topic/$info", "amqp:not-found"),
         ("chat/a/$info/b/$info", None),
     ):

@@ -68,3 +68,10 @@ def test_only_the_maker_uses_a_node_that_it_made_to_send(place: Place) -> None:
     delivery = Outbox.adopt(peer).post(message(b"to myself"))
     assert sections(mine.take())["data"] == b"to myself"
     assert delivery == 0
+    # JMS clients make a temporary queue with a sender and receive from it on another link.
+    for target in (address, None):
+        sender = Outbox(place.edge, target)
+        sender.credit()
+        sender.post(message(b"an answer", to=address))
+        assert sections(mine.take())["data"] == b"an answer"
+    assert refusal(connected(place.edge), "receiver", RECEIVER, 0, address) == "amqp:not-allowed"

@@ -54,6 +54,6 @@ def test_others_go_on_while_one_floods(served: Served, data: bytes) -> None:
             receiver.disposition(transfer.delivery_id, "accepted")
             sender.until("disposition", first=rounds)
             rounds += 1
-    assert rounds > 100, f"only {rounds} messages passed while one peer was heard"
+    assert rounds > 20, f"only {rounds} messages passed while one peer was heard"
     sender.disconnect()
     receiver.disconnect()
