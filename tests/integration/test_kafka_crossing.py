@@ -156,7 +156,7 @@ def test_what_asks_for_no_response_is_unchanged_on_its_way_in(place: Place, requ
         assert record(requests)[0] == b"event"
 
 
-@pytest.mark.row("X-5", "RA-2.3-10")
+@pytest.mark.row("X-5")
 @pytest.mark.parametrize("cookie", [b"forged", b""])
 def test_a_wrong_cookie_in_a_record_reaches_nobody(place: Place, reply_to: str, cookie: bytes) -> None:
     answers = Inbox(place.edge, reply_to)
