@@ -72,6 +72,8 @@ class Link(Receiving, Sending):
         lib.pn_terminus_copy(lib.pn_link_target(pointer), lib.pn_link_remote_target(pointer))
         mine = lib.pn_link_target(pointer) if self.incoming else lib.pn_link_source(pointer)
         pndata.answer_terminus(mine, granted, source=not self.incoming)
+        if self.source.outcomes:  # proton takes a source without an address for none (AT 2.2.2)
+            lib.pn_terminus_set_type(lib.pn_link_source(pointer), lib.PN_SOURCE)
         pndata.write(
             lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None
         )

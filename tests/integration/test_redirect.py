@@ -142,7 +142,8 @@ def test_a_message_to_it_is_rejected_with_the_words_of_the_direct_link(place: Pl
     assert info == place.info("q/orders", "vhost")
 
 
-@pytest.mark.row("CORE-8", "AT-2.2.2-4", "AT-2.2.2-5", "AT-2.2.2-6", "X-3")
+@pytest.mark.row("CORE-8", "AT-2.2.2-5", "AT-2.2.2-6", "X-3")
+@pytest.mark.row("AT-2.2.2-4", part="not in a transaction")
 @pytest.mark.parametrize("settled", [True, False])
 def test_whoever_cannot_hear_a_rejection_is_detached_with_them(place: Place, settled: bool) -> None:
     outbox = Outbox(place.edge, None, source=frames.source(outcomes=["amqp:accepted:list"]))
