@@ -1,0 +1,63 @@
+"""`$info` with several credits: when the messages come, and what they say by literal bytes (ES 6)."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from tests.protocol.conftest import Served
+from tests.support.peer import Peer
+
+EVENT = b"\x00\x53\x75\xa0\x01x"
+EARLY = 0.1
+"""Seconds by which a gap may look shorter here than it was at the gateway."""
+
+
+def produce(sender: Peer) -> None:
+    sender.transfer(EVENT)
+    sender.until("disposition", first=sender.last_delivery, settled=True, state="accepted")
+
+
+def told(info: Peer, latest: int | None) -> float:
+    """The next frame is a message with this latest offset; return when it came."""
+    said = b"\x40" if latest is None else b"\xa3\x14%020d" % latest
+    payload = info.expect("transfer", seconds=10, handle=0).payload
+    assert payload.startswith(b"\x00\x53\x77")
+    assert b"\xa1\x0dlatest-offset" + said in payload
+    return time.monotonic()
+
+
+@pytest.mark.row("ES-6-3", "ES-6-5")
+def test_five_credits_are_spaced_and_say_what_changed(served: Served) -> None:
+    """At once; on a change, but never within a second; without one after five seconds; all five come."""
+    with served.peer() as info, served.peer() as sender:
+        sender.attach_sender("events/orders")
+        sender.until("flow", handle=0)
+        info.attach_receiver("events/orders/$info")
+        asked = time.monotonic()
+        info.flow(0, link_credit=5)
+        times = [told(info, None)]
+        assert times[0] - asked < 1
+        produce(sender)
+        times.append(told(info, 0))
+        times.append(told(info, 0))
+        for latest in (1, 2):
+            produce(sender)
+            times.append(told(info, latest))
+        first, unchanged, *changed = (after - before for before, after in itertools.pairwise(times))
+        assert unchanged >= 5 - EARLY
+        for gap in (first, *changed):
+            assert 1 - EARLY <= gap < 4
+        info.flow(0, link_credit=3, delivery_count=5, drain=True)
+        assert info.expect("flow", handle=0, link_credit=0).delivery_count == 8  # one was told: the rest goes back
+
+
+@pytest.mark.row("ES-6-5")
+def test_a_drain_is_told_once_and_gets_the_rest_of_its_credit_back(served: Served) -> None:
+    with served.peer() as info:
+        info.attach_receiver("events/sizes/$info")
+        info.flow(0, link_credit=5, drain=True)
+        told(info, None)
+        assert info.expect("flow", handle=0, link_credit=0).delivery_count == 5
