@@ -345,21 +345,30 @@ def test_links_that_were_assigned_end_in_order_and_attach_again(port: int, gatew
     holds, idle = Member(port, "pend/deal", asked("deal")), Member(port, "pend/deal", asked("deal"))
     holds.attached(credit=10)
     idle.attached()
+    plain = Member(port, "pend/deal", asked(partition=holds.partition))
+    plain.attached(credit=10)
     producer = Producer(port, "pend/deal")
     producer.send(b"1", b"2", partition=int(holds.partition))
-    holds.take(2, settle=False)
+    (_, first, _), _ = holds.take(2, settle=False)
     done = command(gateway, "--address", "pend/deal", "--group", "deal", "--rebalance")
     assert done.returncode == 0, done.stderr
     assert "partition 1: owned through this gateway, epoch 0, chosen by the client" in done.stdout
     idle.ended("amqp:link:detach-forced")
     producer.send(b"3", partition=int(holds.partition))
-    holds.waits(0.3)  # nothing new, and no end before its outcomes
+    plain.take(3)  # the gateway has it, and the link that drains
+    holds.quiet()  # gets nothing new, and does not end before its outcomes
     for delivery in holds.transfers:
         holds.peer.disposition(delivery, "accepted")
-    holds.ended("amqp:link:detach-forced", seconds=2)
-    chosen.waits(0.2)
+    holds.peer.expect("detach", closed=True, error="amqp:link:detach-forced", seconds=2)
+    holds.peer.detach()
+    chosen.quiet()
     again = members(port, "pend/deal", "deal", 2)
     assert {member.partition for member in (*again, chosen)} == {"0", "1", "2"}
+    (heir,) = (member for member in again if member.partition == holds.partition)
+    heir.peer.flow(0, link_credit=10)
+    ((_, offset, payload),) = heir.take(1)
+    assert offset == first + 2
+    assert payload.endswith(b"\x53\x75\xa0\x013")
 
 
 def test_an_owner_that_answers_nothing_does_not_hold_up_the_others(port: int, gateway: Gateway) -> None:

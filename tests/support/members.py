@@ -99,6 +99,13 @@ class Member:
             return
         raise self.peer.unexpected(f"an answer came: {frame}")
 
+    def quiet(self) -> None:
+        """Check that nothing has come: the answer to another attach, which is refused, is the next there is to read."""
+        self.peer.attach(f"asks-{next(_names)}", RECEIVER, 9, source=frames.source("no/such/node"))
+        self.peer.expect("attach", source=None)
+        self.peer.expect("detach", closed=True, error="amqp:not-found")
+        self.peer.detach(9)
+
     def take(self, count: int, *, settle: bool = True) -> list[tuple[str, int, bytes]]:
         """The next events: partition, offset and payload; accepted unless `settle` is False."""
         events = []
