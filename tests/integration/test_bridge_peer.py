@@ -31,7 +31,7 @@ from tests.support.remote_log import (
 # -- what is desired and offered
 
 
-@pytest.mark.row("ES-3.1-3")
+@pytest.mark.row("ES-3.1-3", "X-9")
 def test_a_log_that_offers_event_streams_is_asked_as_one(fars: Fars) -> None:
     far = fars(partition="'2'", start="earliest").accept(STREAMS)
     assert STREAMS in far.opened.desired_capabilities.items
@@ -42,7 +42,7 @@ def test_a_log_that_offers_event_streams_is_asked_as_one(fars: Fars) -> None:
     assert attach.source["expiry_policy"] == "never"
 
 
-@pytest.mark.row("ES-3.1-4")
+@pytest.mark.row("ES-3.1-4", "X-9")
 def test_without_event_streams_it_works_plainly(fars: Fars) -> None:
     far = fars(partition="'2'").accept()
     attach, handle = asked(far)

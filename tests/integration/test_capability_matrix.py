@@ -1,7 +1,7 @@
 """Capabilities of opens that the gateway makes and takes: each connection by what its own open said (table 0.6).
 
 As initiator the gateway desires what its policy lets it use, uses it only where it is offered, and offers what the
-targets of its own links announce. What it accepts is in `test_capabilities`; here is what the peer's offers change.
+targets of its own links announce. What it accepts is in `test_capability_cells`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Array, Symbol
 from tests.support import frames
 from tests.support.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
 from tests.support.far import Far
 from tests.support.frames import Frame
 from tests.support.gateway import Gateways
 from tests.support.messages import bare, message, sections
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.peer import RECEIVER, SENDER, Listener
 
 RELAY, RA, ES, PAIR = "ANONYMOUS-RELAY", "RESPONSE_ANNOTATIONS_V1_0", "AMQP_EVENT_STREAMS_V1_0", "LINK_PAIR_V1_0"
 ALL = (RELAY, RA, ES, PAIR)
@@ -166,21 +165,3 @@ def test_a_later_connection_inherits_nothing(fars: Fars) -> None:
     assert attach.target.matches("far/x")
     assert hop_annotations(got) == {}
     assert sections(got)["properties"]["reply_to"].startswith("$replies.core/")
-
-
-# -- the gateway accepts
-
-
-@pytest.mark.row("X-9", "RA-2.1-4", "RA-2.1-5")
-@pytest.mark.parametrize("offered", [(), *((each,) for each in ALL), ALL], ids="+".join)
-def test_what_a_client_offers_changes_nothing_it_did_not_say_on_its_links(fars: Fars, offered: tuple[str, ...]) -> None:
-    """We desire nothing of clients and attach nothing there; its targets are asked one by one (RA-2.2-1)."""
-    far = fars().accept()
-    wish = Array("symbol", tuple(Symbol(name) for name in offered)) if offered else None
-    peer = Peer(far.core)
-    assert peer.start(offered_capabilities=wish).desired_capabilities is None
-    service = Inbox(peer, "here/1")
-    client = Outbox(far.core, "here/1")
-    client.credit()
-    client.post(message(b"ask", reply_to="here/2"))
-    assert hop_annotations(service.take()) == {}
