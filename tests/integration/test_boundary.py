@@ -64,6 +64,7 @@ def test_an_annotated_request_is_untouched_but_for_three_annotations(place: Plac
     assert type(added.pop("response-address-cookie")) is bytes
     assert added.pop("response-link-target-address") == "$replies.core"
     raw = split(got)["delivery_annotations"]
+    assert b"response-link-target-address\xa1\x0d$replies.core" in raw  # a string on the wire
     assert b"response-address-cookie-expiry\x83" in raw  # a timestamp on the wire
     expiry = added.pop("response-address-cookie-expiry")
     assert before + TTL <= expiry <= after + TTL + TTL // 64  # rounded up, so that cookies repeat

@@ -188,6 +188,23 @@ async def test_every_kind_of_link_says_where_and_when_an_event_was_added(local: 
     assert sections.properties(event.data, event.layout).creation_time == 1_000_000_000_000
 
 
+@pytest.mark.row("ES-5.2.1-4")
+@pytest.mark.parametrize("name", [OFFSET, TIME])
+async def test_a_filter_leaves_out_the_event_whose_place_it_names(local: Streams, name: str) -> None:
+    """Later than that, not from there on: the event itself does not come, the one after it does."""
+    for number in range(3):
+        await fill(local, "solo", 1, first=number)
+        now = time.time_ns() // 1_000_000
+        await until(lambda before=now: time.time_ns() // 1_000_000 > before, 1)  # each has a time of its own
+    found = await (await local.receiver("solo", after="@earliest", credit=3)).receive(3)
+    places = [event.annotations[Symbol(name)] for event in found]
+    assert places[0] < places[1] < places[2]
+    content = {Symbol(name): places[1]}
+    later = Described(Symbol("amqp:event-streams-delivery-annotations-filter"), content)
+    receiver = await local.receiver("solo", filter={Symbol("later"): later}, credit=3)
+    assert bodies(await receiver.drain()) == [2]
+
+
 @pytest.mark.row("ES-3.2-6")
 @pytest.mark.parametrize(
     ("outcome", "count"),

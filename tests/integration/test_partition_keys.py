@@ -56,6 +56,7 @@ def test_a_key_leads_where_java_would_put_it(start_gateway: Gateways) -> None:
             producer.peer.until("disposition", state="accepted")
             found, stored, payload = delivered(reader)
             assert (found, stored) == (partition, key)
+            assert b"\xa3\x17event-streams-group-key\xa1" in payload  # a symbol, and a string
             assert properties(payload, walk(payload)).group_id == "another"
     assert len({expected(key) for key in JAVA_MURMUR2}) > 1
     gateway.stop()

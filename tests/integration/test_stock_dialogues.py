@@ -95,7 +95,7 @@ def test_rewritten(place: Place, requester: str, responder: str) -> None:
     ended(serving)
 
 
-@pytest.mark.row("RA-2-2", "RA-2-3", "RA-2.2-2", "RA-2.4-1", "RA-3-2", "RA-3-4")
+@pytest.mark.row("RA-2-2", "RA-2-3", "RA-2.2-2", "RA-2.4-1", "RA-3-2")
 @pytest.mark.parametrize("responder", ["proton", "rhea"])
 @pytest.mark.parametrize("requester", LIBRARIES)
 def test_annotated(place: Place, requester: str, responder: str) -> None:
