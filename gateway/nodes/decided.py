@@ -38,7 +38,9 @@ def answered_by(link: Any, before: Route, now: Decided) -> AmqpError | None:
     """
     after, own = now.routes[0], link.way
     link.node = now
-    if not (isinstance(before, RelayRoute) and isinstance(after, RelayRoute)) or own.replies != before.replies:
+    if own is None or not (isinstance(before, RelayRoute) and isinstance(after, RelayRoute)):
+        return None  # a link of ours at a container (`pull`) has a near half that has its own way
+    if own.replies != before.replies:
         return None
     if before.replies != after.replies and "none" in (before.replies, after.replies):
         return AmqpError(DETACH_FORCED, "the way of responses from this address has changed; attach again")

@@ -202,6 +202,18 @@ def test_a_reload_moves_a_pull_to_where_its_address_leads_now(fars: Fars) -> Non
     assert sections(inbox.take())["data"] == b"moved"
 
 
+def test_a_reload_keeps_a_pull_whose_address_leads_where_it_did(fars: Fars) -> None:
+    far = fars().accept()
+    attach, handle = asked(far)
+    inbox = Inbox(far.edge, "q/1")
+    policy = far.gateway.policy.read_text()
+    assert far.gateway.reload(f"{policy}\n# nothing new\n")["links_closed"] == 0
+    credit(far, attach)
+    far.peer.transfer(message(b"still"), handle)
+    assert sections(inbox.take())["data"] == b"still"
+    assert far.gateway.metrics().get("scopegate_task_failures_total", 0) == 0
+
+
 def test_the_end_waits_for_what_was_pulled(fars: Fars) -> None:
     far = fars().accept()
     attach, handle = asked(far)
