@@ -277,9 +277,10 @@ class Service:
             if settings not in wanted:
                 listener.stop()
                 self.retired.append(self.listeners.pop(settings))
-                if settings.scope not in self.world.scopes:
-                    listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
         self.retired = [listener for listener in self.retired if listener.connections]
+        for listener in self.retired:
+            if listener.settings.scope not in self.world.scopes:
+                listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
         self._unbound.clear()
         for settings in wanted:
             try:

@@ -83,6 +83,20 @@ def test_scopes_come_and_go(start_gateway: Gateways) -> None:
     wait_until(lambda: not answers(core), "the listener of the scope to go")
 
 
+def test_connections_of_a_replaced_listener_go_with_their_scope(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    two = document.but()
+    core = two.relay(replies="none", key={"file": "key"})
+    gateway.policy.with_name("key").write_text("k" * 43)
+    gateway.reload(two.text)
+    peer = connected(core)
+    two.scope("core")["listen"][0]["limits"] = {"links": 999}  # another listener at the same port
+    gateway.reload(two.text)
+    gateway.reload(document.text)
+    peer.until("close", error="amqp:connection:forced")
+
+
 def test_connectors_come_change_and_go(start_gateway: Gateways) -> None:
     document = Document()
     gateway = start_gateway(document.text)
