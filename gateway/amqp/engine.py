@@ -42,7 +42,8 @@ class Engine(Restraint):
         self.config: Final = config
         self._owner: Final = owner
         self.dirty = False
-        self.opened = self.closed = self.faulted = False
+        self._server: Final = server
+        self.opened = self.closed = self.faulted = self.discarding = False
         self.granting = True
         self.remote_container = ""
         self.remote_hostname: str | None = None
@@ -205,11 +206,15 @@ class Engine(Restraint):
         self.touch()
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Close the connection; the peer's answer ends it."""
-        if not self.closed:
-            pndata.write_condition(lib.pn_connection_condition(self._connection), error)
-            lib.pn_connection_close(self._connection)
-            self.touch()
+        """Close the connection; the peer's answer ends it. What a client says before that is discarded (2.4.6)."""
+        if self.closed or self.discarding:
+            return
+        pndata.write_condition(lib.pn_connection_condition(self._connection), error)
+        lib.pn_connection_close(self._connection)
+        self.touch()
+        if self._server:
+            self.discarding = True
+            self._attached.lost(error, Left.CONNECTION, getattr(self._owner, "soon", None))
 
     def lost(self, error: AmqpError | None, left: Left = Left.LOST) -> None:
         """The socket is gone: every link ends now."""
@@ -337,7 +342,9 @@ class Engine(Restraint):
                 link.flowed()
         elif kind == _ERROR:
             self._transport_error()
-        elif not self.closed and (handle := self._table.get(kind)) is not None:
+        elif self.closed or (self.discarding and kind != lib.PN_CONNECTION_REMOTE_CLOSE):
+            return  # after our close only that of the peer counts
+        elif (handle := self._table.get(kind)) is not None:
             self._intake.look()
             handle(event)
 

@@ -224,6 +224,29 @@ def test_a_user_who_was_removed_is_disconnected_and_others_stay(secured: Secured
     assert secured.gateway.metrics()["scopegate_logins_revoked_total"] == 1
 
 
+def test_nothing_is_taken_from_a_connection_that_was_closed(secured: Secured) -> None:
+    """A peer that does not heed our close goes on in vain (AMQP 2.4.6, DISCARDING)."""
+    secured.add_user("carol", "looking-glass")
+    secured.gateway.reload()
+    carol, (_, receiver) = secured.login("carol", "looking-glass"), links_of_alice(secured)
+    carol.attach("sender", SENDER, target=frames.target("chat/room"))
+    carol.until("flow", handle=0)
+    lines = secured.users.read_text().splitlines(keepends=True)
+    secured.users.write_text("".join(lines[: lines.index("carol:\n")]))
+    secured.gateway.reload()
+    carol.transfer(message(b"over the open link"))
+    revoked(carol)
+    carol.transfer(message(b"after the close"))
+    carol.attach("another", SENDER, 1, target=frames.target("chat/room"))
+    carol.transfer(message(b"over another link"), handle=1)
+    carol.expect_eof(10)
+    alice = secured.login("alice", "wonderland")
+    alice.attach("last", SENDER, target=frames.target("chat/room"))
+    alice.until("flow", handle=0)
+    alice.transfer(message(b"from alice"))
+    assert sections(receiver.until("transfer").payload)["data"] == b"from alice"
+
+
 def test_a_mechanism_that_was_removed_ends_the_logins_made_with_it(secured: Secured) -> None:
     alice = secured.login("alice", "wonderland")
     secured.document.scope()["listen"][0]["sasl"] = ["scram-sha-256"]
