@@ -39,7 +39,8 @@ def replies_lines(
 def _allowed(policy: CompiledPolicy, scope: str, user: str) -> str:
     """Where the reply-to may be, as `ScopeRules.answers` decides."""
     patterns = policy.scopes[scope].answered_at(user)
-    found = f"at {', '.join(patterns)}, where this user may send or receive, or " if patterns else ""
+    right = "where this user may send (or receive, but not at a topic)"
+    found = f"at {', '.join(patterns)}, {right}, or " if patterns else ""
     return f"the reply-to has to be {found}a temporary node; else amqp:unauthorized-access"
 
 

@@ -183,8 +183,13 @@ class ScopeRules:
         return Grant(False)
 
     def answers(self, user: str, address: str) -> bool:
-        """Whether responses to this user's requests may go to `address`: where it may send or receive."""
-        return self.access(user, "send", address).allowed or self.access(user, "receive", address).allowed
+        """Whether responses to this user's requests may go to `address`: where it may send, or receive and no topic is.
+
+        A response at a topic stays there for all its readers: that needs the right to send.
+        """
+        if self.access(user, "send", address).allowed:
+            return True
+        return self.access(user, "receive", address).allowed and not isinstance(self.route(address), KafkaRoute)
 
     def answered_at(self, user: str) -> tuple[str, ...]:
         """The patterns of the addresses that `answers` allows."""

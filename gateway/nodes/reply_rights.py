@@ -1,8 +1,9 @@
 """Where a requester may be answered: asked when its reply-to is first made into a cookie or a token (RA 2.3, 2.5).
 
 A response is brought home by the gateway itself, which may send anywhere. So whose reply-to it is has to have a right
-there: an access entry that lets it send or receive at the address. Its own temporary nodes need none, nor does an
-address under which this gateway takes responses: there the response needs a cookie or token of its own.
+there: an access entry that lets it send at the address, or receive where nothing is kept (a topic keeps the response
+for all its readers). Its own temporary nodes need none, nor does an address under which this gateway takes responses:
+there the response needs a cookie or token of its own.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class ReplyRight:
 
     def _may(self, scope: Scope, address: str) -> bool:
         if scope.rules.answers(self._user, address):
-            return True
+            return scope.rules.access(self._user, "send", address).allowed or not scope.keeps(address)
         if not isinstance(self._requester, Container):
             return False
         route = scope.rules.route(address)  # back to where the request came from
@@ -104,5 +105,5 @@ def permit(scope: Scope | None, requester: Requester) -> ReplyRight:
 
 
 def _refusal(address: str) -> AmqpError:
-    text = f"reply-to {quoted(address)}: responses go only where the requester may send or receive"
+    text = f"reply-to {quoted(address)}: responses go only where the requester may send, or receive and no topic is"
     return AmqpError(UNAUTHORIZED_ACCESS, text)

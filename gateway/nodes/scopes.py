@@ -330,6 +330,14 @@ class Scope:
             raise AmqpError(NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY)
         return (onward, *self.world.scopes[route.scope]._further(onward, hops + 1))
 
+    def keeps(self, address: str) -> bool:
+        """Whether what is sent to this address becomes a record of a topic."""
+        route = self.rules.route(address)
+        try:
+            return route is not None and isinstance((route, *self._further(route))[-1], KafkaRoute)
+        except AmqpError:
+            return False
+
     def still(self, link: Any) -> AmqpError | None:
         """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
         decided = link.node

@@ -35,15 +35,18 @@ scopes:
       - {{match: "drop/**", direct: balanced}}
       - {{match: "private/**", direct: balanced}}
       - {{match: "ledger", kafka: main, topic: ledger}}
+      - {{match: "readable", kafka: main, topic: ledger}}
+      - {{match: "beyond", relay: core, address: log}}
     access:
       - {{who: "*", may: send, on: ["svc/*", "once/*", "echo", "drop/*"]}}
-      - {{who: "*", may: receive, on: "q/*"}}
+      - {{who: "*", may: receive, on: ["q/*", readable, beyond]}}
       - {{who: owner, may: [send, receive], on: "**"}}
   core:
     listen: [{{bind: "127.0.0.1:{core}"}}]
     addresses:
       - {{match: "services/**", direct: balanced}}
       - {{match: "echo", service: echo}}
+      - {{match: "log", kafka: main, topic: ledger}}
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 REFUSED: Any = {"error": "amqp:unauthorized-access"}
@@ -87,7 +90,7 @@ def asks(place: Place, way: str, name: str) -> Outbox:
 @pytest.mark.row("X-10")
 @pytest.mark.parametrize("capable", [True, False], ids=["annotated", "rewritten"])
 @pytest.mark.parametrize("way", ["svc", "once", "anonymous", "pair"])
-@pytest.mark.parametrize("reply_to", ["private/inbox", "ledger", "nowhere/at/all"])
+@pytest.mark.parametrize("reply_to", ["private/inbox", "ledger", "readable", "beyond", "nowhere/at/all"])
 def test_a_reply_to_without_a_right_is_refused_at_the_request(
     place: Place, way: str, reply_to: str, capable: bool
 ) -> None:
@@ -193,7 +196,7 @@ def test_a_reload_takes_the_right_away(place: Place) -> None:
     client.post(message(reply_to="q/reload"))
     service.take()
     text = place.gateway.policy.read_text()
-    less = text.replace('may: receive, on: "q/*"', 'may: receive, on: "other/*"')
+    less = text.replace('on: ["q/*", readable, beyond]', 'on: "other/*"')
     assert less != text
     place.gateway.reload(less)
     try:

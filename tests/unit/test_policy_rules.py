@@ -308,7 +308,7 @@ def test_explain_says_how_responses_come_home_and_with_which_key() -> None:
     assert "come to $replies.core with their cookie, or to $replies.core/<token>" in responses
     assert responses.endswith("go to the reply-to in scope edge")
     assert right.strip() == (
-        "the reply-to has to be at **, where this user may send or receive, or a temporary node; "
+        "the reply-to has to be at **, where this user may send (or receive, but not at a topic), or a temporary node; "
         "else amqp:unauthorized-access"
     )
     assert "$replies.core/<token>," in explain(policy, "edge", "ann", "rewrite/x", "send").replies[2]
