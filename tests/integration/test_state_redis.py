@@ -42,10 +42,10 @@ async def opened(redis: Redis, every: float = 0.02) -> AsyncIterator[RedisStore]
 
 
 async def answered(ask: Callable[[Callable[[Any], None]], None]) -> Any:
-    """Ask and wait for the answer, which comes once and in time."""
+    """Ask and wait for the answer, which comes once and in time (twice that on a busy machine)."""
     future = asyncio.get_running_loop().create_future()
     ask(future.set_result)
-    return await asyncio.wait_for(future, PATIENCE + 1)
+    return await asyncio.wait_for(future, 2 * PATIENCE + 1)
 
 
 async def counted(store: RedisStore, key: str, claim: str, limit: int = 1) -> Any:
@@ -110,7 +110,7 @@ async def test_an_answer_comes_in_time_from_a_redis_that_says_nothing(own_redis:
             assert await answered(lambda then: store.put("v:1", b"x", 1000, then)) is False
             many = [counted(store, f"u:{number}", "b") for number in range(2000)]
             assert set(await asyncio.gather(*many)) == {None}
-            assert time.monotonic() - began < 3 * PATIENCE
+            assert time.monotonic() - began < 10 * PATIENCE  # one after the other they would take 2,000 times as long
         finally:
             own_redis.process.send_signal(signal.SIGCONT)
         await becomes(own_redis, "a", "SMEMBERS", "scopegate:u:1")
