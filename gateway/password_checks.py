@@ -91,5 +91,7 @@ class PasswordChecks:
         if future.cancelled():
             return
         self._fill()
+        if (error := future.exception()) is not None:  # a bug: it costs this login, and is logged and counted
+            self._loop.call_exception_handler({"message": "password check", "exception": error})
         if ticket.then is not None:
-            ticket.then(future.exception() is None and future.result())
+            ticket.then(error is None and future.result())

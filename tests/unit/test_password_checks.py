@@ -43,7 +43,8 @@ def test_what_was_cancelled_is_not_taken() -> None:
 
 
 async def test_a_flood_from_one_address_delays_no_other() -> None:
-    loop, finished = asyncio.get_running_loop(), list[str]()
+    loop, finished, failures = asyncio.get_running_loop(), list[str](), list[object]()
+    loop.set_exception_handler(lambda _, context: failures.append(type(context["exception"])))
     checks, gate = PasswordChecks(loop, workers=1), threading.Event()
     every = asyncio.Event()
 
@@ -63,6 +64,7 @@ async def test_a_flood_from_one_address_delays_no_other() -> None:
     gate.set()
     await asyncio.wait_for(every.wait(), 10)
     assert {"right", "wrong"} < set(finished[:4])
+    assert failures == [ZeroDivisionError]
     checks.close()
 
 
