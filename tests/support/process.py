@@ -167,7 +167,7 @@ class Process:
         except Timeout as error:
             self.discard()
             raise Timeout(f"{error}\n{self.tail()}") from None
-        if not self.alive:
+        if not self.alive and not condition():  # a quick child may have met it and ended
             code = self._child.returncode
             self.discard()
             raise AssertionError(f"{self.name} ended with {code} before {what}\n{self.tail()}")
