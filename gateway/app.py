@@ -171,13 +171,13 @@ class Process:
                 try:
                     await self._apply()
                 except Exception as error:  # a bug: it must not be the last reload
-                    self._service.report.task_failed("reload", error)
+                    self._service.policy_state.broken(error)
 
     async def _apply(self) -> None:
         try:
             policy = await off_loop(load, self._path)
         except PolicyErrors as errors:
-            self._service.reload_failed(str(errors).splitlines())
+            self._service.policy_state.refused(str(errors).splitlines())
             return
         await self._service.apply(policy)
 

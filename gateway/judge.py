@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, AmqpError
+from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, INTERNAL_ERROR, AmqpError, Fault
 from gateway.nodes.decided import Decided
 from gateway.nodes.scopes import Scope
 from policies.rules import KafkaRoute, RelayRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.report import Report
 
 
 class Replaced(NamedTuple):
-    """Backends that a reload has taken away or made anew: clusters by name, connectors by scope and name."""
+    """Backends that reloads have taken away or made anew: clusters by name, connectors by scope and name."""
 
-    clusters: Collection[str]
-    connectors: Collection[tuple[str, str]]
+    clusters: set[str]
+    connectors: set[tuple[str, str]]
 
 
 class Judge:
     """Knows the scopes as they are now, and what has been replaced below them."""
 
-    def __init__(self, scopes: Mapping[str, Scope], replaced: Replaced) -> None:
+    def __init__(self, scopes: Mapping[str, Scope], replaced: Replaced, report: Report) -> None:
         self._scopes: Final = scopes
         self._replaced: Final = replaced
+        self._report: Final = report
+
+    def all(self, links: Iterable[Link], far: Iterable[Link]) -> int:
+        """Detach the links of peers that may not stay, with the reason; returns how many.
+
+        Links of ours at containers (`far`) follow their near halves: only what they remember is forgotten.
+        """
+        for link in far:
+            self._why(link)
+        closed = 0
+        for link in links:
+            if (error := self._why(link)) is not None and link.open:
+                link.detach(error)
+                closed += 1
+        return closed
+
+    def _why(self, link: Link) -> AmqpError | None:
+        """As `link`; a link that a fault of ours keeps from being judged has to go, and the others are judged."""
+        try:
+            return self.link(link)
+        except Exception as error:
+            self._report.task_failed("judge", error)
+            text = "the gateway could not tell whether the new policy allows this link; attach again"
+            return AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY)
 
     def link(self, link: Link) -> AmqpError | None:
         """Why a link may not stay; None: it may. A handler with links of its own asks about those first."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway import connectors
 from gateway.amqp.connection import Connection
 from gateway.bridging import Bridges, reads_logs
 from gateway.bridging_one import Shared
+from gateway.clusters import ClusterMaker, Clusters
+from gateway.clusters import Prepared as PreparedClusters
 from gateway.drain import drain
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.http.metrics import Metrics
@@ -27,38 +29,19 @@ from gateway.materials import CheckCluster, Materials, MaterialsError, load_mate
 from gateway.memory import Memory
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
-from gateway.nodes.scopes import EventStreams, Scope, World
+from gateway.nodes.scopes import Scope, World
 from gateway.password_checks import PasswordChecks
 from gateway.policy_file import make_filter_rules, make_ring, offered, routes_responses
+from gateway.policy_state import PolicyState
 from gateway.report import Report, kafka_events, kafka_states
 from gateway.sharing import GroupDesk, announced, shared_leases
 from gateway.state import open_state
-from gateway.state.leases import Leases
-from gateway.state.termini import Termini
 from gateway.tasks import Supervisor, off_loop, until
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
-    from gateway.journal.pump import Appender
-    from policies.model import KafkaCluster
     from policies.model_scope import Connector
     from policies.rules import CompiledPolicy
-
-class Cluster(EventStreams, Protocol):
-    """A Kafka cluster, as `bridges.kafka` makes it."""
-
-    @property
-    def in_flight(self) -> int: ...
-    def appender(self, topic: str) -> Appender: ...
-    def counts(self) -> Mapping[str, int]: ...
-    def states(self) -> Mapping[str, float]: ...
-    def ready(self) -> tuple[bool, str]: ...
-    async def ends(self, topic: str) -> dict[int, int]: ...
-    async def close(self, limit: float = 10.0) -> None: ...
-
-
-ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor, Leases, Termini], Cluster]
-"""Makes a cluster from its name, its policy, its settings with secrets, a supervisor, and what gateways share."""
 
 _FIXED: Final = ("http", "state", "lease", "log", "journal", "memory")
 """Keys of `gateway` that no reload changes."""
@@ -72,24 +55,32 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Prepared(NamedTuple):
+    """What a policy needs anew, made before anything is replaced."""
+
+    connectors: Mapping[tuple[str, str], connectors.Connector]
+    clusters: PreparedClusters
+
+
 class Service:
     """The running gateway."""
 
     def __init__(self, policy: CompiledPolicy, make_cluster: ClusterMaker, check_cluster: CheckCluster) -> None:
         loop = asyncio.get_running_loop()
         self.policy = policy
-        self._make_cluster: Final = make_cluster
         self._check_cluster: Final = check_cluster
-        self._cluster_settings: Mapping[str, tuple[KafkaCluster, Mapping[str, str], tuple[bytes | None, ...]]] = {}
         self.report: Final = Report(Metrics())
+        self.policy_state: Final = PolicyState(self.report)
         self.readiness: Final = Readiness()
         self.supervisor: Final = Supervisor(self.report.task_failed, self.report.task_restarted)
         self.leases: Final = shared_leases(policy, self.supervisor, self.readiness)
         self._password_checks: Final = PasswordChecks(loop)
-        self.clusters: dict[str, Cluster] = {}
+        self._clusters: Final = Clusters(make_cluster, self.supervisor, self.readiness)
+        self.clusters: Final = self._clusters.running
         self.memory: Final = Memory(policy, self.report, self.clusters)
         self.listeners: dict[Settings, Listener] = {}
-        self._unbound: dict[str, OSError] = {}
+        self._replaced = Replaced(set(), set())
+        self._unbound: dict[str, Exception] = {}
         self.retired: list[Listener] = []
         self.connectors: dict[tuple[str, str], connectors.Connector] = {}
         self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
@@ -131,7 +122,8 @@ class Service:
         self.supervisor.keep(self.memory.run, "memory")
         self.supervisor.keep(self._state.store.run, "state-store")
         self._journaling.start()
-        await self._install(self.policy, load_materials(self.policy, self._check_cluster))
+        materials = load_materials(self.policy, self._check_cluster)
+        await self._install(self.policy, materials, self._prepare(self.policy))
         for error in self._unbound.values():
             raise error
         bind = self.policy.model.gateway.http
@@ -148,22 +140,17 @@ class Service:
         try:
             materials = await off_loop(load_materials, policy, self._check_cluster)
         except MaterialsError as errors:
-            self.reload_failed(errors.problems)
+            self.policy_state.refused(errors.problems)
             return
+        crossings, filter_rules = self._make_crossings(policy), make_filter_rules(policy.model.filters)
+        prepared = self._prepare(policy)  # what can go wrong has, before anything is replaced
+        self.policy_state.replacing()
         self._warn_of_restart(self.policy, policy)
-        self.policy = policy
-        self.world.crossings = self._make_crossings(policy)
-        self.world.filter_rules = make_filter_rules(policy.model.filters)
-        replaced = await self._install(policy, materials)
+        self.policy, self.world.crossings, self.world.filter_rules = policy, crossings, filter_rules
+        await self._install(policy, materials, prepared)
         revoked = close_revoked(self.listeners.values(), self.retired)
-        closed = self._judge(replaced)
-        self.report.bump("reloads", "ok")
-        self.report.log.info("policy reloaded", policy=str(policy.file), links_closed=closed, logins_revoked=revoked)
-
-    def reload_failed(self, problems: list[str]) -> None:
-        """The new file, or one it names, is wrong: the old policy goes on."""
-        self.report.bump("reloads", "failed")
-        self.report.log.error("reload refused, the old policy stays", problems=problems)
+        closed = self._judge()
+        self.policy_state.replaced(policy, links_closed=closed, logins_revoked=revoked)
 
     def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
         """What is opened once for the life of the process does not follow a reload."""
@@ -172,45 +159,30 @@ class Service:
         if fixed:
             self.report.log.warning("changes that need a restart", keys=[f"gateway.{key}" for key in fixed])
 
-    def _judge(self, replaced: Replaced) -> int:
+    def _judge(self) -> int:
         """Look at every link under the new rules; returns how many had to go."""
-        judge, closed = Judge(self.world.scopes, replaced), 0
-        for link in self.far_links():
-            judge.link(link)  # they follow their near halves; only what they remember is forgotten
-        for link in self.links():
-            if (error := judge.link(link)) is not None and link.open:
-                link.detach(error)
-                closed += 1
+        judge = Judge(self.world.scopes, self._replaced, self.report)
+        closed = judge.all(self.links(), self.far_links())
         self.bridges.judge(judge)
+        self._replaced = Replaced(set(), set())
         return closed
 
-    async def _install(self, policy: CompiledPolicy, materials: Materials) -> Replaced:
+    def _prepare(self, policy: CompiledPolicy) -> Prepared:
+        """Make what the policy needs anew; nothing uses it yet."""
+        made = {key: self._make_connector(key, model, policy) for key, model in self._changed_connectors(policy)}
+        return Prepared(made, self._clusters.prepare(policy, self.leases, self._state.termini))
+
+    async def _install(self, policy: CompiledPolicy, materials: Materials, prepared: Prepared) -> None:
+        """Replace piece by piece; what has been replaced is remembered until every link was looked at."""
         self.report.warnings([*map(str, policy.warnings), *materials.warnings])
         self.leases.about = announced(policy)
-        clusters = self._install_clusters(policy)
+        self._replaced.clusters.update(self._clusters.install(prepared.clusters))
         self._install_scopes(policy)
-        replaced = Replaced(clusters, self._install_connectors(policy, materials))
+        self._install_connectors(policy, materials, prepared.connectors)
         await self._install_listeners(policy, materials)
         self.bridges.install(policy.model)
-        return replaced
 
     # -- rooms
-
-    def _install_clusters(self, policy: CompiledPolicy) -> set[str]:
-        """Returns the names of those that are gone, or new under an old name (a secret or file may have changed)."""
-        models = policy.model.kafka.items()
-        wanted = {name: (each, policy.client_settings(each), policy.cluster_files(each)) for name, each in models}
-        gone = {name for name in self.clusters if wanted.get(name) != self._cluster_settings[name]}
-        for name in gone:
-            self.readiness.remove(f"kafka/{name}")
-            self.supervisor.start(self.clusters.pop(name).close(), f"kafka-close:{name}")
-        for name, (model, settings, _) in wanted.items():
-            if name not in self.clusters:
-                shared = self.leases, self._state.termini
-                bridge = self.clusters[name] = self._make_cluster(name, model, settings, self.supervisor, *shared)
-                self.readiness.add(f"kafka/{name}", bridge.ready)
-        self._cluster_settings = wanted
-        return gone
 
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
@@ -228,32 +200,41 @@ class Service:
         for name in set(self.world.scopes) - set(policy.model.scopes):
             del self.world.scopes[name]
 
-    def _install_connectors(self, policy: CompiledPolicy, materials: Materials) -> set[tuple[str, str]]:
-        """Returns which are gone, or new under an old name."""
+    def _changed_connectors(self, policy: CompiledPolicy) -> Iterator[tuple[tuple[str, str], Connector]]:
+        """The connectors that are new, or new under an old name."""
+        for scope, each in policy.model.scopes.items():
+            for model in each.connect:
+                key = scope, model.name
+                made = self.connectors.get(key)
+                settings = model, routes_responses(policy, scope), reads_logs(policy.model, *key)
+                if made is None or made.settings != settings:
+                    yield key, model
+
+    def _install_connectors(
+        self, policy: CompiledPolicy, materials: Materials, made: Mapping[tuple[str, str], connectors.Connector]
+    ) -> None:
         wanted = {
             (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
         }
-        gone = {
-            key
-            for key, made in self.connectors.items()
-            if (wanted.get(key), routes_responses(policy, key[0]), reads_logs(policy.model, *key)) != made.settings
-        }
+        gone = {key for key in self.connectors if key in made or key not in wanted}
+        self._replaced.connectors.update(gone)
         for key in gone:
             self._connector_tasks.pop(key).cancel()
             self.readiness.remove(connectors.part(key))
             self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
+        for key, connector in made.items():
+            self.connectors[key] = connector
+            self.readiness.add(connectors.part(key), connector.ready)
+            self._connector_tasks[key] = self.supervisor.keep(connector.run, f"connector:{key[1]}")
         for key, model in wanted.items():
-            if key not in self.connectors:
-                self._add_connector(key, model, policy)
             password = model.sasl.password
             secret = policy.secret(password).decode() if password is not None else None
             self.connectors[key].credentials(secret, materials.clients.get(model))
         for name, scope in self.world.scopes.items():
-            scope.connectors = {key[1]: made for key, made in self.connectors.items() if key[0] == name}
-        return gone
+            scope.connectors = {key[1]: each for key, each in self.connectors.items() if key[0] == name}
 
-    def _add_connector(self, key: tuple[str, str], model: Connector, policy: CompiledPolicy) -> None:
-        connector = connectors.Connector(
+    def _make_connector(self, key: tuple[str, str], model: Connector, policy: CompiledPolicy) -> connectors.Connector:
+        return connectors.Connector(
             key[0],
             model,
             container_id=policy.model.gateway.id,
@@ -263,9 +244,6 @@ class Service:
             routes=routes_responses(policy, key[0]),
             bridged=reads_logs(policy.model, *key),
         )
-        self.connectors[key] = connector
-        self.readiness.add(connectors.part(key), connector.ready)
-        self._connector_tasks[key] = self.supervisor.keep(connector.run, f"connector:{key[1]}")
 
     async def _install_listeners(self, policy: CompiledPolicy, materials: Materials) -> None:
         wanted = {
@@ -285,9 +263,11 @@ class Service:
         for settings in wanted:
             try:
                 await self._install_listener(settings, materials)
-            except OSError as error:  # one port in use must not keep the others from being served
+            except Exception as error:  # one port in use must not keep the others from being served
                 bind = str(settings.model.bind)
                 self._unbound[bind] = error
+                if not isinstance(error, OSError):
+                    self.report.task_failed("listener", error)
                 self.report.log.error("cannot listen", scope=settings.scope, bind=bind, error=str(error))
 
     async def _install_listener(self, settings: Settings, materials: Materials) -> None:
@@ -337,6 +317,7 @@ class Service:
     def _observe(self) -> None:
         metrics = self.report.metrics
         self.readiness.add("listeners", self._listening)
+        self.readiness.add("policy", self.policy_state.ready)
         metrics.count_source(self._count)
         metrics.gauge_source(lambda: kafka_states(self.clusters))
         metrics.gauge("scopegate_connections", lambda: float(len([*self.connections()])))

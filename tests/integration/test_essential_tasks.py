@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,13 @@ from gateway.bridging_one import Bridge
 from gateway.http import server
 from gateway.journal.pump import Pump
 from gateway.memory import Memory
-from gateway.policy_file import load
-from gateway.service import Service
 from gateway.state.leases import Leases
 from gateway.state.memory import MemoryState
 from gateway.state.memory_store import MemoryStore
 from tests.support import frames
 from tests.support.certs import Authority
 from tests.support.document import Document
+from tests.support.in_process import Gateway, Start, fail_once, served
 from tests.support.links import connected
 from tests.support.process import ports
 
@@ -67,49 +66,6 @@ def test_every_kept_task_is_killed_here() -> None:
     assert set().union(*map(kept_names, modules)) == set(KILLED)
 
 
-class Once:
-    """Fails the first time."""
-
-    def __init__(self, original: Callable[..., Any]) -> None:
-        self.original = original
-        self.calls = 0
-
-    def called(self) -> None:
-        self.calls += 1
-        if self.calls == 1:
-            raise RuntimeError("killed by the test")
-
-
-def fail_once(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> Once:
-    once = Once(getattr(owner, name))
-    if asyncio.iscoroutinefunction(once.original):
-
-        async def asynchronous(*args: Any, **more: Any) -> Any:
-            once.called()
-            return await once.original(*args, **more)
-
-        monkeypatch.setattr(owner, name, asynchronous)
-    else:
-
-        def plain(*args: Any, **more: Any) -> Any:
-            once.called()
-            return once.original(*args, **more)
-
-        monkeypatch.setattr(owner, name, plain)
-    return once
-
-
-class Gateway:
-    """The gateway in this process, as `scopegate run` makes it."""
-
-    service: Service
-    process: Any
-    port = 0
-
-
-Start = Callable[[], Coroutine[Any, Any, Gateway]]
-
-
 @pytest.fixture
 async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     """Serve a policy that has everything."""
@@ -123,31 +79,9 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     document.data["gateway"]["journal"] = {"kafka": "main", "topic": "journal", "interval": "1s"}
     file = tmp_path / "policy.json"
     file.write_text(document.text)
-    gateway = Gateway()
-
-    class Process(app.Process):
-        def __init__(self, service: Service, path: Path) -> None:
-            super().__init__(service, path)
-            gateway.service, gateway.process = service, self
-
-    monkeypatch.setattr(app, "Process", Process)
     monkeypatch.setattr(tasks, "_PROVEN", 0.5)
-    running: list[asyncio.Task[int]] = []
-
-    async def make() -> Gateway:
-        policy = load(file)
-        running.append(asyncio.get_running_loop().create_task(app._serve(policy)))
-        await tasks.until(lambda: hasattr(gateway, "service") or running[0].done(), 10)
-        gateway.port = document.edge
-        return gateway
-
-    yield make
-    gateway.process._stop.set()
-    assert await running[0] == 0
-
-
-def restarts(gateway: Gateway, name: str) -> int:
-    return gateway.service.report.metrics._rare["task_restarts"].get((name,), 0)
+    async with served(file, monkeypatch) as make:
+        yield make
 
 
 def show(gateway: Gateway) -> None:
@@ -177,12 +111,12 @@ async def test_a_task_that_was_killed_is_begun_again(name: str, start: Start, mo
     show(gateway)
     supervisor = gateway.service.supervisor
     await tasks.until(lambda: not supervisor.ready()[0], 10)
-    part = gateway.service.readiness.report()[1]["parts"]["tasks"]
+    ready, detail = gateway.part("tasks")
     show(gateway)
-    assert not part["ready"]
-    assert name in part["detail"]
+    assert not ready
+    assert name in detail
     await tasks.until(lambda: once.calls > 1 and supervisor.ready()[0], 10)
     assert once.calls > 1
-    assert restarts(gateway, name) == 1
+    assert gateway.count("task_restarts", name) == 1
     assert gateway.service.supervisor.ready() == (True, "all run")
-    assert gateway.service.report.metrics._rare["task_failures"][name,] == 1
+    assert gateway.count("task_failures", name) == 1

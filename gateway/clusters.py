@@ -1,0 +1,89 @@
+"""The Kafka clusters of the present policy: made before a reload replaces anything, and let go when it has.
+
+Part of the composition root, kept apart from `service`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from gateway.http.readiness import Readiness
+from gateway.nodes.scopes import EventStreams
+from gateway.state.leases import Leases
+from gateway.state.termini import Termini
+from gateway.tasks import Supervisor
+
+if TYPE_CHECKING:
+    from gateway.journal.pump import Appender
+    from policies.model import KafkaCluster
+    from policies.rules import CompiledPolicy
+
+
+class Cluster(EventStreams, Protocol):
+    """A Kafka cluster, as `bridges.kafka` makes it."""
+
+    @property
+    def in_flight(self) -> int: ...
+    def appender(self, topic: str) -> Appender: ...
+    def counts(self) -> Mapping[str, int]: ...
+    def states(self) -> Mapping[str, float]: ...
+    def ready(self) -> tuple[bool, str]: ...
+    async def ends(self, topic: str) -> dict[int, int]: ...
+    async def close(self, limit: float = 10.0) -> None: ...
+
+
+ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor, Leases, Termini], Cluster]
+"""Makes a cluster from its name, its policy, its settings with secrets, a supervisor, and what gateways share."""
+
+Settings = tuple["KafkaCluster", Mapping[str, str], tuple[bytes | None, ...]]
+"""What makes another client necessary when it changes: the policy, the settings with secrets, what its files held."""
+
+
+class Prepared(NamedTuple):
+    """The clusters of a new policy: what each is made of, and those that had to be made."""
+
+    wanted: Mapping[str, Settings]
+    made: Mapping[str, Cluster]
+
+
+class Clusters:
+    """Makes clusters, and closes those that a policy no longer has."""
+
+    def __init__(self, make: ClusterMaker, supervisor: Supervisor, readiness: Readiness) -> None:
+        self.running: Final[dict[str, Cluster]] = {}
+        self._settings: Final[dict[str, Settings]] = {}
+        self._make: Final = make
+        self._supervisor: Final = supervisor
+        self._readiness: Final = readiness
+
+    def prepare(self, policy: CompiledPolicy, leases: Leases, termini: Termini) -> Prepared:
+        """Make what is new, or new under an old name (a secret or file may have changed); nothing uses it yet."""
+        models = policy.model.kafka.items()
+        wanted = {name: (each, policy.client_settings(each), policy.cluster_files(each)) for name, each in models}
+        made: dict[str, Cluster] = {}
+        try:
+            for name, each in wanted.items():
+                if self._settings.get(name) != each:
+                    made[name] = self._make(name, each[0], each[1], self._supervisor, leases, termini)
+        except BaseException:
+            self._close(made)
+            raise
+        return Prepared(wanted, made)
+
+    def install(self, prepared: Prepared) -> set[str]:
+        """Serve these from now on; returns the names of those that are gone, or new under an old name."""
+        gone = {name for name in self.running if prepared.wanted.get(name) != self._settings.get(name)}
+        for name in gone:
+            self._readiness.remove(f"kafka/{name}")
+        self._close({name: self.running.pop(name) for name in gone})
+        for name, made in prepared.made.items():
+            self.running[name] = made
+            self._readiness.add(f"kafka/{name}", made.ready)
+        self._settings.clear()
+        self._settings.update(prepared.wanted)
+        return gone
+
+    def _close(self, clusters: Mapping[str, Cluster]) -> None:
+        for name, each in clusters.items():
+            self._supervisor.start(each.close(), f"kafka-close:{name}")

@@ -1,0 +1,167 @@
+"""Reloads that an unexpected exception ends: readiness says so, and the next reload does all of it (row X-8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridges.kafka.bridge import ClusterBridge
+from gateway import app, connectors, service, tasks
+from gateway.bridging import Bridges
+from gateway.listeners import Listener
+from gateway.nodes.scopes import Scope
+from tests.support.document import Document
+from tests.support.in_process import Gateway, fail_once, served
+from tests.support.links import passes, receiving, refusal, sending
+from tests.support.process import answers, ports
+
+pytestmark = pytest.mark.row("X-8")
+
+BEFORE: dict[str, tuple[Any, str]] = {
+    "reading the policy": (app, "load"),
+    "reading what it names": (service, "load_materials"),
+    "filters": (service, "make_filter_rules"),
+    "a connector": (connectors.Connector, "_config"),
+    "a cluster": (ClusterBridge, "__init__"),
+}
+"""What is done before anything is replaced."""
+AFTER: dict[str, tuple[Any, str]] = {
+    "a scope": (Scope, "configure"),
+    "an old connector": (connectors.Connector, "close"),
+    "bridges": (Bridges, "install"),
+    "logins": (service, "close_revoked"),
+    "links of bridges": (Bridges, "judge"),
+}
+"""What replaces the old policy piece by piece."""
+
+
+class Reloading:
+    """A gateway and the policy file that it watches."""
+
+    gateway: Gateway
+
+    def __init__(self, folder: Path) -> None:
+        self.document = Document()
+        (self.nobody,) = ports(1)
+        self.document.connector(self.nobody)
+        self.document.scope()["connect"][0]["backoff"] = {"min": "30s", "max": "60s"}
+        self.document.kafka("embedded", topics={"log": 1})
+        self.file = folder / "policy.json"
+        self.file.write_text(self.document.text)
+
+    def change(self) -> Document:
+        """Another policy: a scope that moves, a cluster and a connector that are made anew."""
+        changed = self.document.but()
+        changed.scope()["addresses"][0]["match"] = "moved/**"
+        changed.scope()["connect"][0]["idle_timeout"] = "77s"
+        changed.data["kafka"]["main"]["topics"] = {"log": 2}
+        changed.data["filters"] = {"max_depth": 7}
+        return changed
+
+    async def reload(self, document: Document) -> int:
+        """Reload, wait for its end, and return how many have ended well."""
+        self.file.write_text(document.text)
+        return await self.reload_file()
+
+    async def reload_file(self) -> int:
+        """The same with what is in the file."""
+        before = self.ended
+        self.gateway.hup()
+        await tasks.until(lambda: self.ended > before, 20)
+        assert self.ended == before + 1
+        return self.gateway.count("reloads", "ok")
+
+    @property
+    def ended(self) -> int:
+        return sum(self.gateway.count("reloads", result) for result in ("ok", "failed", "error"))
+
+
+@pytest.fixture
+async def reloading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reloading]:
+    """A gateway that serves."""
+    made = Reloading(tmp_path)
+    async with served(made.file, monkeypatch) as start:
+        made.gateway = await start()
+        await tasks.until(lambda: answers(made.document.edge) and made.gateway.part("kafka/main")[0], 20)
+        yield made
+
+
+@pytest.mark.parametrize("step", BEFORE)
+async def test_before_anything_is_replaced_the_old_policy_stays_whole(
+    step: str, reloading: Reloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, gateway = reloading.document.edge, reloading.gateway
+    stays = await asyncio.to_thread(receiving, port, "chat/room")
+    fail_once(*BEFORE[step], monkeypatch)
+    changed = reloading.change()
+    assert await reloading.reload(changed) == 0
+    assert gateway.count("reloads", "error") == gateway.count("task_failures", "reload") == 1
+    assert gateway.part("policy") == (True, "in force; the last reload failed (RuntimeError)")
+    assert await asyncio.to_thread(refusal, port, "moved/room") == "amqp:not-found"
+    sender = await asyncio.to_thread(sending, port, "chat/room")
+    await asyncio.to_thread(passes, sender, stays)
+    assert await reloading.reload(changed) == 1
+    assert gateway.part("policy") == (True, "in force")
+    await asyncio.to_thread(stays.until, "detach", closed=True, error="amqp:not-found")
+    assert await asyncio.to_thread(receiving, port, "moved/room")
+
+
+@pytest.mark.parametrize("step", AFTER)
+async def test_halfway_the_gateway_is_not_ready_until_a_reload_has_done_all(
+    step: str, reloading: Reloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, gateway = reloading.document.edge, reloading.gateway
+    gone = await asyncio.to_thread(receiving, port, "chat/room")
+    events = await asyncio.to_thread(sending, port, "events/log")
+    fail_once(*AFTER[step], monkeypatch)
+    changed = reloading.change()
+    assert await reloading.reload(changed) == 0
+    assert gateway.count("reloads", "error") == gateway.count("task_failures", "reload") == 1
+    ready, detail = gateway.part("policy")
+    assert (ready, "RuntimeError" in detail, "SIGHUP" in detail) == (False, True, True)
+    reloading.file.write_text("no policy")
+    assert await reloading.reload_file() == 0
+    assert gateway.part("policy") == (False, detail)  # a policy that is refused mends nothing
+    assert await reloading.reload(changed) == 1
+    assert gateway.part("policy") == (True, "in force")
+    await asyncio.to_thread(gone.until, "detach", closed=True, error="amqp:not-found")
+    await asyncio.to_thread(events.until, "detach", closed=True, error="amqp:link:detach-forced")
+    assert await asyncio.to_thread(receiving, port, "moved/room")
+
+
+async def test_a_link_that_cannot_be_judged_goes_and_the_others_stay(
+    reloading: Reloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, gateway = reloading.document.edge, reloading.gateway
+    peers = {address: await asyncio.to_thread(receiving, port, address) for address in ("chat/a", "chat/b")}
+    fail_once(Scope, "still", monkeypatch)
+    changed = reloading.document.but()
+    changed.scope()["addresses"].append({"match": "more", "direct": "balanced"})
+    assert await reloading.reload(changed) == 1
+    assert gateway.count("task_failures", "judge") == 1
+    (stays,) = (str(link.address) for link in gateway.service.links() if link.open)
+    (goes,) = peers.keys() - {stays}
+    await asyncio.to_thread(peers[goes].until, "detach", closed=True, error="amqp:internal-error")
+    sender = await asyncio.to_thread(sending, port, stays)
+    await asyncio.to_thread(passes, sender, peers[stays])
+
+
+async def test_a_listener_that_fails_keeps_no_other_from_being_served(
+    reloading: Reloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = reloading.gateway
+    changed = reloading.change()
+    one, other = changed.add_listener(), changed.add_listener()
+    fail_once(Listener, "start", monkeypatch)
+    assert await reloading.reload(changed) == 1
+    ready, detail = gateway.part("listeners")
+    assert (ready, gateway.count("task_failures", "listener")) == (False, 1)
+    failed, serves = (one, other) if str(one) in detail else (other, one)
+    assert answers(serves)
+    assert await reloading.reload(changed) == 2
+    assert gateway.part("listeners")[0]
+    assert answers(failed)
