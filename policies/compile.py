@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Final
 
 from policies.assignment import Assignment
 from policies.findings import Finding
 from policies.model import Policy
 from policies.model_rules import AccessRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
-from policies.model_scope import Scope
 from policies.patterns import routable
 from policies.problems import Where
 from policies.reading import Reading
 from policies.reserved import ReservedTopics, reserved_topics
 from policies.rules import (
+    MAX_HOPS,
     CompiledAccess,
     CompiledAddress,
     DirectRoute,
@@ -27,20 +26,27 @@ from policies.rules import (
     ServiceRoute,
     legal_topic,
 )
+from policies.shown_logs import shows_logs
 from policies.tree import Tree
 
 AddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
 Build = Callable[[str, dict[str, str]], Route | None]
-_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
 
 def compile_scopes(policy: Policy, tree: Tree) -> dict[str, ScopeRules]:
     """The rules of every scope, each with the line it stands on."""
     reserved = reserved_topics(policy)
-    return {name: _scope(name, scope, tree, reserved) for name, scope in policy.scopes.items()}
+    made: dict[str, ScopeRules] = {}
+    for name in policy.scopes:
+        made[name] = _scope(name, policy, tree, reserved, made)
+    return made
 
 
-def _scope(name: str, scope: Scope, tree: Tree, reserved: Mapping[str, ReservedTopics]) -> ScopeRules:
+def _scope(
+    name: str, policy: Policy, tree: Tree, reserved: Mapping[str, ReservedTopics], others: Mapping[str, ScopeRules]
+) -> ScopeRules:
+    scope = policy.scopes[name]
+
     def where(*loc: str | int) -> Where:
         return Where(tree.file, tree.at(("scopes", name, *loc)).line)
 
@@ -49,8 +55,9 @@ def _scope(name: str, scope: Scope, tree: Tree, reserved: Mapping[str, ReservedT
         name,
         tuple(_address(rule, connectors, where("addresses", at), reserved) for at, rule in enumerate(scope.addresses)),
         tuple(_access(entry, where("access", at)) for at, entry in enumerate(scope.access)),
-        event_streams=any(isinstance(rule, KafkaRule) for rule in scope.addresses),
+        event_streams=shows_logs(policy, name),
         responses=any(_answers(rule) for rule in scope.addresses),
+        others=others,
     )
 
 
@@ -142,7 +149,7 @@ def circles(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Findin
 
 def _circle(scope: str, address: str, scopes: Mapping[str, ScopeRules]) -> list[str]:
     seen: list[tuple[str, str]] = []
-    while (scope, address) not in seen and len(seen) < _MAX_HOPS:
+    while (scope, address) not in seen and len(seen) < MAX_HOPS:
         seen.append((scope, address))
         route = scopes[scope].route(address)
         if not isinstance(route, RelayRoute) or route.scope is None:

@@ -13,6 +13,7 @@ from policies.assignment import lines as assignment_lines
 from policies.explain_replies import replies_lines
 from policies.model_rules import Action
 from policies.rules import (
+    MAX_HOPS,
     NOT_FOUND,
     CompiledPolicy,
     Decision,
@@ -27,7 +28,6 @@ from policies.rules import (
 from policies.units import Bind
 
 BEYOND: Final = "a relay follows no redirect of the other scope; relay to a connector there"
-_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _bridged(policy: CompiledPolicy, scope: str, address: str, action: Action) -
 def onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:
     """The scopes a relay leads through and the route in each; access was decided at the door."""
     hops: list[tuple[str, Route | None]] = []
-    while isinstance(route, RelayRoute) and route.scope is not None and len(hops) < _MAX_HOPS:
+    while isinstance(route, RelayRoute) and route.scope is not None and len(hops) < MAX_HOPS:
         scope = route.scope
         route = policy.scopes[scope].route(route.address)
         hops.append((scope, route))
@@ -136,7 +136,7 @@ def onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route
 
 def through(decision: Decision, hops: list[tuple[str, Route | None]]) -> Decision:
     """A relay is worth what stands at its end."""
-    if decision.condition is None and hops and (hops[-1][1] is None or len(hops) == _MAX_HOPS):
+    if decision.condition is None and hops and (hops[-1][1] is None or len(hops) == MAX_HOPS):
         return replace(decision, condition=NOT_FOUND, reason="the node behind this address does not exist")
     if decision.condition is None and hops and isinstance(hops[-1][1], RedirectRoute):
         return replace(decision, condition=NOT_FOUND, reason=BEYOND)

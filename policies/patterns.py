@@ -136,6 +136,24 @@ class Template:
         return "".join(captures[part] if at % 2 else part for at, part in enumerate(self.parts))
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What addresses can come of a template or match a pattern: their segments, and whether more may follow."""
+
+    segments: tuple[Segment, ...]
+    rest: bool = False
+
+
+def shape(template: Template) -> Shape:
+    """The addresses that can come of a template; what lies between two captures of a segment is forgotten."""
+    return Shape(tuple(_blurred(part) for part in template.text.split("/")))
+
+
+def _blurred(part: str) -> Segment:
+    before, found, _ = part.partition("{")
+    return Segment(before, wild=bool(found), after=part.rpartition("}")[2] if found else "")
+
+
 def parse_template(text: object) -> Template:
     """Compile one template or raise `PatternError`."""
     if not isinstance(text, str) or not routable(text):

@@ -21,8 +21,8 @@ default except `scopes` and those marked required, which say what their entry is
 Patterns: an address is cut at `/`. `{name}` takes one segment or, as in `orders-{n}`, part of one; `*` takes
 one segment; a last `**` takes the rest, which may be nothing. Addresses are literal: `*`, `..` and `%2e` in
 an address mean nothing. An address that is empty, longer than 1024 characters or holds control characters
-matches nothing, and a topic that Kafka could not have is not found. `<address>/$info` of a Kafka address is
-its `$info` service and needs the right `info`.
+matches nothing, and a topic that Kafka could not have is not found. `<address>/$info` of an address that leads to
+Kafka, in its own scope or behind relays into others, is its `$info` service and needs the right `info` there.
 """
 _TOP: Final = "Policy"
 

@@ -27,6 +27,8 @@ NOT_FOUND: Final = "amqp:not-found"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 REDIRECT: Final = "amqp:link:redirect"
+MAX_HOPS: Final = 8
+"""As many relays into another scope as the resolver follows (gateway/nodes/scopes.py)."""
 _LINKS: Final = frozenset(("send", "receive"))
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 
@@ -145,7 +147,7 @@ class CompiledAccess:
 class ScopeRules:
     """The rules of one scope."""
 
-    __slots__ = ("_access", "_addresses", "event_streams", "name", "responses")
+    __slots__ = ("_access", "_addresses", "_others", "event_streams", "name", "responses")
 
     def __init__(
         self,
@@ -155,11 +157,16 @@ class ScopeRules:
         *,
         event_streams: bool,
         responses: bool,
+        others: Mapping[str, ScopeRules],
     ) -> None:
-        """`event_streams`: some address is an event stream; `responses`: requests can be answered at some."""
+        """`event_streams`: some address is one of an event log, here or behind relays into other scopes.
+
+        `responses`: requests can be answered at some address; `others`: the rules of all scopes, for relays.
+        """
         self.name = name
         self.event_streams = event_streams
         self.responses = responses
+        self._others = others
         self._addresses = addresses
         self._access = access
 
@@ -173,6 +180,19 @@ class ScopeRules:
         if not routable(address):
             return None
         return next((rule for rule in self._addresses if rule.match.regex.fullmatch(address)), None)
+
+    def leads_to_log(self, route: Route | None) -> bool:
+        """Whether an event log is at the end of a route of this scope, here or behind relays into other scopes."""
+        hops = 0
+        while isinstance(route, RelayRoute) and route.scope is not None and hops < MAX_HOPS:
+            route, hops = self._others[route.scope].route(route.address), hops + 1
+        return isinstance(route, KafkaRoute)
+
+    def log_of(self, address: str) -> Route | None:
+        """The route to the event log that `address` is the `$info` of (ES 6); None: it is no such address."""
+        base = address.removesuffix(INFO_SUFFIX)
+        route = None if base == address else self.route(base)
+        return route if self.leads_to_log(route) else None
 
     def access(self, user: str, action: Action, address: str) -> Grant:
         """Whether some entry allows this user to do this there."""
@@ -189,7 +209,7 @@ class ScopeRules:
         """
         if self.access(user, "send", address).allowed:
             return True
-        return self.access(user, "receive", address).allowed and not isinstance(self.route(address), KafkaRoute)
+        return self.access(user, "receive", address).allowed and not self.leads_to_log(self.route(address))
 
     def answered_at(self, user: str) -> tuple[str, ...]:
         """The patterns of the addresses that `answers` allows."""
@@ -203,12 +223,11 @@ class ScopeRules:
 
     def decide(self, user: str, action: Action, address: str) -> Decision:
         """What an attach gets. Existence comes first, then permission (docs/conformance.md 0.3)."""
-        base = address.removesuffix(INFO_SUFFIX)
-        suffixed = base != address and isinstance(self.route(base), KafkaRoute)
+        suffixed = self.log_of(address) is not None
         asked: Action = "info" if suffixed else action
-        base = base if suffixed or action == "info" else address
+        base = address.removesuffix(INFO_SUFFIX) if asked == "info" else address
         route = self.route(base)
-        if route is None or (asked == "info" and not isinstance(route, KafkaRoute)):
+        if route is None or (asked == "info" and not self.leads_to_log(route)):
             return Decision(None, Grant(False), False, NOT_FOUND, "no node has this address")
         grant = self.access(user, asked, base)
         if not grant.allowed:

@@ -39,7 +39,17 @@ from gateway.nodes.service import Service
 from gateway.nodes.temporary import TEMPORARY, Temporaries
 from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
 from gateway.scope.rate import Buckets
-from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Route, ScopeRules, ServiceRoute
+from policies.rules import (
+    INFO_SUFFIX,
+    MAX_HOPS,
+    DirectRoute,
+    KafkaRoute,
+    RedirectRoute,
+    RelayRoute,
+    Route,
+    ScopeRules,
+    ServiceRoute,
+)
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -48,8 +58,6 @@ if TYPE_CHECKING:
     from policies.units import Rate
 
 _RELAY: Final = "ANONYMOUS-RELAY"
-_INFO: Final = "/$info"
-_MAX_HOPS: Final = 8
 
 
 class Node(Protocol):
@@ -294,7 +302,7 @@ class Scope:
             route, info = self._decide_for_gateway(action, address, principal)
         if route is None:
             raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
-        rule = self.rules.rule(address.removesuffix(_INFO) if info else address)
+        rule = self.rules.rule(address.removesuffix(INFO_SUFFIX) if info else address)
         assert rule is not None  # it made the route
         routes = (route, *self._further(route))
         return Decided(self.name, principal, "info" if info else action, address, rule.match.text, routes)
@@ -312,31 +320,22 @@ class Scope:
         """The same for a link of our own: no access entry names it, its purpose says what it may."""
         if not itself.may(action, address):
             raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: {itself.purpose} does not {action} here")
-        route, info = self.rules.route(address), False
-        if route is None and address.endswith(_INFO):
-            route, info = self.rules.route(address.removesuffix(_INFO)), True
+        log = self.rules.log_of(address)
+        route = log or self.rules.route(address)
         if isinstance(route, RedirectRoute):  # a redirect is for clients of this scope, who can follow it
             raise AmqpError(NOT_FOUND, "the node behind this address is in another container")
-        return route, info
+        return route, log is not None
 
     def _further(self, route: Route, hops: int = 0) -> tuple[Route, ...]:
         """The routes in the scopes that a relay leads to."""
         if not isinstance(route, RelayRoute) or route.scope is None:
             return ()
         onward = self.world.scopes[route.scope].rules.route(route.address)
-        if onward is None or hops >= _MAX_HOPS:
+        if onward is None or hops >= MAX_HOPS:
             raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
         if isinstance(onward, RedirectRoute):  # where to is the other scope's own business (RA 1)
             raise AmqpError(NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY)
         return (onward, *self.world.scopes[route.scope]._further(onward, hops + 1))
-
-    def keeps(self, address: str) -> bool:
-        """Whether what is sent to this address becomes a record of a topic."""
-        route = self.rules.route(address)
-        try:
-            return route is not None and isinstance((route, *self._further(route))[-1], KafkaRoute)
-        except AmqpError:
-            return False
 
     def still(self, link: Any) -> AmqpError | None:
         """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
