@@ -31,7 +31,7 @@ class Judge:
         self._report: Final = report
 
     def all(self, links: Iterable[Link], far: Iterable[Link]) -> int:
-        """Detach the links of peers that may not stay, with the reason; returns how many.
+        """Withdraw the links of peers that may not stay, with the reason; returns how many.
 
         Links of ours at containers (`far`) follow their near halves: only what they remember is forgotten.
         """
@@ -40,7 +40,7 @@ class Judge:
         closed = 0
         for link in links:
             if (error := self._why(link)) is not None and link.open:
-                link.detach(error)
+                link.withdraw(error)
                 closed += 1
         return closed
 

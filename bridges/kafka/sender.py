@@ -86,7 +86,7 @@ class Sender:
 
     def topic_gone(self) -> None:
         """KM-18."""
-        self._link.detach(AmqpError(RESOURCE_DELETED, "the event log behind this address was deleted"))
+        self._link.withdraw(AmqpError(RESOURCE_DELETED, "the event log behind this address was deleted"))
 
     # -- from the link
 

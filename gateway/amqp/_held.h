@@ -225,6 +225,27 @@ static PyMethodDef received_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *received_deliveries(const Received *self, void *Py_UNUSED(closure)) {
+    PyObject *all = PyList_New(0), *delivery;
+    size_t at;
+    int failed = all == NULL;
+    for (at = 0; at < self->room && !failed; at++) {
+        if (self->slots[at].delivery == NULL || self->slots[at].delivery == GONE)
+            continue;
+        delivery = PyLong_FromVoidPtr(self->slots[at].delivery);
+        failed = delivery == NULL || PyList_Append(all, delivery) < 0;
+        Py_XDECREF(delivery);
+    }
+    if (failed)
+        Py_CLEAR(all);
+    return all;
+}
+
+static PyGetSetDef received_getset[] = {
+    {"deliveries", (getter)received_deliveries, NULL, "All of them, in no order.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMemberDef received_members[] = {
     {"bytes", T_PYSSIZET, offsetof(Received, bytes), READONLY, "What they take."},
     {NULL, 0, 0, 0, NULL},
@@ -242,6 +263,7 @@ static PyTypeObject received_type = {
     .tp_doc = "What came on one link and has no outcome yet.",
     .tp_as_sequence = &received_sequence,
     .tp_methods = received_methods,
+    .tp_getset = received_getset,
     .tp_members = received_members,
     .tp_new = received_new,
 };

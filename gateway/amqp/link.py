@@ -12,14 +12,18 @@ from typing import Any
 
 from cproton_ffi import lib
 
-from gateway.amqp import pndata
+from gateway.amqp import pndata, turn
 from gateway.amqp.annotated import SUPPORTED
 from gateway.amqp.handlers import Incoming, Outgoing
 from gateway.amqp.hop import ROUTING
-from gateway.amqp.outcomes import Rejected
+from gateway.amqp.outcomes import FAILED, Rejected
 from gateway.amqp.receiving import Receiving
 from gateway.amqp.sending import Sending
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, AmqpError
+
+
+def _nothing() -> None:
+    """What a handler gives back that passes everything on at once."""
 
 
 class Link(Receiving, Sending):
@@ -118,6 +122,18 @@ class Link(Receiving, Sending):
         lib.pn_link_open(pointer)
         self._close(error)
         self.engine.refused(self, error)
+
+    def withdraw(self, error: AmqpError) -> None:
+        """Detach what the policy or a backend has taken away; what came and has no outcome gets one first.
+
+        The handler may release what it has not passed on (`give_back`); the rest may have been delivered (3.4.5).
+        """
+        if self.open and self.incoming:
+            getattr(self.handler, "give_back", _nothing)()
+            for delivery in self.held.deliveries:
+                if not lib.pn_delivery_settled(turn.delivery_at(delivery)):
+                    self.settle(delivery, FAILED)
+        self.detach(error)
 
     def steal(self, error: AmqpError) -> None:
         """Another link has this one's name now: end it, or refuse it where its attach still waits (CORE-7)."""

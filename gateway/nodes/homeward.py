@@ -168,6 +168,13 @@ class HomeRouter(Router):
         else:
             raise wait
 
+    def give_back(self) -> None:
+        """What waits for its turn goes back, too."""
+        held, self._held = self._held, deque()
+        for _, _, delivery, settled in held:
+            self._release(delivery, settled)
+        super().give_back()
+
     def on_detach(self, error: AmqpError | None) -> None:
         self._ended = True
         self._held.clear()

@@ -55,6 +55,10 @@ class InnerLink:
         """The node ends the link."""
         self.end(error)
 
+    def withdraw(self, error: AmqpError) -> None:
+        """As `Link.withdraw`; whoever is around it gives what came its outcome."""
+        self.end(error)
+
     def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
         """A reload: what the address means may have changed."""
         if (error := verdict(self)) is not None:

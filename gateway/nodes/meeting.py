@@ -65,6 +65,10 @@ class Inlet:
         """Whether somebody receives what is sent here."""
         return self._meeting.attended
 
+    def give_back(self) -> None:
+        """The link is about to end: what waits here goes back, while its sender can hear that."""
+        self._meeting.give_back(self.link)
+
     def on_detach(self, error: AmqpError | None) -> None:
         self._meeting.leave_inlet(self)
 
@@ -241,11 +245,15 @@ class Meeting:
         self.shares.leave(inlet)
         for outlet in self._crossed.pop(inlet.link.way, ()):
             outlet.forget(inlet.link)
-        for message in self.waiting.unsettled_of(inlet.link):
-            self.waiting.take(message)
-            self.undeliverable(message.link, message.delivery, False)  # heard where a routed link is inside another
+        self.give_back(inlet.link)  # heard where a routed link is inside another
         self.settle_down()
         self._left()
+
+    def give_back(self, link: Link) -> None:
+        """Release what came on a link and waits."""
+        for message in self.waiting.unsettled_of(link):
+            self.waiting.take(message)
+            self.undeliverable(message.link, message.delivery, False)
 
     def leave_outlet(self, outlet: Outlet) -> None:
         """A receiver has left; what only it would have taken goes back."""
@@ -261,10 +269,10 @@ class Meeting:
             self._unused(self)
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Detach everyone: the node is gone."""
+        """Detach everyone: the node is gone. Receivers first, so that senders hear what became of their messages."""
         reason = error or AmqpError(RESOURCE_DELETED, "the node at this address is gone")
         self._closing = True
-        for link in [end.link for end in self.inlets] + [end.link for end in self.outlets]:
+        for link in [end.link for end in self.outlets] + [end.link for end in self.inlets]:
             link.detach(reason)
 
     # -- messages

@@ -317,6 +317,11 @@ class Router:
         """See `homeward`; nothing waits here."""
         raise wait
 
+    def give_back(self) -> None:
+        """The link is about to end: what waits for a destination goes back, while its sender can hear that."""
+        for route in list(self._routes.values()):
+            route.detach(None)
+
     def on_detach(self, error: AmqpError | None) -> None:
         routes = list(self._routes.values())
         self._routes.clear()
