@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.support.crossing import Inbox, Outbox, hop_annotations
 from tests.support.gateway import Gateway, Gateways
 from tests.support.messages import bare, message, sections
+from tests.support.peer import Peer
 from tests.support.process import ports, wait_until
 
 POLICY = """
@@ -196,3 +197,15 @@ def test_a_topic_that_is_pulled_into_another_keeps_messages_as_they_were(place: 
     got = [copy.take() for _ in sent]
     assert [bare(each) for each in got] == [bare(each) for each in sent]
     assert [hop_annotations(each)["event-streams-offset"] for each in got] == [f"{at:020d}" for at in range(20)]
+
+
+def test_requests_that_are_refused_give_back_their_credit_and_no_more(place: Place) -> None:
+    """The sender may send as many more as it might before."""
+    with Peer(place.edge) as peer:
+        peer.start()
+        peer.attach_sender("auto/requests")
+        most = peer.until("flow").link_credit
+        for number in range(1, 4):
+            peer.transfer(b"\xff\xff\xff")
+            flow = peer.until("flow")
+            assert flow.delivery_count + flow.link_credit == number + most
