@@ -14,7 +14,7 @@ ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.FloorDiv: "*", ast.BitAnd: "|", ast.BitOr: "&",
 }  # fmt: skip
 SILENT = {"log", "debug", "info", "warning", "error"}
-"""Calls of these names write log lines; that they are gone is no fault of behaviour."""
+"""Calls of these names write log lines; what they say is no fault of behaviour."""
 
 
 class Mutant(NamedTuple):
@@ -141,7 +141,9 @@ class Finder(ast.NodeVisitor):
     def visit_Expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant):
             return  # a docstring
-        if isinstance(node.value, ast.Call) and not SILENT & set(self._text(node.value.func).split(".")):
+        if isinstance(node.value, ast.Call):
+            if SILENT & set(self._text(node.value.func).split(".")):
+                return
             self._add(node, "pass", "drop the call")
         self.generic_visit(node)
 

@@ -1,55 +1,40 @@
-"""Which modules are broken, and which tests have to notice: quick ones first."""
+"""Which modules are broken, and which tests may notice: those that need no JVM and ask for what the modules do."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
 
-P, U, I, X = "tests/protocol/", "tests/unit/", "tests/integration/", "tests/property/"  # noqa: E741
+from tests.support.parts import ROOT
 
+ROOMS = (
+    ("gateway/nodes/*.py",),
+    ("gateway/scope/*.py",),
+    ("bridges/kafka/*.py",),
+    ("gateway/filters/*.py", "gateway/filters/*/*.py"),
+)
+"""Nodes, response routing, Kafka links, filters: mutants are drawn from these in equal shares."""
 
-class Target(NamedTuple):
-    """A room: patterns of its files, and its tests."""
-
-    files: tuple[str, ...]
-    tests: tuple[str, ...]
-
-
-TARGETS = (
-    Target(
-        ("gateway/nodes/*.py",),
-        (
-            P + "test_outcomes.py", P + "test_transfers.py", P + "test_filters.py", P + "test_bad_messages.py",
-            I + "test_boundary.py", I + "test_anonymous.py", I + "test_services.py", I + "test_pairs.py",
-            I + "test_reload.py", I + "test_connector_peer.py", I + "test_connector_replies.py", I + "test_pull.py",
-            I + "test_relay_scenarios.py", I + "test_stolen_links.py", I + "test_long_cookies.py", I + "test_uses.py",
-            I + "test_redirect.py", I + "test_response_rate.py",
-        ),
+FOLDERS = ("unit", "property", "protocol", "integration")
+LEFT_OUT = {
+    "unit": "bench cli deploy docs examples pipeline_sentences spark_column walls",
+    "property": "filter_spark",
+    "integration": (
+        "bench_smoke capability_matrix clients connector descriptors essential_tasks filter_command groups_processes "
+        "groups_random install journal kafka_broker kafka_client_version kafka_faults kafka_memory kafka_security "
+        "memory memory_load observability pairs_clients quickstart reload_secrets report security simulate "
+        "spark_classes state state_redis stock_dialogues support two_networks "
+        "pipeline_amqp_target pipeline_archive pipeline_cluster pipeline_command pipeline_counts pipeline_delta "
+        "pipeline_disk pipeline_journey pipeline_kills pipeline_mistakes pipeline_pauses pipeline_sink "
+        "pipeline_source pipeline_stream pipeline_tls process event_streams_clients filter_clients"
     ),
-    Target(
-        ("gateway/scope/*.py",),
-        (
-            U + "test_annotate.py", U + "test_rewrite.py", U + "test_respond.py", U + "test_cookie.py",
-            U + "test_carry.py", U + "test_shelf.py", X + "test_scope.py", X + "test_forgery.py",
-            I + "test_boundary.py", I + "test_sealed.py",
-        ),
-    ),
-    Target(
-        ("bridges/kafka/*.py",),
-        (
-            U + "test_records.py", U + "test_kafka_reader.py", U + "test_outbox.py", U + "test_fetch.py",
-            U + "test_group_links.py", U + "test_event_annotations.py", X + "test_records.py",
-            X + "test_record_filter.py", X + "test_shared_reading.py", I + "test_kafka_embedded.py",
-            I + "test_info.py", I + "test_event_streams.py", I + "test_groups.py", I + "test_durable.py",
-            I + "test_filter_streams.py",
-        ),
-    ),
-    Target(
-        ("gateway/filters/*.py", "gateway/filters/*/*.py"),
-        (
-            U + "test_filter_truth.py", U + "test_sql_filter.py", U + "test_selector_filter.py",
-            U + "test_filter_set.py", U + "test_event_stream_filter.py", U + "test_like.py", U + "test_filter_show.py",
-            U + "test_filter_columns.py", U + "test_filter_arrow.py", X + "test_filters.py",
-            X + "test_filter_reading.py", X + "test_filter_columns.py", P + "test_filters.py",
-        ),
-    ),
-)  # fmt: skip
+}
+"""Tests of other things than the rooms do, of a JVM, or of minutes."""
+
+
+def files_of_tests() -> Iterator[str]:
+    """Yield the files of tests, quick folders first."""
+    for folder in FOLDERS:
+        left_out = {f"test_{name}" for name in LEFT_OUT.get(folder, "").split()}
+        for path in sorted((ROOT / "tests" / folder).glob("test_*.py")):
+            if path.stem not in left_out:
+                yield str(path.relative_to(ROOT))

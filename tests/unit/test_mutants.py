@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.mutation.mutants import mutants
-from tests.mutation.targets import TARGETS
+from tests.mutation.reached import begin_of
+from tests.mutation.targets import ROOMS, files_of_tests
 from tests.support.parts import ROOT
 
 SOURCE = '''
@@ -30,7 +31,6 @@ def test_each_kind_of_mutant_is_made_in_its_place() -> None:
         SOURCE.replace("len(items) > most", "len(items) >= most"),
         SOURCE.replace("items.pop()", "pass"),
         SOURCE.replace("é = 1", "é = 2"),
-        SOURCE.replace("number=1", "number=2"),
         SOURCE.replace("return items[0] + é", "return None"),
         SOURCE.replace("items[0]", "items[1]"),
         SOURCE.replace("items[0] + é", "items[0] - é"),
@@ -38,7 +38,12 @@ def test_each_kind_of_mutant_is_made_in_its_place() -> None:
     assert {text.replace("items  and", "items and") for text in changed} == expected
 
 
-def test_every_target_has_files_and_tests() -> None:
-    for target in TARGETS:
-        assert any(list(ROOT.glob(pattern)) for pattern in target.files), target.files
-        assert not [name for name in target.tests if not (ROOT / name).is_file()]
+def test_a_line_belongs_to_its_innermost_function_with_decorators() -> None:
+    source = "A = 1\n@cached\ndef outer():\n    def inner():\n        return 1\n    return inner\n"
+    assert [begin_of(line, source) for line in range(1, 7)] == [0, 2, 2, 4, 4, 2]
+
+
+def test_every_room_has_files_and_there_are_tests_of_each_folder() -> None:
+    for room in ROOMS:
+        assert all(list(ROOT.glob(pattern)) for pattern in room), room
+    assert {name.split("/")[1] for name in files_of_tests()} == {"unit", "property", "protocol", "integration"}
