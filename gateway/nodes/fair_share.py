@@ -1,10 +1,12 @@
-"""Destinations that do not move must not use up the window of a link whose messages go to many (DESIGN 2).
+"""Destinations that take little must not use up the window of a link whose messages go to many (DESIGN 2).
 
 A message keeps the credit that it came with until it has its outcome. So a destination where nobody receives, or whose
-receiver settles nothing, would hold what it got for good, and with it the link's credit. Once a second, while something
-is under way, the link looks at its destinations: what waits past its expiry, or for a receiver that has left, is
-released; those that gave no outcome for ten looks share half of the window, by requester; and the link gets credit
-for others in place of what they hold. Their own further messages are released.
+receiver settles next to nothing, would hold what it got for good, and with it the link's credit. Once a second, while
+something is under way, the link looks at its destinations: what waits past its expiry, or for a receiver that has left,
+is released. Of what a requester holds, that which it would not settle in the next ten looks at the pace of the last ten
+is `slow`. All that is slow may take half of the window, shared by requester; what waits beyond that is released, the
+newest first, and so is what comes beyond it. The link gets credit for others in place of what is slow. So a receiver
+that holds no more than its share loses nothing, however slow it is, and neither does one that keeps its pace.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.nodes.routed import HELD, STILL, RoutedLink
+from gateway.nodes.route_limits import Quota
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.nodes.routed import RoutedLink
 
 LOOK: Final = 1.0
 """Seconds between two looks."""
@@ -47,8 +50,11 @@ class Shares:
         self._now_ms: Final = now_ms
         self._timer: Timer | None = None
         self._over = False
-        self.lent = 0
-        """Credit that was given in place of what is stuck: outcomes pay it back before any new is given."""
+        self._quotas: dict[Hashable, Quota] = {}
+        self._lent = 0
+        """Credit that was given in place of what is slow."""
+        self.due = 0
+        """How much of that has to be paid back by outcomes, for less is slow than when it was lent."""
 
     def watch(self) -> None:
         """Something is under way."""
@@ -61,39 +67,55 @@ class Shares:
         if self._timer is not None:
             self._timer.cancel()
 
+    def opened(self, route: RoutedLink) -> None:
+        """A destination more: what its requester may hold counts for it, too."""
+        route.quota = self._quotas.setdefault(route.group, route.quota)
+
+    def pay_back(self) -> None:
+        """The credit of one outcome, of which some is `due`, is not granted again."""
+        self.due -= 1
+        self._lent -= 1
+
     def _look(self) -> None:
         self._timer, now = None, self._now_ms()
-        busy = [route for route in self._routes() if route.busy]
-        for route in busy:
-            route.tidy(now)
-        stuck = [route for route in busy if route.still >= STILL]
-        self._limit(stuck)
-        for route in busy:
-            if route.still < STILL:
-                route.limit(HELD, paused=False)
-        if stuck and (missing := self._reserve - self._link.granted) > 0:
-            self.lent += missing
-            self._link.grant(missing)
-        if any(route.busy for route in busy):
+        busy: dict[Quota, list[RoutedLink]] = defaultdict(list)
+        settled: dict[Quota, int] = defaultdict(int)
+        for route in list(self._routes()):
+            settled[route.quota] += route.tidy(now)
+            if route.busy:
+                busy[route.quota].append(route)
+        for quota, routes in busy.items():
+            quota.count(sum(route.busy for route in routes), settled[quota])
+        share = fair_share((quota.slow for quota in busy), self._most)
+        for quota, routes in busy.items():
+            limit(quota, routes, share)
+        for route in self._routes():
+            if route.quota not in busy:
+                route.quota.rest()
+        self._quotas = {route.group: route.quota for route in self._routes()}
+        self._lend(sum(quota.slow for quota in busy))
+        if any(route.busy for route in self._routes()):
             self.watch()
 
-    def _limit(self, stuck: list[RoutedLink]) -> None:
-        """Each requester's destinations may hold a fair share; one that holds less is left alone."""
-        waiting, handed = sums(stuck, lambda route: route.waiting), sums(stuck, lambda route: route.handed)
-        room, most = fair_share(waiting.values(), self._most), fair_share(handed.values(), self._most)
-        for route in stuck:
-            over = waiting[route.group] - room
-            keep = HELD if over <= 0 else max(route.waiting - over, 0)
-            waiting[route.group] -= max(route.waiting - keep, 0)
-            route.limit(keep, paused=handed[route.group] > most)
+    def _lend(self, slow: int) -> None:
+        self.due = max(self._lent - slow, 0)
+        missing = min(self._reserve - self._link.granted, slow - self._lent)
+        if missing > 0:
+            self._lent += missing
+            self._link.grant(missing)
 
 
-def sums(routes: Iterable[RoutedLink], count: Callable[[RoutedLink], int]) -> dict[Hashable, int]:
-    """How many each requester has."""
-    found: dict[Hashable, int] = defaultdict(int)
+def limit(quota: Quota, routes: list[RoutedLink], share: int) -> None:
+    """Let one requester hold no more than `share` of what is slow; the newest that wait go first."""
+    over = quota.slow - share
+    if over > 0:
+        waiting = [route.waiting for route in routes]
+        room = fair_share(waiting, max(sum(waiting) - over, 0))
+        quota.slow -= sum(route.cut(room) for route in routes)
+    quota.admit(share)
+    paused = quota.slow - sum(route.waiting for route in routes) > share
     for route in routes:
-        found[route.group] += count(route)
-    return found
+        route.pause(paused)
 
 
 def fair_share(sizes: Iterable[int], most: int) -> int:

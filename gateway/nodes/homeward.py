@@ -150,9 +150,12 @@ class HomeRouter(Router):
     def busy(self) -> None:
         self._shares.watch()
 
+    def opened(self, route: RoutedLink) -> None:
+        self._shares.opened(route)
+
     def passed(self) -> None:
-        if self._shares.lent:
-            self._shares.lent -= 1
+        if self._shares.due:
+            self._shares.pay_back()
             return
         self._owed += 1
         if self._owed >= self._lot or not self.link.granted:
@@ -252,7 +255,7 @@ class HomeRouter(Router):
 
     def _forward(self, aim: Aim, delivery: Any, settled: bool, claim: Claim | None = None) -> None:
         try:
-            route = self._routes.get(aim.key) or (self._open(aim) if claim is None else self._open_counted(aim))
+            route = self._routes.get(aim.key) or (self._open(aim, RoutedLink if claim is None else CountedLink))
         except AmqpError as error:
             if claim is not None:
                 self.waits.store.give_back(*claim)
@@ -262,15 +265,6 @@ class HomeRouter(Router):
             assert isinstance(route, CountedLink)
             route.counted(delivery, claim)
         route.transfer(delivery, aim.data, settled, aim.until_ms)
-
-    def _open_counted(self, aim: Aim) -> RoutedLink:
-        self._make_room()
-        route = CountedLink(self, self.link, aim.key)
-        aim.attach(route)
-        if route.error is not None:
-            raise route.error
-        self._routes[aim.key] = route
-        return route
 
     # -- none of it
 

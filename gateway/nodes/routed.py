@@ -19,6 +19,7 @@ from gateway.amqp.outcomes import RELEASED, Outcome
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
+from gateway.nodes.route_limits import Quota, dispensable
 from gateway.scope.shelf import Unfetched
 
 if TYPE_CHECKING:
@@ -28,12 +29,8 @@ WINDOW: Final = 1000
 """Credit of a link whose messages go to many nodes."""
 HELD: Final = 250
 """Messages that may wait for one destination's credit; a quarter of the window, so three others fit beside it."""
-STILL: Final = 10
-"""Looks at a destination (`fair_share`) without an outcome after which it counts as stuck."""
-QUIET: Final = 2
-"""As many looks after which one where all only waits may have to make room for another."""
 ROUTES: Final = 256
-"""Destinations one link keeps open; the longest unused idle one makes room, or else one that is stuck."""
+"""Destinations one link keeps open; the longest unused idle one makes room, or else see `dispensable`."""
 
 
 class Aim(NamedTuple):
@@ -89,8 +86,9 @@ class RoutedLink(InnerLink):
         """Whose destination it is: those of one requester share what they may hold."""
         self.still = 0
         """Looks in a row that found messages under way and no outcome since the look before."""
-        self._done = self._seen = 0
-        self._room = HELD
+        self.quota = Quota()
+        """What those of its group may hold together."""
+        self._done = 0
         self._kept_back: int | None = None
         self._attended = False
         self._waiting: deque[tuple[Any, bytes, bool, int | None]] = deque()
@@ -186,7 +184,7 @@ class RoutedLink(InnerLink):
         self.busy += 1
         if self.granted > 0 and self.open:
             self._give(delivery, data, settled)
-        elif len(self._waiting) < self._room:
+        elif len(self._waiting) < HELD and self.quota.take():
             self._waiting.append((delivery, data, settled, until_ms))
         else:
             self._release(delivery, settled)
@@ -197,6 +195,7 @@ class RoutedLink(InnerLink):
             self.drop(delivery)
         else:
             self.settle(delivery, RELEASED)
+        self._done -= 1  # no sign that somebody takes messages
 
     def _give(self, delivery: Any, data: bytes, settled: bool) -> None:
         self.granted -= 1
@@ -225,9 +224,10 @@ class RoutedLink(InnerLink):
         """Messages that the node has and gives no outcome to."""
         return self.busy - len(self._waiting)
 
-    def tidy(self, now_ms: int) -> None:
-        """Release what waits for nothing any more; count how long nothing has moved."""
-        self.still = self.still + 1 if self._done == self._seen else 0
+    def tidy(self, now_ms: int) -> int:
+        """Release what waits for nothing any more; returns how many have got their outcome since the look before."""
+        done, self._done = self._done, 0
+        self.still = self.still + 1 if self.busy and not done else 0
         attended = getattr(self.handler, "attended", True) if self.open else self._attended
         left, self._attended = self._attended and not attended, attended or self._attended
         waiting, self._waiting = self._waiting, deque()
@@ -236,15 +236,18 @@ class RoutedLink(InnerLink):
                 self._release(item[0], item[2])
             else:
                 self._waiting.append(item)
-        self._seen = self._done
+        return done
 
-    def limit(self, room: int, *, paused: bool) -> None:
-        """Let no more than `room` messages wait, the newest go first; `paused`: hand on no more."""
-        self._room = 0 if paused else room
-        while len(self._waiting) > room:
+    def cut(self, room: int) -> int:
+        """Release what waits beyond `room`, the newest first; returns how many those are."""
+        over = max(len(self._waiting) - room, 0)
+        for _ in range(over):
             delivery, _, settled, _ = self._waiting.pop()
             self._release(delivery, settled)
-        self._seen = self._done  # what was released here is no sign of life
+        return over
+
+    def pause(self, paused: bool) -> None:
+        """Hand on no more, or go on."""
         if paused and self._kept_back is None:
             self._kept_back, self.granted = self.granted, 0
         elif not paused and self._kept_back is not None:
@@ -291,27 +294,28 @@ class Router:
     def busy(self) -> None:
         """A destination has messages under way, after it had none."""
 
-    def _open(self, aim: Aim) -> RoutedLink:
+    def opened(self, route: RoutedLink) -> None:
+        """A destination has taken its link."""
+
+    def _open(self, aim: Aim, kind: type[RoutedLink] = RoutedLink) -> RoutedLink:
         self._make_room()
-        route = RoutedLink(self, self.link, aim.key)
+        route = kind(self, self.link, aim.key)
         aim.attach(route)
         if route.error is not None:
             raise route.error
+        self.opened(route)
         self._routes[aim.key] = route
         return route
 
     def _make_room(self) -> None:
         if len(self._routes) >= ROUTES:
-            routes = self._routes.values()
-            idle = next((each for each in routes if each.idle), None) or next(
-                (each for each in routes if each.still >= (STILL if each.handed else QUIET)), None
-            )
-            if idle is None:
+            route = dispensable(self._routes.values())
+            if route is None:
                 raise AmqpError(
                     RESOURCE_LIMIT_EXCEEDED, f"one link reaches at most {ROUTES} addresses at a time"
                 )
-            del self._routes[idle.key]
-            idle.end(None)
+            del self._routes[route.key]
+            route.end(None)
 
     def wait(self, wait: Wait | Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
         """See `homeward`; nothing waits here."""

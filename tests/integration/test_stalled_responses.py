@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.crossing import Inbox, Outbox, Place, answer, cookie_of, pair, start
+from tests.support import frames
+from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
 from tests.support.gateway import Gateways
 from tests.support.messages import message, sections
 from tests.support.peer import Peer
@@ -94,6 +96,47 @@ def test_responses_that_are_taken_and_never_settled_leave_credit_for_others(plac
     sent = send_while_allowed(responder.peer, 0, [answer(held, b"x")] * 1000)
     others_are_answered(place, responder.peer, cookie, inbox, sent)
     holder.peer.disconnect()
+
+
+def take_a_little(boxes: list[Inbox], enough: threading.Event) -> None:
+    """Take one message at each of them now and then."""
+    while not enough.wait(2.0):
+        for box in boxes:
+            box.peer.flow(box.handle, link_credit=1, delivery_count=box.received)
+            box.take()
+
+
+def send_all(peer: Peer, payloads: list[bytes], enough: threading.Event) -> None:
+    """Send one after the other, as a responder does that answers in turn, whenever there is credit."""
+    sent = 0
+    while not enough.is_set() and sent < len(payloads):
+        flow = peer.until("flow", seconds=20, handle=0)
+        allowed = flow.delivery_count + flow.link_credit
+        for payload in payloads[sent:allowed]:
+            peer.transfer(payload)
+        sent = max(sent, min(allowed, len(payloads)))
+
+
+def test_a_requester_that_takes_a_little_leaves_credit_for_others(place: Place) -> None:
+    ask = asking(place)
+    slow = connected(place.edge)
+    boxes = [Inbox(slow, None, handle, credit=0, source=frames.source(dynamic=True)) for handle in range(4)]
+    held = [ask(box.attach.source["address"]) for box in boxes]
+    taker = f"q/taker-{next(_numbers)}"
+    cookie, inbox = ask(taker), Inbox(place.edge, taker)
+    responder = Outbox(place.core, "$replies.core")
+    payloads = [answer(held[number % 4], b"x") for number in range(3000)] + [answer(cookie, b"for others")]
+    enough = threading.Event()
+    with ThreadPoolExecutor() as aside:
+        taking = aside.submit(take_a_little, boxes, enough)
+        sending = aside.submit(send_all, responder.peer, payloads, enough)
+        try:
+            transfer = inbox.peer.until("transfer", seconds=60)
+        finally:
+            enough.set()
+        assert sections(transfer.payload)["data"] == b"for others"
+        taking.result()
+        sending.result()
 
 
 def test_the_anonymous_terminus_leaves_credit_for_other_destinations(place: Place) -> None:

@@ -1,12 +1,15 @@
-"""How the window of a link is shared among destinations that do not move."""
+"""How the window of a link is shared among destinations that take little."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.nodes.fair_share import fair_share
+from gateway.nodes.route_limits import QUIET, STILL, Quota, dispensable
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,87 @@ def test_it_is_the_largest_share_that_fits(sizes: list[int]) -> None:
     share = fair_share(sizes, 500)
     assert sum(min(size, share) for size in sizes) <= 500
     assert share == 500 or sum(min(size, share + 1) for size in sizes) > 500 - len(sizes)
+
+
+def looked_at(held: int, settled: int, looks: int = STILL, share: int = 500) -> Quota:
+    """A requester that holds and settles as much at each look."""
+    quota = Quota()
+    for _ in range(looks):
+        quota.count(held, settled)
+    quota.admit(share)
+    return quota
+
+
+def more(quota: Quota, asked: int = 1000) -> int:
+    """How many messages more may wait."""
+    return sum(quota.take() for _ in range(asked))
+
+
+@pytest.mark.parametrize(
+    ("held", "settled", "slow", "room"),
+    [
+        (1000, 0, 1000, 0),
+        (1000, 1, 990, 0),
+        (600, 10, 500, 0),
+        (400, 0, 400, 100),
+        (1, 0, 1, 499),
+        (1000, 100, 0, 1000),
+        (0, 0, 0, 1000),
+    ],
+)
+def test_what_is_not_settled_soon_counts(held: int, settled: int, slow: int, room: int) -> None:
+    quota = looked_at(held, settled)
+    assert (quota.slow, more(quota)) == (slow, room)
+
+
+def test_nobody_is_slow_before_there_is_a_pace() -> None:
+    assert looked_at(1000, 0, looks=STILL - 1).slow == 0
+
+
+def test_who_held_nothing_for_a_while_has_no_pace() -> None:
+    quota = looked_at(1000, 0)
+    quota.rest()
+    assert (quota.slow, more(quota)) == (0, 1000)
+    quota.count(1000, 0)
+    assert quota.slow == 0
+
+
+@given(st.lists(st.integers(0, 100), min_size=STILL, max_size=40), st.integers(0, 1000))
+def test_what_the_last_looks_settled_is_not_slow(settled: list[int], held: int) -> None:
+    quota = Quota()
+    for count in settled:
+        quota.count(held, count)
+    assert quota.slow == max(held - sum(settled[-STILL:]), 0)
+
+
+class Route(NamedTuple):
+    """What `dispensable` looks at."""
+
+    group: str
+    idle: bool = False
+    handed: int = 0
+    still: int = 0
+
+
+def makes_room(*routes: Route) -> Any:
+    """Which of these, by its place."""
+    found: Any = dispensable(routes)  # type: ignore[arg-type]
+    return None if found is None else next(at for at, route in enumerate(routes) if route is found)
+
+
+def test_a_destination_without_messages_makes_room_first() -> None:
+    assert makes_room(Route("a", still=STILL), Route("b", idle=True), Route("c", idle=True)) == 1
+
+
+def test_then_one_that_is_stuck() -> None:
+    assert makes_room(Route("a"), Route("a", handed=1, still=QUIET), Route("b", still=QUIET)) == 2
+    assert makes_room(Route("a"), Route("a"), Route("b", handed=1, still=STILL)) == 2
+
+
+def test_then_one_of_the_requester_with_more_than_its_part() -> None:
+    assert makes_room(Route("a"), *[Route("b")] * 3) == 1
+    assert makes_room(*[Route("b")] * 2) == 0
+
+
+def test_nobody_has_to_make_room_where_all_have_their_part() -> None:
+    assert makes_room(Route("a"), Route("b"), Route("c")) is None
