@@ -236,10 +236,6 @@ class Engine(Restraint):
         for pointer in (self._transport, self._connection, self._collector):
             lib.pn_decref(pointer)
 
-    def open_links(self) -> list[Link]:
-        """Those of `links`, for `Restraint`."""
-        return self.links
-
     @property
     def links(self) -> list[Link]:
         """The links that the peer or we have attached."""
@@ -265,7 +261,7 @@ class Engine(Restraint):
         pointer = make(session, (name if known else f"{name}-{_PROCESS}").encode())
         link = Link(self, pointer)
         self._sessions.attach(link)
-        self._links[pointer] = link
+        self._attached.add(link)
         return link
 
     def attached(self, link: Link) -> None:

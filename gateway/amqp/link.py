@@ -152,7 +152,9 @@ class Link(Receiving, Sending):
             return
         self.window = lib.pn_link_credit(self.ptr)
         self.draining = bool(lib.pn_link_get_drain(self.ptr))
-        if self.window > 0 and not self.engine.blocked:
+        if self.window > 0 and self.engine.blocked:
+            self.engine.hold_up(self)
+        elif self.window > 0:
             self.handler.on_credit()
 
 

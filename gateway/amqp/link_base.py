@@ -169,6 +169,7 @@ class LinkBase:
         if self.open:
             self.open = False
             (self.engine.receivers if self.incoming else self.engine.senders).pop(self.at, None)
+            self.engine.sends_no_more(self)  # type: ignore[arg-type]  # a `Link`, like every link
             self.window = 0
             self.let_go_of_parts()
             self.handler.on_detach(error)

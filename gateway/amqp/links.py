@@ -41,6 +41,7 @@ class Links:
         self._owner: Final = owner
         self.live: Final[dict[Any, Link]] = {}
         self._refused: Final[dict[Any, Link]] = {}
+        self._of_session: Final[dict[Any, dict[Any, None]]] = {}
         self._ending: Final[deque[Link]] = deque()
         self._then: Callable[[], None] | None = None
 
@@ -56,8 +57,17 @@ class Links:
         """Let go of all of them: the connection is gone."""
         self.live.clear()
         self._refused.clear()
+        self._of_session.clear()
 
     # -- attach
+
+    def add(self, link: Link) -> None:
+        """A link of ours, or one that the peer asks for and is not refused at once."""
+        self._keep(self.live, link)
+
+    def _keep(self, where: dict[Any, Link], link: Link) -> None:
+        where[link.ptr] = link
+        self._of_session.setdefault(link.session, {})[link.ptr] = None
 
     def opened(self, pointer: Any, asked: Asked) -> None:
         """The peer's attach: its request, for what it `asked`, or its answer to ours."""
@@ -69,10 +79,10 @@ class Links:
         self._engine.attached(link)
         link.unsaid = said_in(asked.default, self._engine.peer.scope)
         if (unwelcome := self._unwelcome(link, asked.address)) is not None:
-            self._refused[pointer] = link
+            self._keep(self._refused, link)
             link.refuse(unwelcome)
             return
-        self.live[pointer] = link
+        self.add(link)
         try:
             self._owner.link_requested(link)
         except AmqpError as error:
@@ -97,6 +107,7 @@ class Links:
     def closed(self, pointer: Any, left: Left) -> None:
         """The peer's detach; a terminus that stays is detached without being closed (AMQP 2.6.3)."""
         error = pndata.read_condition(lib.pn_link_remote_condition(pointer), self._engine.peer.scope)
+        self._of_session.get(lib.pn_link_session(pointer), {}).pop(pointer, None)
         link = self.live.pop(pointer, None)
         if link is not None:
             self._engine.detached(link)
@@ -109,12 +120,10 @@ class Links:
 
     def of_session_closed(self, session: Any, error: AmqpError | None) -> None:
         """The peer's end takes the session's links with it."""
-        for links in (self.live, self._refused):
-            for pointer, link in list(links.items()):
-                if link.session == session:
-                    del links[pointer]
-                    if links is self.live:
-                        self._forget(link, error, Left.SESSION)
+        for pointer in self._of_session.pop(session, ()):
+            self._refused.pop(pointer, None)
+            if (link := self.live.pop(pointer, None)) is not None:
+                self._forget(link, error, Left.SESSION)
 
     def _forget(self, link: Link, error: AmqpError | None, left: Left) -> None:
         link.gone = True

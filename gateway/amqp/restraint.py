@@ -27,15 +27,12 @@ class Restraint:
 
     def __init__(self) -> None:
         self._withheld: set[Link] = set()
+        self._held_up: dict[Link, None] = {}
         self.unfinished = self.unread = self.unwritten = 0
         """Bytes of messages that are not complete, taken from proton and still in it; of what waits to be written."""
 
     def touch(self) -> None:
         """Output may wait."""
-        raise NotImplementedError
-
-    def open_links(self) -> list[Link]:
-        """The links that the peer or we have attached."""
         raise NotImplementedError
 
     def weigh(self) -> None:
@@ -60,8 +57,17 @@ class Restraint:
         """Let the links send again if nothing stands against it any more."""
         was, self.blocked = self.blocked, self.paused or self.choked or self.unwritten > _OVERFULL
         if was and not self.blocked:
-            for link in self.open_links():
+            held_up, self._held_up = self._held_up, {}
+            for link in held_up:
                 link.flowed()
+
+    def hold_up(self, link: Link) -> None:
+        """`link` may not send though it wants to: it goes on when nothing stands against it any more."""
+        self._held_up[link] = None
+
+    def sends_no_more(self, link: Link) -> None:
+        """`link` has ended."""
+        self._held_up.pop(link, None)
 
     def choke(self, on: bool) -> None:
         """Send nothing for now: what the peer has not taken or not settled is too much."""

@@ -23,7 +23,10 @@ class Sending(LinkBase):
     @property
     def credit(self) -> int:
         """What may be sent now: the peer's credit, 0 while its socket or session is full."""
-        return 0 if self.engine.blocked else self.window
+        if self.engine.blocked:
+            self.engine.hold_up(self)  # type: ignore[arg-type]  # a `Link`, like every link
+            return 0
+        return self.window
 
     @property
     def unsettled_bytes(self) -> int:

@@ -11,6 +11,7 @@ from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.link import Link
 from gateway.errors import AmqpError
+from tests.support.direct import steps
 from tests.support.frames import AMQP_HEADER, Frame, framed, parse, performative, source, target
 from tests.support.messages import message
 
@@ -156,3 +157,96 @@ def test_the_links_of_a_lost_connection_end_in_steps(links: int) -> None:
     assert owner.detached == owner.ended == links
     assert most <= 20
     assert (steps >= 25) == (links == 500)
+
+
+class Sending(Hosted):
+    """Every link of it sends one message whenever it may, if it has one."""
+
+    def __init__(self, **config: int) -> None:
+        self.links: list[Link] = []
+        self.wanting: set[Link] = set()
+        super().__init__(**config)
+
+    def link_requested(self, link: Link) -> None:
+        self.links.append(link)
+        link.accept(Pump(self, link))
+
+
+class Pump:
+    """The handler of one of its links."""
+
+    def __init__(self, owner: Sending, link: Link) -> None:
+        self.owner, self.link = owner, link
+
+    def on_credit(self) -> None:
+        if self.link in self.owner.wanting and self.link.credit > 0:
+            self.owner.wanting.discard(self.link)
+            self.link.send(message(b"x"), None, True)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self.owner.detached += 1
+
+
+def crowded(*sessions: int) -> Sending:
+    """A connection with so many receivers, each with credit, in each session."""
+    owner = Sending(max_links=sum(sessions))
+    owner.say(AMQP_HEADER + framed(performative("open", container_id="p")))
+    terminus = {"source": source("a"), "target": target("a")}
+    for channel, links in enumerate(sessions):
+        windows = {"incoming_window": 10_000, "outgoing_window": 9}
+        owner.say(framed(performative("begin", next_outgoing_id=0, **windows), channel))
+        for handle in range(links):
+            name = f"l{channel}-{handle}"
+            owner.say(framed(performative("attach", name=name, handle=handle, role=True, **terminus), channel))
+            flow = {"next_incoming_id": 0, "next_outgoing_id": 0, "delivery_count": 0, "link_credit": 10, **windows}
+            owner.say(framed(performative("flow", handle=handle, **flow), channel))
+    return owner
+
+
+def test_the_end_of_a_session_costs_what_it_has_itself() -> None:
+    """Found as B5: it walked over all links of its connection."""
+
+    def cost(others: int) -> int:
+        owner = crowded(others, 3)
+        lines = steps(lambda: owner.engine.receive(framed(performative("end"), 1)))
+        assert owner.detached == owner.ended == 3
+        assert owner.engine.link_count == others
+        owner.engine.receive(framed(performative("end"), 0))
+        assert owner.detached == others + 3
+        assert owner.engine.link_count == 0
+        return lines
+
+    assert cost(240) < 1.5 * cost(60)
+
+
+def test_room_in_the_socket_costs_what_was_to_be_sent() -> None:
+    """Found as B5: every link of the connection was asked."""
+
+    def cost(others: int) -> int:
+        owner = crowded(others, 3)
+        wanting = owner.links[-3:]
+        owner.engine.pause(True)
+        owner.wanting.update(wanting)
+        for link in wanting:
+            assert link.credit == 0
+        lines = steps(lambda: owner.engine.pause(False))
+        assert not owner.wanting
+        assert [frame.kind for frame in owner.frames()] == ["transfer"] * 3
+        return lines
+
+    assert cost(240) < 1.5 * cost(60)
+
+
+def test_credit_that_comes_while_nothing_may_be_sent_is_used_afterwards() -> None:
+    owner = crowded(2)
+    first, second = owner.links
+    owner.engine.choke(True)
+    owner.wanting.update(owner.links)
+    flow = {"next_incoming_id": 0, "incoming_window": 9, "next_outgoing_id": 0, "outgoing_window": 9}
+    for handle in range(2):
+        owner.say(framed(performative("flow", handle=handle, delivery_count=0, link_credit=20, **flow)))
+    assert owner.wanting == {first, second}
+    owner.say(framed(performative("detach", handle=1, closed=True)))
+    owner.engine.choke(False)
+    assert owner.wanting == {second}
+    assert [frame.kind for frame in owner.frames()] == ["transfer"]
