@@ -16,7 +16,8 @@ from gateway.filters.predicate import Operator
 
 DIGITS: Final = 38
 PLACES: Final = 18
-_LONG: Final = range(-(1 << 63), 1 << 63)
+_LEAST: Final = -(1 << 63)
+_MOST: Final = (1 << 63) - 1
 _CONTEXT: Final = Context(prec=4 * DIGITS, rounding=ROUND_HALF_EVEN, traps=[])
 _STEP: Final = Decimal(1).scaleb(-PLACES)
 _BOUND: Final = Decimal(10) ** (DIGITS - PLACES)
@@ -66,7 +67,7 @@ def computed(how: Operator, left: Any, right: Any) -> Number | None:
     if isinstance(left, Decimal) or isinstance(right, Decimal):
         return _bounded(_DECIMAL[how](Decimal(left), Decimal(right)))
     result = _INTEGER[how](left, right)
-    return result if result in _LONG else None
+    return result if _LEAST <= result <= _MOST else None
 
 
 def _approximate(how: Operator, left: Number, right: Number) -> float | None:
