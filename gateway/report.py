@@ -133,8 +133,7 @@ class Report:
         counters.accepted += link.accepted
         for name, count in link.others.items():
             setattr(counters, name, getattr(counters, name) + count)
-        link.transfers = link.accepted = 0
-        link.others.clear()
+        link.recount()
 
     def _counters(self, link: Link) -> LinkCounters:
         return self.metrics.links(link.scope, getattr(link.node, "rule", _unruled(link)))

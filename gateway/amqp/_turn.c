@@ -83,7 +83,8 @@ static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
     return 0;
 }
 
-#include "_formats.h"
+#include "_scan.h"
+#include "_written.h"
 
 /* -- what we send */
 
@@ -437,7 +438,8 @@ static PyMethodDef methods[] = {
     {"usual", usual, METH_VARARGS, "Whether messages need no look at each."},
     {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
     {"take", take, METH_O, "The bytes to write now."},
-    {"other_formats", (PyCFunction)(void (*)(void))other_formats, METH_FASTCALL, "Whether a transfer is not of format 0."},
+    {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, "Frames that need more than proton's look at them."},
+    {"attached", attached, METH_O, "The senders whose attaches are among the frames."},
     {"largest_frame", largest_frame, METH_O, "The size of the largest frame."},
     {"bind_log", bind_log, METH_VARARGS, "Give the addresses of proton's functions for logging, once."},
     {"listen", listen_to, METH_O, "Keep what proton logs about a transport."},
@@ -457,7 +459,9 @@ PyMODINIT_FUNC PyInit__turn(void) {
                            PyModule_AddObjectRef(module, "Received", (PyObject *)&received_type) < 0 ||
                            PyModule_AddObjectRef(module, "Tally", (PyObject *)&tally_type) < 0))
         Py_CLEAR(module);
-    if (module != NULL && PyModule_AddIntConstant(module, "FORMAT_STATE", sizeof(format_state)) < 0)
+    if (module != NULL && (PyModule_AddIntConstant(module, "SCAN_STATE", sizeof(scan_state)) < 0 ||
+                           PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
+                           PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0))
         Py_CLEAR(module);
     return module;
 }

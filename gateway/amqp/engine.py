@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from cproton_ffi import ffi, lib
+from cproton_ffi import lib
 
 from gateway.amqp import pndata, turn
 from gateway.amqp.decoder import malformed
+from gateway.amqp.echoes import Echoes
 from gateway.amqp.engine_config import EngineConfig, Owner, Peer
-from gateway.amqp.intake import Intake
+from gateway.amqp.input import Input
 from gateway.amqp.link import Link, SizedLink
 from gateway.amqp.link_base import BUFFER_SIZE, Left, LinkBase
 from gateway.amqp.links import Links
@@ -27,7 +28,6 @@ from gateway.amqp.transport_errors import reworded
 from gateway.errors import AmqpError
 
 _FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
-_frames: Final = lib.pn_transport_get_frames_input
 _PROCESS: Final = secrets.token_hex(4)
 """In the name of every link of ours: two gateways of one id must not steal each other's links (CORE-7)."""
 
@@ -53,8 +53,7 @@ class Engine(Restraint):
         self.peer = Peer()
         self.refusals = self.ignored = self.serial = 0
         """Links of the peer that were refused; its resumed deliveries; the number of our last delivery, its tag."""
-        self.tally: Final = turn.Tally()
-        """What the deliveries of this connection take."""
+        self.tally: Final = turn.Tally()  # what the deliveries of this connection take
         self.oversize: Final[deque[tuple[SizedLink, int, int]]] = deque()
         """What was to be sent and is too large for its receiver: link, number, size."""
         self.receivers: Final[dict[int, turn.Received[Link]]] = {}
@@ -62,10 +61,12 @@ class Engine(Restraint):
         self.senders: Final[dict[int, turn.Unsettled[Any]]] = {}
         """What has no outcome yet on the open links on which we send, by their address."""
         self._build(server)
-        self._output: Final = Output(self._transport)
+        self._output = Output(self._transport)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
-        self._room = lib.pn_transport_capacity(self._transport)
-        self._intake: Final = Intake(self._room)
+        self._echoes: Final = Echoes(self._sessions, self._output)
+        self._flowed: Link | None = None  # of which the last flow was
+        self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo)
+        self._intake: Final = self._input.intake
         self._table: Final[dict[int, Callable[[Any], None]]] = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
             lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
@@ -98,24 +99,7 @@ class Engine(Restraint):
 
     def receive(self, data: bytes) -> None:
         """Feed what the peer sent; handlers are called before this returns."""
-        transport, start, left = self._transport, ffi.from_buffer("char[]", data), len(data)
-        intake, room = self._intake, self._room
-        while left and room > 0:
-            taken = min(room, left)
-            before = _frames(transport) if taken == room else -1
-            intake.pushing(data, len(data) - left, room, taken)
-            lib.pn_transport_push(transport, start, taken)
-            self._dispatch_safely()
-            start, left = start + taken, left - taken
-            room = lib.pn_transport_capacity(transport)
-            if before >= 0 and before == _frames(transport):
-                intake.grown(room)
-        self._input_left(data, room)
-
-    def _input_left(self, data: bytes, room: int) -> None:
-        self._room = -1 if self.faulted else room
-        if self._room > 0:
-            self._intake.pushed(data, room)
+        self._input.push(data)
         if not self.dirty:
             self.touch()
 
@@ -127,9 +111,25 @@ class Engine(Restraint):
             self.dispatch()
         except AmqpError as error:
             lib.pn_collector_pop(self._collector)
-            self.faulted = True
-            self._give_up(error)
-            self.lost(error)
+            self._fail(error)
+
+    def _before_end(self) -> None:
+        try:
+            self._output.before_end()
+        except AmqpError as error:
+            self._fail(error)
+
+    def _echo(self, channel: int | None) -> None:
+        self._echoes.wanted(self._flowed, channel)
+
+    def _fail(self, error: AmqpError) -> None:
+        self._faulted()
+        self._give_up(error)
+        self.lost(error)
+
+    def _faulted(self) -> None:
+        self.faulted = True
+        self._input.stop()
 
     def _give_up(self, error: AmqpError) -> None:
         """Before the peer's open proton sends no close of ours, only that of an error of the stream."""
@@ -147,6 +147,7 @@ class Engine(Restraint):
             link.refused_size(number, size)
         output, data = self._output, b""
         if not self.paused:
+            self._echoes.answer()
             data = output.take()
         if output.failure is not None and not self.paused:
             self._broken(output.failure)
@@ -185,7 +186,7 @@ class Engine(Restraint):
         """No more can be written: the connection ends without proton."""
         if not self.closed:
             self._output.end(error)
-            self.faulted = True
+            self._faulted()
             self.lost(error)
 
     # -- connection
@@ -193,15 +194,7 @@ class Engine(Restraint):
     def open(self, offered: Iterable[str] | None = None) -> None:
         """Send our open with the capabilities of the configuration."""
         config, connection = self.config, self._connection
-        capabilities = config.offered if offered is None else tuple(offered)
-        pndata.write(
-            lib.pn_connection_offered_capabilities(connection), pndata.capability_array(capabilities)
-        )
-        pndata.write(
-            lib.pn_connection_desired_capabilities(connection), pndata.capability_array(config.desired)
-        )
-        if config.properties:
-            pndata.write(lib.pn_connection_properties(connection), pndata.symbol_keys(config.properties))
+        pndata.write_open(connection, config.offered if offered is None else offered, config.desired, config.properties)
         lib.pn_connection_open(connection)
         self.touch()
 
@@ -268,6 +261,10 @@ class Engine(Restraint):
         """Our half of a link of the peer will need a handle; raises AmqpError where there is none."""
         self._sessions.attach(link)
 
+    def attaching(self, link: LinkBase) -> None:
+        """The attach of a sender of ours is to be written."""
+        self._output.attaching(link)
+
     def detached(self, link: LinkBase) -> None:
         """Our half of a link detaches."""
         self._sessions.detach(link)
@@ -333,7 +330,7 @@ class Engine(Restraint):
 
     def _control(self, event: Any) -> None:
         if (kind := lib.pn_event_type(event)) == _FLOW:
-            link = self._links.get(lib.pn_event_link(event))
+            self._flowed = link = self._links.get(lib.pn_event_link(event))
             if link is not None:
                 link.flowed()
         elif kind == _ERROR:
@@ -348,8 +345,8 @@ class Engine(Restraint):
         connection = self._connection
         self.remote_container = pndata.text(lib.pn_connection_remote_container(connection)) or ""
         self.remote_hostname = pndata.text(lib.pn_connection_remote_hostname(connection))
-        self.offered = _capabilities(lib.pn_connection_remote_offered_capabilities(connection))
-        self.desired = _capabilities(lib.pn_connection_remote_desired_capabilities(connection))
+        self.offered = pndata.names(lib.pn_connection_remote_offered_capabilities(connection))
+        self.desired = pndata.names(lib.pn_connection_remote_desired_capabilities(connection))
         self.opened = True
         self._output.limit()
         self._owner.engine_opened(self)
@@ -368,12 +365,13 @@ class Engine(Restraint):
     def _transport_error(self) -> None:
         error = reworded(pndata.read_condition(lib.pn_transport_condition(self._transport)))
         self._output.reword(error)
-        self.faulted = True
+        self._faulted()
         self.touch()
         self.lost(error)
 
     def _session_open(self, event: Any) -> None:
-        self._sessions.begun(lib.pn_event_session(event), self._intake.begun())
+        self._sessions.begun(lib.pn_event_session(event), *self._intake.begun())
+        self._output.begun = True
         self.touch()
 
     def _session_close(self, event: Any) -> None:
@@ -388,7 +386,3 @@ class Engine(Restraint):
     def _link_close(self, event: Any, left: Left) -> None:
         self._attached.closed(lib.pn_event_link(event), left)
         self.touch()
-
-
-def _capabilities(data: Any) -> frozenset[str]:
-    return frozenset(str(name) for name in pndata.symbols(pndata.read(data)))

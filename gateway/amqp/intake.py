@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.amqp._turn import FORMAT_STATE, other_formats
 from gateway.amqp.asked import Asked, asked
 from gateway.amqp.performatives import (
     ATTACH,
@@ -25,6 +25,7 @@ from gateway.amqp.performatives import (
     read_control,
     transfer_head,
 )
+from gateway.amqp.turn import OTHER_FORMAT, SCAN_STATE, scan
 from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, AmqpError
 
 _HEAD: Final = struct.Struct(">IBBH")
@@ -59,20 +60,26 @@ class Intake:
         self._channels: dict[int, dict[int, Any]] = {}
         """The names of the links by channel and handle."""
         self._asked: deque[Asked] = deque()
-        self._begun: deque[int] = deque()
+        self._begun: deque[tuple[int, int]] = deque()
         self.watching = False
         """The peer has used another message-format than 0: then `look` is called for every push."""
-        self._scan: Final = bytearray(FORMAT_STATE)
+        self._scan: Final = bytearray(SCAN_STATE)
         self._formats: dict[tuple[Any, Any], int] = {}
         """Deliveries that are not of format 0, by link name and tag."""
 
     # -- once per push
 
+    def scanned(self, data: bytes) -> Sequence[tuple[int, int, int]]:
+        """Where `data`, which came as one, has to be cut: position, why (`scan`), channel; nearly always nowhere."""
+        if (found := scan(self._scan, data, 0, len(data))) is None:
+            return ()
+        cuts = [each for each in found if each[1] != OTHER_FORMAT]
+        self.watching = self.watching or len(cuts) < len(found)
+        return cuts
+
     def pushing(self, data: bytes, start: int, room: int, taken: int) -> None:
         """`taken` bytes of `data` from `start` on are about to go into the `room` that proton has."""
         self._data, self._start, self._end, self._room, self._seen = data, start, start + taken, room, False
-        if not self.watching:
-            self.watching = other_formats(self._scan, data, start, start + taken)
         while len(self._formats) > _FORMATS:  # of links that nobody listens to
             del self._formats[next(iter(self._formats))]
 
@@ -137,7 +144,7 @@ class Intake:
                 raise AmqpError(ILLEGAL_STATE, f"channel {channel} has a session already")
             self._channels[channel] = {}
             handle_max = fields[4] if len(fields) > 4 else None
-            self._begun.append(MOST_HANDLES if handle_max is None else handle_max)
+            self._begun.append((channel, MOST_HANDLES if handle_max is None else handle_max))
         elif code == END:
             self._channels.pop(channel, None)
         elif code == ATTACH:
@@ -173,6 +180,6 @@ class Intake:
         """What the next attach said that proton does not show, in the order they came."""
         return self._asked.popleft()
 
-    def begun(self) -> int:
-        """The handle-max of the next begin, in the order they came."""
+    def begun(self) -> tuple[int, int]:
+        """The channel and handle-max of the next begin, in the order they came."""
         return self._begun.popleft()

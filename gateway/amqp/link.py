@@ -66,8 +66,7 @@ class Link(Receiving, Sending):
         self._answer(granted)
         self.handler = handler if self.flow is None else self.flow.tapped(handler)
         self.began()
-        lib.pn_link_open(self.ptr)
-        self.engine.touch()
+        self._open()
         self.flowed()
 
     def _answer(self, granted: pndata.Granted) -> None:
@@ -104,7 +103,12 @@ class Link(Receiving, Sending):
             lib.pn_link_set_snd_settle_mode(pointer, lib.PN_SND_SETTLED)
         self._limit(granted.max_message_size)
         self.handler = handler
-        lib.pn_link_open(pointer)
+        self._open()
+
+    def _open(self) -> None:
+        lib.pn_link_open(self.ptr)
+        if not self.incoming:
+            self.engine.attaching(self)
         self.engine.touch()
 
     def refuse(self, error: AmqpError) -> None:

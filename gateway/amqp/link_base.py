@@ -40,8 +40,8 @@ class LinkBase:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at",
-        "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone", "handler", "held",
+        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at", "counted",
+        "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone", "handle", "handler", "held",
         "incoming", "left", "max_message_size", "most", "name", "node", "open", "others", "presettled", "properties",
         "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
         "understands", "unsaid", "unsettled", "way", "window",
@@ -59,13 +59,11 @@ class LinkBase:
         """The peer has left, or its connection: an attach that was still waiting for its answer gets none."""
         self.left = Left.LOST
         """Valid in `on_detach`."""
-        self.durable = False
-        """Our terminus outlives the link (CORE-6)."""
+        self.durable = False  # our terminus outlives the link (CORE-6)
         self.failure: AmqpError | None = None  # why we detached it
         self.handler: Any = None
         self.unsaid: Outcome = SETTLED  # the outcome of what the peer settles without one
-        self.echo: Mapping[Any, Any] = {}
-        """Link properties that our answer has whatever the node says."""
+        self.echo: Mapping[Any, Any] = {}  # link properties that our answer has whatever the node says
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
@@ -80,6 +78,8 @@ class LinkBase:
         self.transfers = self.accepted = self.refusals = 0
         """Deliveries; those of the peer that were accepted, the other outcomes are in `others` by name; log lines."""
         self.others: dict[str, int] = {}
+        self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
+        self.handle = -1  # of a sender of ours, once its attach is written
         self.window = self._granted = self._withheld = 0
         self._parts: bytearray | None = None
         self.held: Final = Received(self, engine.tally)
@@ -87,6 +87,12 @@ class LinkBase:
         self.unsettled: Final = Unsettled(self, engine.tally)
         """What we have sent here and has no outcome yet: contexts by the delivery's number."""
         self.read_attach()
+
+    def recount(self) -> None:
+        """What was counted has been taken."""
+        self.counted += self.transfers
+        self.transfers = self.accepted = 0
+        self.others.clear()
 
     @property
     def scope(self) -> str:

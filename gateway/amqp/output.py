@@ -6,8 +6,8 @@ Part of the engine.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
 
@@ -16,10 +16,13 @@ from gateway.amqp.performatives import close_frame
 from gateway.amqp.sasl_frames import AMQP_HEADER
 from gateway.errors import FRAME_SIZE_TOO_SMALL, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
+if TYPE_CHECKING:
+    from gateway.amqp.link_base import LinkBase
+
 _HEAD: Final = struct.Struct(">IBBH")
 _CLOSE: Final = b"\x00\x53\x18"
-_MOST: Final = 8 * 1024 * 1024
-"""Bytes that may be taken before their time while the peer does not read."""
+_MOST: Final = 16 * 1024 * 1024
+"""Bytes that may be taken before their time while the peer does not read: more than may be queued for it besides."""
 
 
 class Output:
@@ -28,9 +31,12 @@ class Output:
     def __init__(self, transport: Any) -> None:
         self._transport: Final = transport
         self._at: Final = turn.address(transport)
-        self._early = b""
+        self._early = bytearray()
         self._ended = False
         self._largest = 0
+        self.begun = False
+        """proton has the answer to a begin and has not written it."""
+        self._attaching: Final[dict[str, LinkBase]] = {}
         self.failure: AmqpError | None = None
         turn.listen(self._at)
 
@@ -40,9 +46,10 @@ class Output:
 
     def take(self) -> bytes:
         """All that is to be written now."""
-        data = turn.take(self._at)
+        data = self._written()
         if self._early:
-            data, self._early = self._early + data, b""
+            data = bytes(self._early + data)
+            self._early.clear()
         if (why := turn.complaint(self._at)) is not None and not self._ended:
             self.failure = AmqpError(INTERNAL_ERROR, "the gateway cannot go on with this connection; connect again")
             self.failure.__cause__ = RuntimeError(why)
@@ -59,9 +66,38 @@ class Output:
                 return data[:start]
         return data
 
+    def before_end(self) -> None:
+        """An end comes next: a begin that is answered after it would not name the peer's channel any more (2.7.2)."""
+        if self.begun:
+            self.take_early()
+
+    def collect(self, change: Callable[[bytes], bytes] | None = None) -> None:
+        """Have proton write what waits, for a later `take`; `change` makes something else of it."""
+        data = self._written()
+        self._early += data if change is None else change(data)
+
+    def _written(self) -> bytes:
+        data = turn.take(self._at)
+        self.begun = False
+        if self._attaching:
+            self._learn_handles(data)
+        return data
+
+    def attaching(self, link: LinkBase) -> None:
+        """proton writes the attach of a sender of ours next, and with it the handle that it has found."""
+        self._attaching[link.name] = link
+
+    def _learn_handles(self, data: bytes) -> None:
+        found = turn.attached(data)
+        for name, handle in found:  # the last of a name counts: those before have ended
+            if (link := self._attaching.get(name)) is not None:
+                link.handle = handle
+        for name, _ in found:
+            self._attaching.pop(name, None)
+
     def take_early(self) -> None:
         """Have proton write what waits, for a later `take`: the channels and handles it gives up are free then."""
-        self._early += turn.take(self._at)
+        self.collect()
         if len(self._early) > _MOST:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "this peer sends and does not read what it is answered")
 
@@ -75,7 +111,12 @@ class Output:
         self._early += turn.take(self._at)
         start = max((start for start, _ in _frames(self._early)), default=0)
         if self._early[start + _HEAD.size :].startswith(_CLOSE):
-            self._early = self._early[:start] + close_frame(error)
+            self._early[start:] = close_frame(error)
+
+    @property
+    def early(self) -> int:
+        """Bytes that proton has written and that wait to be taken."""
+        return len(self._early)
 
     @property
     def finished(self) -> bool:
@@ -83,7 +124,7 @@ class Output:
         return not self._early and (self._ended or bool(lib.pn_transport_pending(self._transport) < 0))
 
 
-def _frames(data: bytes) -> Iterator[tuple[int, int]]:
+def _frames(data: bytes | bytearray) -> Iterator[tuple[int, int]]:
     """Start and size of each frame of ours, behind a header."""
     start = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
     while start < len(data):

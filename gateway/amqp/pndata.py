@@ -88,6 +88,21 @@ def symbols(value: object) -> list[Symbol]:
     )
 
 
+def names(data: Any) -> frozenset[str]:
+    """The capabilities that a peer's open holds."""
+    return frozenset(str(name) for name in symbols(read(data)))
+
+
+def write_open(
+    connection: Any, offered: Iterable[str], desired: Iterable[str], properties: Mapping[str, object]
+) -> None:
+    """What our open says of us (2.7.1)."""
+    write(lib.pn_connection_offered_capabilities(connection), capability_array(offered))
+    write(lib.pn_connection_desired_capabilities(connection), capability_array(desired))
+    if properties:
+        write(lib.pn_connection_properties(connection), symbol_keys(properties))
+
+
 class Terminus(NamedTuple):
     """A peer's source or target as its attach named it.
 

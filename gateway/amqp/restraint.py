@@ -12,6 +12,7 @@ from cproton_ffi import lib
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.amqp.output import Output
 
 _OVERFULL = 8 * 1024 * 1024
 """Bytes queued in all sessions above which their links send no more until the peer takes some."""
@@ -21,6 +22,7 @@ class Restraint:
     """A part of the engine."""
 
     _sessions: Iterable[Any]
+    _output: Output
     paused = blocked = refusing = choked = withholding = ending = False
     """The socket is full; nothing may be sent; messages are refused; the peer has too much to settle; no credit; the
     gateway takes no more messages."""
@@ -37,7 +39,7 @@ class Restraint:
 
     def weigh(self) -> None:
         """Ask proton what it has; at least once a turn."""
-        self.unread = self.unwritten = 0
+        self.unread, self.unwritten = 0, self._output.early
         for session in self._sessions:
             self.unread += lib.pn_session_incoming_bytes(session)
             self.unwritten += lib.pn_session_outgoing_bytes(session)

@@ -29,6 +29,11 @@ class Sending(LinkBase):
         return self.window
 
     @property
+    def sent(self) -> int:
+        """Deliveries that are written, and credit that was given back: its delivery-count (2.6.7)."""
+        return self.counted + self.transfers - int(lib.pn_link_queued(self.ptr))
+
+    @property
     def unsettled_bytes(self) -> int:
         """What messages take that have no outcome yet."""
         return self.unsettled.bytes
@@ -99,7 +104,7 @@ class Sending(LinkBase):
     def drained(self) -> None:
         """Answer a drain: all that could be sent has been sent (2.6.7)."""
         if self.open:
-            lib.pn_link_drained(self.ptr)
+            self.counted += lib.pn_link_drained(self.ptr)
             self.window = 0
             self.draining = False
             self.engine.touch()

@@ -2,7 +2,8 @@
 
 Part of the engine. proton gives each begin and attach of ours the lowest free number, when it writes them; a number is
 free again when our end or detach was written. A peer that ends and begins in one write would find none free, and proton
-would fall silent: so what waits is written first, and a peer that leaves us no number hears so.
+would fall silent; where one is free, it would hear of the new one first. So an end or detach that waits is written
+before a begin or attach, and a peer that leaves us no number hears so.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 class _Handles:
     """Of one session: the links of which our half holds a handle, by address."""
 
-    __slots__ = ("freed", "held", "highest")
+    __slots__ = ("channel", "freed", "held", "highest")
 
-    def __init__(self, highest: int) -> None:
+    def __init__(self, channel: int | None, highest: int) -> None:
+        self.channel = channel
+        """On which the peer says what it says of the session; None: its begin has not come."""
         self.highest = highest
         self.held: set[int] = set()
         self.freed = 0
@@ -38,6 +41,8 @@ class Sessions:
         self._transport: Final = transport
         self._write_out: Final = write_out
         self._known: Final[dict[Any, _Handles]] = {}
+        self.by_channel: Final[dict[int, Any]] = {}
+        """Those that the peer has begun and not ended, by its channel."""
         self._ended = 0
         self._ours: Any = None
 
@@ -51,35 +56,38 @@ class Sessions:
         """The session for links of ours: begun for the first, and another where the peer takes no more links on it."""
         if self._ours is None or self._full(self._known[self._ours]):
             session = lib.pn_session(self._connection)
-            self._begin(session, MOST_HANDLES)
+            self._begin(session, None, MOST_HANDLES)
             self._ours = session
         return self._ours
 
     def _full(self, handles: _Handles) -> bool:
         return len(handles.held) > handles.highest
 
-    def begun(self, session: Any, handle_max: int) -> None:
+    def begun(self, session: Any, channel: int, handle_max: int) -> None:
         """The peer's begin, an answer to ours or not; raises AmqpError where no channel is left to answer on."""
+        self.by_channel[channel] = session
         if (handles := self._known.get(session)) is not None:
-            handles.highest = handle_max
+            handles.channel, handles.highest = channel, handle_max
         else:
-            self._begin(session, handle_max)
+            self._begin(session, channel, handle_max)
 
-    def _begin(self, session: Any, handle_max: int) -> None:
+    def _begin(self, session: Any, channel: int | None, handle_max: int) -> None:
         highest = lib.pn_transport_get_channel_max(self._transport)
-        if len(self._known) + self._ended > highest:
+        if self._ended:
             self._write_out()
             self._ended = 0
         if len(self._known) > highest:
             raise AmqpError(
                 RESOURCE_LIMIT_EXCEEDED, f"no channel is free for a begin of ours: the channel-max is {highest}"
             )
-        self._known[session] = _Handles(handle_max)
+        self._known[session] = _Handles(channel, handle_max)
         lib.pn_session_open(session)
 
     def end(self, session: Any) -> None:
         """End our half, and let go of the session."""
-        del self._known[session]
+        handles = self._known.pop(session)
+        if handles.channel is not None and self.by_channel.get(handles.channel) == session:
+            del self.by_channel[handles.channel]
         self._ended += 1
         if session == self._ours:
             self._ours = None
@@ -89,7 +97,7 @@ class Sessions:
     def attach(self, link: LinkBase) -> None:
         """Our half will need a handle; raises AmqpError where the peer's handle-max leaves none."""
         handles = self._known[link.session]
-        if len(handles.held) + handles.freed > handles.highest:
+        if handles.freed:
             self._write_out()
             handles.freed = 0
         if self._full(handles):

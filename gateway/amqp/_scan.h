@@ -1,0 +1,165 @@
+/* Finds among a peer's bytes the frames that need more than proton's look at them (`_formats.h`, and each end).
+ *
+ * Called for all bytes that come, in pieces of any size, so it does no more than to step from frame to frame and to look
+ * at the first fields of transfers and flows. A head that is not of the usual forms counts as another format: whoever
+ * asked looks closely then. */
+#define HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
+
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, NO_ECHO = 0 };
+
+#include "_formats.h"
+
+typedef struct {
+    uint32_t skip;    /* bytes of the current frame that are still to come and need no look */
+    uint16_t held;    /* bytes of a head that is not complete */
+    uint16_t started; /* the protocol header is behind */
+    uint16_t echo;    /* what the current frame wants */
+    uint16_t channel; /* and on which channel it came */
+    uint8_t head[HEAD];
+} scan_state;
+
+typedef struct {
+    PyObject *list;
+    bool format;
+} findings;
+
+static uint32_t frame_size(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* The performative's code, and how many bytes its descriptor takes; -1: something else. */
+static int performative(const uint8_t *at, size_t left, size_t *size) {
+    static const uint8_t wide[] = {0, 0x80, 0, 0, 0, 0, 0, 0, 0};
+    if (left >= 3 && at[0] == 0 && at[1] == 0x53)
+        return *size = 3, at[2];
+    if (left >= 10 && memcmp(at, wide, sizeof wide) == 0)
+        return *size = 10, at[9];
+    return -1;
+}
+
+static int found(findings *findings, size_t position, int what, int channel) {
+    PyObject *item;
+    int result;
+    if (what == OTHER_FORMAT && findings->format)
+        return 0; /* said already */
+    findings->format |= what == OTHER_FORMAT;
+    if (findings->list == NULL && (findings->list = PyList_New(0)) == NULL)
+        return -1;
+    if ((item = Py_BuildValue("(nii)", (Py_ssize_t)position, what, channel)) == NULL)
+        return -1;
+    result = PyList_Append(findings->list, item);
+    Py_DECREF(item);
+    return result;
+}
+
+/* Look at a frame that begins with these bytes, at this position of what is scanned; -1 on an exception. */
+static int look(scan_state *state, const uint8_t *frame, size_t size, size_t position, findings *findings) {
+    size_t body = 4 * (size_t)frame[4], head = 0;
+    int code, channel = frame[6] << 8 | frame[7];
+    if (frame[5] != 0 || body < 8 || body + 3 > size) { /* empty, or with an extended header that hides the rest */
+        if (body <= 8)
+            return 0;
+        return found(findings, position, OTHER_FORMAT, channel) < 0 ? -1 : found(findings, position, BEFORE_END, channel);
+    }
+    code = performative(frame + body, size - body, &head);
+    if ((head != 3 || (code == 0x14 && odd_fields(frame + body + head, size - body - head))) &&
+        found(findings, position, OTHER_FORMAT, channel) < 0)
+        return -1;
+    if (code == 0x13) {
+        state->echo = (uint16_t)echo_wanted(frame + body + head, size - body - head);
+        state->channel = (uint16_t)channel;
+    }
+    return code == 0x17 ? found(findings, position, BEFORE_END, channel) : 0;
+}
+
+/* The current frame is complete at this position. */
+static int completed(scan_state *state, size_t position, findings *findings) {
+    int echo = state->echo;
+    state->echo = NO_ECHO;
+    return echo == NO_ECHO ? 0 : found(findings, position, echo, state->channel);
+}
+
+/* Put the head of a frame together that came in pieces; the bytes taken. */
+static size_t put_together(scan_state *state, const uint8_t *at, size_t left) {
+    size_t wanted = state->held < 8 ? 8 : frame_size(state->head) < HEAD ? frame_size(state->head) : HEAD;
+    size_t more = wanted > state->held ? wanted - state->held : 0;
+    if (more > left)
+        more = left;
+    memcpy(state->head + state->held, at, more);
+    state->held += (uint16_t)more;
+    return more;
+}
+
+static bool head_complete(const scan_state *state) {
+    return state->held >= 8 && (memcmp(state->head, "AMQP", 4) == 0 || state->held >= HEAD ||
+                                state->held >= frame_size(state->head));
+}
+
+/* Go through the bytes from `start` to `end`; -1 on an exception. */
+static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
+    const uint8_t *frame;
+    size_t size, more, at = start;
+    while (at < end) {
+        if (state->skip) {
+            more = end - at < state->skip ? end - at : state->skip;
+            at += more, state->skip -= (uint32_t)more;
+            if (state->skip == 0 && completed(state, at, findings) < 0)
+                return -1;
+            continue;
+        }
+        if (state->held == 0 && end - at >= HEAD)
+            frame = data + at;
+        else {
+            at += put_together(state, data + at, end - at);
+            if (!head_complete(state))
+                continue;
+            frame = state->head;
+        }
+        size = frame_size(frame);
+        if (!state->started && memcmp(frame, "AMQP", 4) == 0)
+            size = 8;
+        else if (size < 8)
+            return 0; /* malformed, as proton says */
+        else if (look(state, frame, size < HEAD ? size : HEAD,
+                      frame != state->head ? at : at - start > state->held ? at - state->held : start, findings) < 0)
+            return -1;
+        state->started = 1;
+        if (frame != state->head)
+            state->skip = (uint32_t)size; /* all of it is still to come */
+        else {
+            state->skip = size > state->held ? (uint32_t)(size - state->held) : 0;
+            state->held = 0;
+            if (state->skip == 0 && completed(state, at, findings) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* scan(state, data, start, end) -> None, or a list of (position, what, channel); `state` is a bytearray.
+ *
+ * What there is to be done: OTHER_FORMAT, look closely at transfers from now on; BEFORE_END, an end begins here, or not
+ * before; ECHO_SESSION, ECHO_LINK: here ends a flow that asks for one of ours.
+ */
+static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t start, end;
+    findings findings = {NULL, false};
+    if (!wanted("scan", count, 4))
+        return NULL;
+    start = PyLong_AsSsize_t(args[2]), end = PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!PyByteArray_Check(args[0]) || PyByteArray_GET_SIZE(args[0]) != sizeof(scan_state) || !PyBytes_Check(args[1]) ||
+        start < 0 || end < start || end > PyBytes_GET_SIZE(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "a state, bytes and a part of them are wanted");
+        return NULL;
+    }
+    if (scanned((scan_state *)(void *)PyByteArray_AS_STRING(args[0]), (const uint8_t *)PyBytes_AS_STRING(args[1]),
+                (size_t)start, (size_t)end, &findings) < 0) {
+        Py_XDECREF(findings.list);
+        return NULL;
+    }
+    if (findings.list == NULL)
+        Py_RETURN_NONE;
+    return findings.list;
+}

@@ -1,0 +1,72 @@
+/* What stands in the whole frames that proton has written. */
+
+/* largest_frame(data) -> the size of the largest of the whole frames in the data, behind a protocol header */
+static PyObject *largest_frame(PyObject *module, PyObject *data) {
+    const uint8_t *at, *end;
+    uint32_t size, largest = 0;
+    if (!PyBytes_Check(data)) {
+        PyErr_SetString(PyExc_TypeError, "frames are bytes");
+        return NULL;
+    }
+    at = (const uint8_t *)PyBytes_AS_STRING(data), end = at + PyBytes_GET_SIZE(data);
+    if (end - at >= 8 && memcmp(at, "AMQP", 4) == 0)
+        at += 8;
+    while (end - at >= 8 && (size = frame_size(at)) >= 8 && size <= (size_t)(end - at)) {
+        largest = size > largest ? size : largest;
+        at += size;
+    }
+    return PyLong_FromUnsignedLong(largest);
+}
+
+/* The name and handle of an attach as proton writes it, if its link is a sender; 0 if so. */
+static int sender_attached(const uint8_t *at, size_t left, const char **name, size_t *length, uint32_t *handle) {
+    size_t size;
+    if (left < 12 || at[0] != 0 || at[1] != 0x53 || at[2] != 0x12 || (at[3] != 0xC0 && at[3] != 0xD0))
+        return -1;
+    size = at[3] == 0xC0 ? 6 : 12;
+    at += size, left -= size;
+    if (left >= 2 && at[0] == 0xA1)
+        *length = at[1], size = 2;
+    else if (left >= 5 && at[0] == 0xB1)
+        *length = frame_size(at + 1), size = 5;
+    else
+        return -1;
+    if (*length > left - size)
+        return -1;
+    *name = (const char *)at + size;
+    at += size + *length, left -= size + *length;
+    if ((size = field(at, left)) == 0 || at[0] == 0x40 || size >= left)
+        return -1;
+    *handle = size == 1 ? 0 : size == 2 ? at[1] : frame_size(at + 1);
+    return at[size] == 0x42 || (at[size] == 0x56 && left > size + 1 && at[size + 1] == 0) ? 0 : -1;
+}
+
+/* attached(data) -> (name, handle) of each attach of a sender among the frames, behind a protocol header */
+static PyObject *attached(PyObject *module, PyObject *data) {
+    const uint8_t *at, *end;
+    const char *name;
+    size_t length;
+    uint32_t size, handle;
+    PyObject *item, *all;
+    if (!PyBytes_Check(data)) {
+        PyErr_SetString(PyExc_TypeError, "frames are bytes");
+        return NULL;
+    }
+    if ((all = PyList_New(0)) == NULL)
+        return NULL;
+    at = (const uint8_t *)PyBytes_AS_STRING(data), end = at + PyBytes_GET_SIZE(data);
+    if (end - at >= 8 && memcmp(at, "AMQP", 4) == 0)
+        at += 8;
+    for (; end - at >= 8 && (size = frame_size(at)) >= 8 && size <= (size_t)(end - at); at += size) {
+        if (at[5] != 0 || sender_attached(at + 8, size - 8, &name, &length, &handle) < 0)
+            continue;
+        item = Py_BuildValue("(NI)", PyUnicode_DecodeUTF8(name, (Py_ssize_t)length, "replace"), (unsigned int)handle);
+        if (item == NULL || PyList_Append(all, item) < 0) {
+            Py_XDECREF(item);
+            Py_DECREF(all);
+            return NULL;
+        }
+        Py_DECREF(item);
+    }
+    return all;
+}
