@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
+import os
 import signal
 import sys
 import urllib.error
@@ -16,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from tests.support.parts import ROOT
-from tests.support.process import Process, Timeout, answers, fresh_folder, wait_until
+from tests.support.process import LOGS, Process, Timeout, answers, fresh_folder, wait_until
+from tests.support.warm import WarmParent
 
 SCOPEGATE = "from gateway.cli import main; main()"
 """What the installed `scopegate` script does; the suite runs the tree it stands in."""
@@ -29,10 +33,10 @@ class Gateway:
     """What `/readyz` said last."""
 
     def __init__(
-        self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True
+        self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True, warm: bool = False
     ) -> None:
         self.policy = policy if isinstance(policy, Path) else written(policy)
-        self._ready = ready
+        self._ready, self._warm = ready, warm
         self._env = {"PYTHONPATH": str(ROOT), **(env or {})}
         self.process = self._run()
 
@@ -42,13 +46,18 @@ class Gateway:
         assert http, "a test's policy says where its `http` is, or off: two workers would meet at the default port"
         self.http = None if http == "off" else http
         self.ports = list(listening_ports(document))
-        command = [sys.executable, "-c", SCOPEGATE, "run", str(self.policy)]
-        process = Process("gateway", command, env=self._env, cwd=self.policy.parent)
+        process = self._process(["run", str(self.policy)])
         try:
             process.wait_ready(self.is_ready if self._ready else self.listens, "the gateway to serve", 30)
         except Timeout as error:
             raise Timeout(f"{error}\n/readyz: {self.unready}") from None
         return process
+
+    def _process(self, arguments: list[str]) -> Process:
+        where: dict[str, Any] = {"env": self._env, "cwd": self.policy.parent}
+        if self._warm:
+            return Process("gateway", arguments, start=warm_parent().start, **where)
+        return Process("gateway", [sys.executable, "-c", SCOPEGATE, *arguments], **where)
 
     def is_ready(self) -> bool:
         """Tell whether the gateway says so (`/readyz`), or listens where it has no HTTP."""
@@ -139,6 +148,15 @@ class Gateway:
         self.process = self._run()
 
 
+@functools.cache
+def warm_parent() -> WarmParent:
+    """Return this process's warm parent; it ends with it."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    parent = WarmParent(LOGS / f"{os.getpid()}-warm.log", ROOT)
+    atexit.register(parent.close)
+    return parent
+
+
 def written(policy: str) -> Path:
     """Write a policy text to a folder of its own."""
     path = fresh_folder("gateway") / "policy.yaml"
@@ -177,10 +195,13 @@ class Gateways:
         self._started: list[Gateway] = []
 
     def __call__(
-        self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True
+        self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True, warm: bool = True
     ) -> Gateway:
-        """Start a gateway; `ready=False` waits for its listeners only (a backend may be down)."""
-        gateway = Gateway(policy, env=env, ready=ready)
+        """Start a gateway; `ready=False` waits for its listeners only (a backend may be down).
+
+        `warm=False` starts it as the command does, from nothing.
+        """
+        gateway = Gateway(policy, env=env, ready=ready, warm=warm)
         self._started.append(gateway)
         return gateway
 

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from tests.support.parts import ROOT
 
@@ -112,6 +112,29 @@ def hold(pid: int) -> None:
     wait_until(lambda: _stands(pid), f"process {pid} to stop")
 
 
+class Child(Protocol):
+    """What is asked of a child process: `subprocess.Popen`, or one of a warm parent."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, number: int) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+Start = Callable[[Sequence[str], int, Mapping[str, str], Path | None], Child]
+"""Starts a command with its output to a descriptor, an environment and a folder."""
+
+
+def _started(command: Sequence[str], output: int, env: Mapping[str, str], cwd: Path | None) -> Child:
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, cwd=cwd)
+
+
 class Process:
     """One child with its log; `running` holds all of them, for the report of a failed test and the end."""
 
@@ -124,20 +147,14 @@ class Process:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        start: Start = _started,
     ) -> None:
         self.name = name
         LOGS.mkdir(parents=True, exist_ok=True)
         self.log_file = LOGS / f"{os.getpid()}-{name}.log"
         with self.log_file.open("ab") as log:
             self._start = log.tell()
-            self._child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **(env or {})},
-                cwd=cwd,
-            )
+            self._child = start(command, log.fileno(), {**os.environ, **(env or {})}, cwd)
         Process.running.append(self)
 
     @property

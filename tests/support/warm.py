@@ -1,0 +1,155 @@
+"""Gateways from a warm parent: a process that has imported the product forks for each `scopegate run`.
+
+Importing takes a gateway 0.7 s of processor time, and the suite starts two thousand of them. The parent only imports,
+it runs nothing: a child is the same program with the same arguments, environment and folder as the command's.
+What the start of the command itself does is shown where it is the point (`cold=True`, tests of the installed command).
+
+A request is one message on a Unix socket: JSON, with two file descriptors. The first becomes the child's output. On the
+second the parent writes the child's process id, and its wait status when it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_NUMBER = struct.Struct("=i")
+_MODULES = ("gateway.app", "gateway.cli", "bridges.kafka.bridge", "uvloop", "confluent_kafka.admin")
+_LONGEST = 1 << 20
+
+
+class Child:
+    """A forked process, with the part of `subprocess.Popen` that the suite uses."""
+
+    returncode: int | None = None
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+        found = os.read(status, _NUMBER.size)
+        assert found, "the warm parent has ended: its log is build/logs/*-warm.log"
+        (self.pid,) = _NUMBER.unpack(found)
+
+    def poll(self) -> int | None:
+        """Return the exit code (negative: the signal), or None while the child runs."""
+        return self._look(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit code; raises `subprocess.TimeoutExpired`."""
+        code = self._look(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("scopegate", timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the child has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def _look(self, seconds: float | None) -> int | None:
+        if self.returncode is None and select.select([self._status], [], [], seconds)[0]:
+            found = os.read(self._status, _NUMBER.size)
+            os.close(self._status)
+            assert found, "the warm parent has ended: its log is build/logs/*-warm.log"
+            self.returncode = os.waitstatus_to_exitcode(_NUMBER.unpack(found)[0])
+        return self.returncode
+
+
+class WarmParent:
+    """The parent of this process's gateways, started by the first of them."""
+
+    def __init__(self, log: Path, root: Path) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, log.open("ab") as output:
+            self._parent = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=root, pass_fds=[theirs.fileno()],
+            )  # fmt: skip
+
+    def start(self, arguments: Sequence[str], output: int, env: Mapping[str, str], cwd: Path | None) -> Child:
+        """Start `scopegate` with these arguments; `output` is the descriptor of its log."""
+        ours, theirs = os.pipe()
+        request = json.dumps([list(arguments), dict(env), str(cwd or Path.cwd())]).encode()
+        try:
+            socket.send_fds(self._socket, [request], [output, theirs])
+        finally:
+            os.close(theirs)
+        return Child(ours)
+
+    def close(self) -> None:
+        """End the parent and what it has forked."""
+        self._socket.close()
+        self._parent.wait(30)
+
+
+def serve(control: socket.socket) -> list[str]:
+    """Fork for each request; return in a child, with its arguments; end with the other end of the socket."""
+    for name in _MODULES:
+        importlib.import_module(name)
+    children: dict[int, tuple[int, int]] = {}  # by descriptor of the process: its id, and where its status goes
+    while True:
+        ready, _, _ = select.select([control, *children], [], [])
+        for process in [each for each in ready if isinstance(each, int)]:
+            _ended(process, *children.pop(process))
+        if control in ready:
+            request, (output, status), _, _ = socket.recv_fds(control, _LONGEST, 2)
+            if not request:
+                _end_all(children)
+            arguments, env, folder = json.loads(request)
+            if (pid := os.fork()) == 0:
+                for descriptor in (control.detach(), status, *children, *(each for _, each in children.values())):
+                    os.close(descriptor)
+                return _become(arguments, env, folder, output)
+            os.close(output)
+            os.write(status, _NUMBER.pack(pid))
+            children[os.pidfd_open(pid)] = pid, status
+
+
+def _ended(process: int, pid: int, status: int) -> None:
+    """Tell whoever asked for a child how it ended."""
+    _, code = os.waitpid(pid, 0)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(status, _NUMBER.pack(code))
+    os.close(status)
+    os.close(process)
+
+
+def _end_all(children: Mapping[int, tuple[int, int]]) -> None:
+    """End with the test process: nothing that was started stays."""
+    for pid, _ in children.values():
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    sys.exit(0)
+
+
+def _become(arguments: Sequence[str], env: Mapping[str, str], folder: str, output: int) -> list[str]:
+    """Make a forked process what the command would be: output, environment, folder, name."""
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(folder)
+    return ["scopegate", *arguments]
+
+
+if __name__ == "__main__":
+    sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
+    from gateway.cli import main
+
+    main()
