@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import os
 import resource
@@ -57,7 +58,12 @@ def run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 def prepare_process() -> None:
-    """Allow as many sockets as the system does, and keep what was imported out of garbage collection."""
+    """Allow as many sockets as the system does, and keep what was imported out of garbage collection.
+
+    A crash in C says on stderr where it happened.
+    """
+    with suppress(OSError, ValueError):  # no stderr
+        faulthandler.enable()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

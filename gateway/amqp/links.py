@@ -167,7 +167,8 @@ class Links:
             if ending and soon is not None:
                 soon(lambda: self._end_some(error, soon))
             elif not ending and self._then is not None:
-                self._then()
+                then, self._then = self._then, None  # steps of our close and of the lost socket may both come here
+                then()
 
     def when_ended(self, then: Callable[[], None]) -> None:
         """Call `then` when the nodes have heard of the end of all links, or at once."""

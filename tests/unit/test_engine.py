@@ -137,15 +137,34 @@ class Hosted(Owner):
         self.ended += 1
 
 
-@pytest.mark.parametrize("links", [5, 500])
-def test_the_links_of_a_lost_connection_end_in_steps(links: int) -> None:
-    """Found as B5: 10,000 links of one connection held the loop for half a second when it closed."""
+def crowded(links: int) -> Hosted:
+    """A connection with many links."""
     owner = Hosted(max_links=links)
     owner.say(AMQP_HEADER + framed(performative("open", container_id="p")))
     owner.say(framed(performative("begin", next_outgoing_id=0, incoming_window=9, outgoing_window=9)))
     terminus = {"source": source("a"), "target": target("a"), "initial_delivery_count": 0}
     for handle in range(links):
         owner.say(framed(performative("attach", name=f"l{handle}", handle=handle, role=False, **terminus)))
+    return owner
+
+
+@pytest.mark.parametrize("links", [5, 500])
+def test_a_connection_that_is_closed_and_then_lost_is_given_back_once(links: int) -> None:
+    """The steps of both came to the end of the links, and freed the connection's memory twice: a crash."""
+    owner, freed = crowded(links), list[int]()
+    owner.engine.close(AmqpError("amqp:connection:forced", "the gateway is shutting down"))
+    owner.engine.lost(None)
+    owner.engine._attached.when_ended(lambda: freed.append(owner.ended))
+    while owner.steps:
+        owner.steps.pop(0)()
+    assert freed == [links]
+    owner.engine.free()
+
+
+@pytest.mark.parametrize("links", [5, 500])
+def test_the_links_of_a_lost_connection_end_in_steps(links: int) -> None:
+    """Found as B5: 10,000 links of one connection held the loop for half a second when it closed."""
+    owner = crowded(links)
     engine, most, steps = owner.engine, 0, 0
     engine.lost(None)
     engine.free()
