@@ -28,7 +28,7 @@ from gateway.scope.cookie import (
     to_url,
 )
 from gateway.scope.keys import COOKIE, REPLY_TO, BadToken, Key, KeyRing, new_secret, parse_secret
-from gateway.scope.message_id import MARK, ScopeIds, open_id, seal_id
+from gateway.scope.message_id import MARK, UNIQUE_BYTES, ScopeIds, open_id, seal_id
 from gateway.scope.restore import LinkTarget
 from gateway.scope.shelf import Shelf
 
@@ -107,6 +107,26 @@ def test_sealed_ids_hide_the_original_and_both_forms_are_translated() -> None:
     token = from_url(made[0][2 + len(MARK) :])
     assert b"order" not in token
     assert b"edge" not in token
+
+
+@pytest.mark.parametrize("code", [0xB0, 0xB3], ids=["binary", "symbol"])
+def test_an_id_of_another_type_is_somebody_elses(code: int) -> None:
+    """Binary and string ids with the same bytes are different ids."""
+    made = ScopeIds(RING, "edge", secrets.token_bytes).mint(encode("order-4711" * 20))
+    assert made[0] == 0xB1
+    reader = ScopeIds(RING, "edge", secrets.token_bytes)
+    assert reader.original(made, NOW) == encode("order-4711" * 20)
+    assert reader.original(bytes([code]) + made[1:], NOW) is None
+
+
+def test_the_longest_id_that_is_made_is_read_under_another_key_too() -> None:
+    made = ScopeIds(RING, "edge", secrets.token_bytes)
+    room = MAX_TOKEN - len(seal_id(RING, "edge", b"", bytes(UNIQUE_BYTES)))
+    longest = b"\xb1" + (room - 5).to_bytes(4, "big") + b"x" * (room - 5)
+    later = ScopeIds(KeyRing("new", {"new": Key(b"n" * 32), "2026-11": Key(SECRET)}), "edge", secrets.token_bytes)
+    assert later.original(made.mint(longest), NOW) == longest
+    with pytest.raises(AmqpError, match=RESOURCE_LIMIT_EXCEEDED):
+        made.mint(longest + b"x")
 
 
 def test_seals_are_numbered_under_a_key_of_their_process() -> None:

@@ -261,6 +261,14 @@ def test_annotations_are_stripped(reply_to: str | None) -> None:
         assert alone == message(["m", None, "svc", None, None])
 
 
+@pytest.mark.parametrize("reply_to", [None, "q"])
+def test_only_an_answer_keeps_the_cookie_that_it_answers_with(reply_to: str | None) -> None:
+    data = message(["m", None, "svc", None, reply_to], {**PREVIOUS, "address-cookie": b"c"})
+    for is_answer, kept in ((False, {}), (True, {"address-cookie": b"c"})):
+        asked = out().rewrite(data, NOW, answer=is_answer)
+        assert delivery_annotations(asked, walk(asked)) == kept
+
+
 @pytest.mark.row("RA-2.5-10", "RA-2.3-17")
 def test_the_previous_gateways_cookie_is_restored_on_the_way_back() -> None:
     asked = out().rewrite(annotated(["m", None, "svc", None, "q"]), NOW)
