@@ -41,17 +41,19 @@ GRACE, FACTOR = 180.0, 6.0
 
 
 class Trial(NamedTuple):
-    """A mutant and where it stands."""
+    """A mutant and the module it stands in."""
 
     file: str
     mutant: Mutant
+    source: str
 
     def described(self) -> dict[str, Any]:
         """Return what tells the mutant from others, also after lines above it have changed."""
-        source = (ROOT / self.file).read_text()
-        old = source[self.mutant.start : self.mutant.end]
-        return {"place": f"{self.file}:{self.mutant.line}", "what": self.mutant.what, "old": old,
-                "new": self.mutant.text, "line": source.splitlines()[self.mutant.line - 1].strip()}  # fmt: skip
+        line = self.source.splitlines()[self.mutant.line - 1]
+        column = self.mutant.start - self.source.rfind("\n", 0, self.mutant.start) - 1 - len(line) + len(line.lstrip())
+        return {"place": f"{self.file}:{self.mutant.line}", "what": self.mutant.what,
+                "old": self.source[self.mutant.start : self.mutant.end], "new": self.mutant.text,
+                "line": line.strip(), "column": column}  # fmt: skip
 
 
 def main() -> None:
@@ -105,21 +107,21 @@ def of_room(patterns: tuple[str, ...], only: list[str]) -> Iterator[Trial]:
     for path in sorted(found for pattern in patterns for found in ROOT.glob(pattern)):
         name = str(path.relative_to(ROOT))
         if not only or any(name.startswith(each) for each in only):
-            yield from (Trial(name, mutant) for mutant in mutants(path.read_text()))
+            source = path.read_text()
+            yield from (Trial(name, mutant, source) for mutant in mutants(source))
 
 
 def told(trial: Trial, map_: reached.Reached, most: float, copies: SimpleQueue[Path]) -> None:
     """Try one mutant in a free copy; print and keep what became of it."""
     folder = copies.get()
     path = folder / trial.file
-    source = path.read_text()
     began = time.monotonic()
-    tests, _ = soon(map_.tests_of(trial.file, trial.mutant.line, source), map_.took, most)
+    tests, _ = soon(map_.tests_of(trial.file, trial.mutant.line, trial.source), map_.took, most)
     try:
-        path.write_text(trial.mutant.apply(source))
+        path.write_text(trial.mutant.apply(trial.source))
         result = tried(folder, tests, map_)
     finally:
-        path.write_text(source)
+        path.write_text(trial.source)
         copies.put(folder)
     seconds = round(time.monotonic() - began)
     print(f"{result:10} {seconds:5} s  {trial.file}:{trial.mutant.line}: {trial.mutant.what}", flush=True)
@@ -151,7 +153,8 @@ def soon(tests: list[str], took: dict[str, float], most: float) -> tuple[list[st
 
 def key(described: dict[str, Any]) -> tuple[str, ...]:
     """Return what names a mutant in build/mutants.jsonl, whatever lines stand above it."""
-    return (described["place"].partition(":")[0], *(described[name] for name in ("what", "old", "new", "line")))
+    file = described["place"].partition(":")[0]
+    return (file, *(described[name] for name in ("what", "old", "new", "line", "column")))
 
 
 def results() -> dict[tuple[str, ...], str]:
