@@ -235,3 +235,21 @@ def test_a_receiver_without_credit_gets_the_request_when_it_has_some(
     wait_until(lambda: own_redis.command("KEYS", "scopegate:cookie:*"), "the cookie to be kept")
     service.peer.flow(0, link_credit=1, delivery_count=counted)
     assert len(cookie_of(service.take())) <= LIMIT
+
+
+def test_every_receiver_at_a_multicast_node_gets_a_request_once_its_cookie_is_kept(
+    start_gateway: Gateways, own_redis: Redis
+) -> None:
+    near, far, http = ports(3)
+    fields = {"id": "gw-news", "near": near, "far": far, "http": http, "connect": "[]", "svc": "direct: multicast"}
+    start_gateway(CHAIN.format(**fields, state=own_redis.url, keys=KEYS, replies=""), env={"SCOPEGATE_TEST_KEY": KEY})
+    services = [Inbox(far, "svc/news", capable=True) for _ in range(2)]
+    client = Outbox(near, "svc/news")
+    client.credit()
+    delivery = client.post(message(reply_to=LONG))
+    for service in services:
+        assert len(cookie_of(service.take())) <= LIMIT
+    assert client.outcome(delivery).matches("accepted")
+    own_redis.stop()
+    assert client.send(message(reply_to=LONG + "y")).matches("released")
+    assert all(service.empty() for service in services)
