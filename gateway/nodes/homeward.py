@@ -101,9 +101,9 @@ class CountedLink(RoutedLink):
         self._refusing = True
         super().message_refused(error)
 
-    def close(self) -> None:
-        self._free_waiting()
-        super().close()
+    def abandon(self, delivery: Any, settled: bool) -> None:
+        self._free(delivery)
+        super().abandon(delivery, settled)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
         """What waits is answered by nobody."""
@@ -121,6 +121,8 @@ class CountedLink(RoutedLink):
 
 class HomeRouter(Router):
     """The handler of a link on which responses may come."""
+
+    outlived = True
 
     def __init__(
         self,
@@ -181,10 +183,11 @@ class HomeRouter(Router):
     def on_detach(self, error: AmqpError | None) -> None:
         self._ended = True
         self._held.clear()
-        self._shares.stop()
         if self._timer is not None:
             self._timer.cancel()
         super().on_detach(error)
+        if not self._routes:
+            self._shares.stop()
 
     # -- what the cookie stands for
 

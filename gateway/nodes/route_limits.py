@@ -15,6 +15,32 @@ QUIET: Final = 2
 """As many looks after which one where all only waits may have to make room for another."""
 
 
+class Leftovers:
+    """What waits settled though the link that brought it has ended: so many bytes in the process, and no more."""
+
+    __slots__ = ("_room",)
+
+    def __init__(self, most: int) -> None:
+        self._room = most
+
+    def take(self, size: int) -> bool:
+        """Whether a message of `size` bytes may stay; each is given back once."""
+        if size > self._room:
+            return False
+        self._room -= size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """So many bytes wait no more."""
+        self._room += size
+
+
+EACH: Final = 256
+"""Bytes that a message takes beside its own."""
+LEFT: Final = Leftovers(16 * 2**20)
+"""That of this process: no connection is charged for it any more."""
+
+
 class Quota:
     """What the destinations of one requester may hold (`fair_share`); without limit until they are slow."""
 

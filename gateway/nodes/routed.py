@@ -19,7 +19,7 @@ from gateway.amqp.outcomes import RELEASED, Outcome
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
-from gateway.nodes.route_limits import Quota, dispensable
+from gateway.nodes.route_limits import EACH, LEFT, Quota, dispensable
 from gateway.scope.shelf import Unfetched
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class RoutedLink(InnerLink):
         self._done = 0
         self._kept_back: int | None = None
         self._attended = False
+        self._left = 0
         self._waiting: deque[tuple[Any, bytes, bool, int | None]] = deque()
         self.error: AmqpError | None = None
 
@@ -148,6 +149,7 @@ class RoutedLink(InnerLink):
         while self._waiting and self.granted > 0 and self.open:
             delivery, data, settled, _ = self._waiting.popleft()
             self._give(delivery, data, settled)
+        self._perhaps_done()
 
     def settle(self, delivery: Any, outcome: Outcome) -> None:
         self.busy -= 1
@@ -175,6 +177,8 @@ class RoutedLink(InnerLink):
             else:
                 self._router.unreachable(delivery, error, settled, answer=self.way.answer)
         self._waiting.clear()
+        LEFT.give_back(self._left)
+        self._left = 0
 
     # -- what the router does
 
@@ -204,9 +208,30 @@ class RoutedLink(InnerLink):
         self.handler.on_transfer(delivery, data, settled)
 
     def close(self) -> None:
-        """The link around it has ended, or it makes room for another."""
-        self._waiting.clear()
-        self.end(None)
+        """The link around it has ended; what came settled waits on where it may be taken.
+
+        Nobody could send it again.
+        """
+        waiting, self._waiting = self._waiting, deque()
+        stays = self._router.outlived and not self.gone and (not self.open or getattr(self.handler, "attended", True))
+        for item in waiting:
+            if item[2] and stays and LEFT.take(size := len(item[1]) + EACH):
+                self._left += size
+                self._waiting.append(item)
+            else:
+                self.abandon(item[0], item[2])
+        if not self._waiting:
+            self.end(None)
+
+    def abandon(self, delivery: Any, settled: bool) -> None:
+        """It goes nowhere, and its sender cannot hear that any more."""
+        if settled:
+            self._link.drop(delivery)
+
+    def _perhaps_done(self) -> None:
+        """The link around it has ended, and nothing that it left waits any more."""
+        if self._left and not self._waiting:
+            self.end(None)
 
     @property
     def idle(self) -> bool:
@@ -236,6 +261,7 @@ class RoutedLink(InnerLink):
                 self._release(item[0], item[2])
             else:
                 self._waiting.append(item)
+        self._perhaps_done()
         return done
 
     def cut(self, room: int) -> int:
@@ -244,6 +270,7 @@ class RoutedLink(InnerLink):
         for _ in range(over):
             delivery, _, settled, _ = self._waiting.pop()
             self._release(delivery, settled)
+        self._perhaps_done()
         return over
 
     def pause(self, paused: bool) -> None:
@@ -257,6 +284,9 @@ class RoutedLink(InnerLink):
 
 class Router:
     """The handler of a link whose messages go to many nodes; `aim` says where, or raises why not."""
+
+    outlived = False
+    """Settled messages may wait on when the link has ended: somebody looks after them."""
 
     def __init__(
         self, link: Link, aim: Callable[[Link, bytes], Aim], demands: Demands = Demands()  # noqa: B008  immutable
@@ -327,9 +357,7 @@ class Router:
             route.detach(None)
 
     def on_detach(self, error: AmqpError | None) -> None:
-        routes = list(self._routes.values())
-        self._routes.clear()
-        for route in routes:
+        for route in list(self._routes.values()):
             route.close()
 
     def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:

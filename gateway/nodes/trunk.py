@@ -41,6 +41,11 @@ class Trunk(Meeting):
         """Whether the present connection has it: desired by us, offered, and not refused."""
         return self._engine is not None
 
+    @property
+    def attended(self) -> bool:
+        """The container is there, or will be again."""
+        return True
+
     def opened(self, engine: Engine) -> None:
         """A connection is up; it must be offered to be used (AT-2.3-3)."""
         self._engine = engine if _ANONYMOUS_RELAY in engine.offered else None
@@ -107,7 +112,9 @@ class TrunkNode:
 
     def attach(self, link: Link) -> None:
         if link.incoming and self._trunk.usable:
-            Router(link, self._aim).start()
+            router = Router(link, self._aim)
+            router.outlived = True  # until the container is gone
+            router.start()
         else:
             self._direct(link)
 

@@ -191,6 +191,21 @@ def test_provider_for_the_client_and_user_behind_it(fars: Callable[[str], Far]) 
     assert client.outcome(posted[2]).matches("released")
 
 
+@pytest.mark.parametrize("target", [None, "far/x"])
+def test_what_waits_settled_for_the_relay_is_sent_though_its_sender_has_left(
+    fars: Callable[[str], Far], target: str | None
+) -> None:
+    """Found as C8: nobody could send it again."""
+    far = fars("use_relay: true").accept(RELAY)
+    client = Outbox(far.core, target)
+    client.credit()
+    client.post(message(b"settled", to="far/x"), settled=True)
+    relay = to_relay(far)
+    client.peer.detach(0).until("detach", closed=True)
+    far.take(relay)
+    assert sections(far.transfer(relay))["data"] == b"settled"
+
+
 BROKER = """
 gateway: {{id: gw-user, http: "127.0.0.1:{http}", log: json}}
 scopes:

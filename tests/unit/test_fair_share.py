@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.nodes.fair_share import fair_share
-from gateway.nodes.route_limits import QUIET, STILL, Quota, dispensable
+from gateway.nodes.route_limits import QUIET, STILL, Leftovers, Quota, dispensable
 
 
 @pytest.mark.parametrize(
@@ -109,3 +109,12 @@ def test_then_one_of_the_requester_with_more_than_its_part() -> None:
 
 def test_nobody_has_to_make_room_where_all_have_their_part() -> None:
     assert makes_room(Route("a"), Route("b"), Route("c")) is None
+
+
+def test_what_is_left_takes_no_more_than_there_is_room_for() -> None:
+    left = Leftovers(1000)
+    assert left.take(600)
+    assert not left.take(401)
+    assert left.take(400)
+    left.give_back(600)
+    assert left.take(600)
