@@ -206,7 +206,7 @@ class Pump:
         self.owner.detached += 1
 
 
-def crowded(*sessions: int) -> Sending:
+def receiving_crowd(*sessions: int) -> Sending:
     """A connection with so many receivers, each with credit, in each session."""
     owner = Sending(max_links=sum(sessions))
     owner.say(AMQP_HEADER + framed(performative("open", container_id="p")))
@@ -226,7 +226,7 @@ def test_the_end_of_a_session_costs_what_it_has_itself() -> None:
     """Found as B5: it walked over all links of its connection."""
 
     def cost(others: int) -> int:
-        owner = crowded(others, 3)
+        owner = receiving_crowd(others, 3)
         lines = steps(lambda: owner.engine.receive(framed(performative("end"), 1)))
         assert owner.detached == owner.ended == 3
         assert owner.engine.link_count == others
@@ -242,7 +242,7 @@ def test_room_in_the_socket_costs_what_was_to_be_sent() -> None:
     """Found as B5: every link of the connection was asked."""
 
     def cost(others: int) -> int:
-        owner = crowded(others, 3)
+        owner = receiving_crowd(others, 3)
         wanting = owner.links[-3:]
         owner.engine.pause(True)
         owner.wanting.update(wanting)
@@ -257,7 +257,7 @@ def test_room_in_the_socket_costs_what_was_to_be_sent() -> None:
 
 
 def test_credit_that_comes_while_nothing_may_be_sent_is_used_afterwards() -> None:
-    owner = crowded(2)
+    owner = receiving_crowd(2)
     first, second = owner.links
     owner.engine.choke(True)
     owner.wanting.update(owner.links)
