@@ -331,59 +331,6 @@ def test_slow_destinations_hold_up_nobody(place: Place, outbox: Outbox) -> None:
         assert outbox.outcome(waiting[3 * n + 1]).matches("accepted")
 
 
-def leave(outbox: Outbox, how: str) -> None:
-    """End a sender's link, and wait until that is known."""
-    if how == "link":
-        outbox.peer.detach(0).until("detach", closed=True)
-    elif how == "session":
-        outbox.peer.end().until("end")
-    else:
-        outbox.peer.close().until("close")
-
-
-@pytest.mark.parametrize("how", ["link", "session", "connection"])
-def test_what_waits_settled_is_delivered_though_its_sender_has_left(place: Place, outbox: Outbox, how: str) -> None:
-    """Found as C8: nobody could send it again."""
-    address = f"q/left-{how}"
-    inbox = Inbox(place.edge, address, credit=0)
-    for number in range(3):
-        outbox.post(message(b"%d" % number, to=address), settled=number != 1)
-    leave(outbox, how)
-    inbox.peer.flow(0, link_credit=1, delivery_count=0)
-    assert sections(inbox.take())["data"] == b"0"
-    inbox.peer.flow(0, link_credit=10, delivery_count=1)
-    assert sections(inbox.take())["data"] == b"2"
-    assert inbox.empty()
-
-
-def test_what_senders_leave_takes_no_more_than_sixteen_mebibytes(place: Place, outbox: Outbox) -> None:
-    dropped = 'scopegate_dropped_total{rule="$anonymous",scope="edge"}'
-    before = place.gateway.metrics().get(dropped, 0.0)
-    size, names = 40_000, ["q/large-0", "q/large-1"]
-    inboxes = [Inbox(place.edge, name, credit=0) for name in names]
-    for number in range(2 * HELD):
-        outbox.post(message(bytes(size), to=names[number % 2]), settled=True)
-    leave(outbox, "link")
-    place.gateway.wait_metric(dropped, lambda value: value > before)
-    left = 2 * HELD - round(place.gateway.metrics()[dropped] - before)
-    assert 0.9 * 2**24 < left * size < 2**24
-    for inbox in inboxes:
-        inbox.peer.flow(0, link_credit=WINDOW, delivery_count=0)
-    for inbox, count in zip(inboxes, (HELD, left - HELD), strict=True):
-        for _ in range(count):
-            inbox.take()
-        assert inbox.empty()
-
-
-def test_what_waits_settled_for_nobody_goes_with_its_sender(place: Place, outbox: Outbox) -> None:
-    dropped = 'scopegate_dropped_total{rule="$anonymous",scope="edge"}'
-    before = place.gateway.metrics().get(dropped, 0.0)
-    outbox.post(message(to="q/left-to-nobody"), settled=True)
-    leave(outbox, "link")
-    place.gateway.wait_metric(dropped, lambda value: value == before + 1)
-    assert Inbox(place.edge, "q/left-to-nobody").empty()
-
-
 @pytest.mark.row("AT-2.2-5")
 def test_a_destination_that_settles_nothing_holds_the_credit_it_gave_and_no_more(place: Place, outbox: Outbox) -> None:
     """Others go on with what is left of the window; at its end the link waits, and goes on with the first outcomes."""
