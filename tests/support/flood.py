@@ -60,7 +60,7 @@ def read(peer: Peer) -> None:
 
 def connected(port: int) -> Peer:
     """A peer through SASL, open and begin, with a container id that nobody else has."""
-    peer = Peer(port, seconds=15)
+    peer = Peer(port)
     peer.start(container_id=f"flood-{next(_numbers)}")
     return peer
 

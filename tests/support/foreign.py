@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.parts import CLIENTS, folder, program
-from tests.support.process import Process, wait_until
+from tests.support.process import PATIENCE, Process, wait_until
 
 JAVA = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -43,10 +43,10 @@ class Running:
 
     def attached(self) -> Running:
         """Wait until the client's receiver is attached."""
-        self._process.wait_ready(lambda: self.events("attached"), "the client to attach", 30)
+        self._process.wait_ready(lambda: self.events("attached"), "the client to attach")
         return self
 
-    def finish(self, seconds: float = 40.0) -> list[dict[str, Any]]:
+    def finish(self, seconds: float = 2 * PATIENCE) -> list[dict[str, Any]]:
         """Wait for a good end and return the outcomes or messages; an error of the client is the test's."""
         try:
             code = self._process.wait(seconds)
@@ -55,7 +55,7 @@ class Running:
         assert code == 0, self._process.text()
         return [line for line in self.events() if line["event"] in ("outcome", "message")]
 
-    def fail(self, seconds: float = 40.0) -> dict[str, Any]:
+    def fail(self, seconds: float = 2 * PATIENCE) -> dict[str, Any]:
         """Wait for the client to end with an error and return it."""
         try:
             wait_until(lambda: not self._process.alive, "the client to end", seconds)
@@ -81,7 +81,7 @@ class Foreign:
 
         Clients that do the same at a time are to be `called` differently, lest each read what the other prints.
         """
-        given = {"url": self.url(), "address": address, **self._login(), **options}
+        given = {"url": self.url(), "address": address, "timeout": int(PATIENCE), **self._login(), **options}
         arguments = [text for key, value in given.items() for text in (f"--{key}", str(value))]
         command = jms_command() if self.library == "jms" else rhea_command()
         environment: Mapping[str, str] = {} if self.library == "jms" else rhea_environment()

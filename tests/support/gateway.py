@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from tests.support.parts import ROOT
-from tests.support.process import LOGS, Process, Timeout, answers, fresh_folder, wait_until
+from tests.support.process import LOGS, PATIENCE, Process, Timeout, answers, fresh_folder, wait_until
 from tests.support.warm import WarmParent
 
 SCOPEGATE = "from gateway.cli import main; main()"
@@ -48,7 +48,7 @@ class Gateway:
         self.ports = list(listening_ports(document))
         process = self._process(["run", str(self.policy)])
         try:
-            process.wait_ready(self.is_ready if self._ready else self.listens, "the gateway to serve", 30)
+            process.wait_ready(self.is_ready if self._ready else self.listens, "the gateway to serve")
         except Timeout as error:
             raise Timeout(f"{error}\n/readyz: {self.unready}") from None
         return process
@@ -73,7 +73,7 @@ class Gateway:
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of a page of the gateway's HTTP listener; 0 when there is no answer."""
         try:
-            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=5) as response:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=PATIENCE / 2) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -96,7 +96,7 @@ class Gateway:
         return [parsed(line) for line in self.process.text().splitlines()]
 
     def wait_log(
-        self, event: str, *, after: int = 0, seconds: float = 10.0, **fields: object
+        self, event: str, *, after: int = 0, seconds: float = PATIENCE, **fields: object
     ) -> dict[str, Any]:
         """Wait for a line with this event and these fields among the lines from `after` on; return it."""
 
@@ -107,7 +107,7 @@ class Gateway:
 
         return present(wait_until(found, f"log line {event} {fields or ''}", seconds))
 
-    def wait_metric(self, name: str, accept: Callable[[float], bool], seconds: float = 10.0) -> float:
+    def wait_metric(self, name: str, accept: Callable[[float], bool], seconds: float = PATIENCE) -> float:
         """Wait until a sample has an acceptable value (absent counts as 0); return it."""
         value = 0.0
 
@@ -122,8 +122,10 @@ class Gateway:
     def hup(self, policy: str | None = None) -> int:
         """Write a new policy if one is given, send SIGHUP, return the number of log lines before it."""
         before = len(self.log())
-        if policy is not None:
-            self.policy.write_text(policy)
+        if policy is not None:  # in one step: the gateway looks at the file by itself, too
+            beside = self.policy.with_name("next.yaml")
+            beside.write_text(policy)
+            beside.replace(self.policy)
         self.process.send_signal(signal.SIGHUP)
         return before
 
@@ -133,7 +135,7 @@ class Gateway:
         event = "policy reloaded" if ok else "reload refused, the old policy stays"
         return self.wait_log(event, after=before)
 
-    def stop(self, seconds: float = 30.0) -> None:
+    def stop(self, seconds: float = PATIENCE) -> None:
         """Ask for an orderly end (SIGTERM) and check that the exit code is 0."""
         code = self.process.end(signal.SIGTERM, seconds)
         assert code == 0, f"exit code {code}\n{self.process.tail()}"

@@ -9,9 +9,10 @@ from tests.support.kafka import KafkaBroker
 from tests.support.process import ports
 from tests.support.servers import Redis
 
-LEASE = 2.0
+LEASE = 5.0
+"""Seconds; long enough for a gateway that is kept from renewing it for a while."""
 POLICY = """
-gateway: {{id: {name}, http: "127.0.0.1:{http}", state: "{redis}", lease: 2s, drain: 1s, log: json}}
+gateway: {{id: {name}, http: "127.0.0.1:{http}", state: "{redis}", lease: {lease}s, drain: 1s, log: json}}
 kafka: {{main: {{bootstrap: "{kafka}"}}}}
 scopes:
   edge:
@@ -41,12 +42,13 @@ class Pair(NamedTuple):
         return self.second.ports[0]
 
 
-def start_sharing(start: Gateways, broker: KafkaBroker, redis: Redis, name: str) -> Gateway:
+def start_sharing(start: Gateways, broker: KafkaBroker, redis: Redis, name: str, lease: float = LEASE) -> Gateway:
     """Start one of them."""
     edge, http = ports(2)
-    return start(POLICY.format(name=name, http=http, redis=redis.url, kafka=broker.bootstrap, edge=edge))
+    places = {"http": http, "redis": redis.url, "kafka": broker.bootstrap, "edge": edge}
+    return start(POLICY.format(name=name, lease=f"{lease:g}", **places))
 
 
-def start_pair(start: Gateways, broker: KafkaBroker, redis: Redis) -> Pair:
+def start_pair(start: Gateways, broker: KafkaBroker, redis: Redis, lease: float = LEASE) -> Pair:
     """Start both."""
-    return Pair(start_sharing(start, broker, redis, "gw-1"), start_sharing(start, broker, redis, "gw-2"))
+    return Pair(*(start_sharing(start, broker, redis, name, lease) for name in ("gw-1", "gw-2")))

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 
 Rows = list[dict[str, Any]]
 SUMS = ("attached", "messages", "bytes")
@@ -20,7 +20,8 @@ class JournalReader:
     def __init__(self, bootstrap: str, topic: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": "journal-reader", "log_level": 0}
         self._consumer = Consumer({**settings, "enable.auto.commit": False, "fetch.queue.backoff.ms": 1})
-        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self._place = TopicPartition(topic, 0, 0)
+        self._consumer.assign([self._place])
         self.rows: Rows = []
         self.text = ""
 
@@ -32,10 +33,14 @@ class JournalReader:
             self.rows.append(json.loads(record.value()))
         return self.rows
 
-    def wait(self, accept: Callable[[Rows], object], what: str, seconds: float = 20.0) -> Rows:
+    def wait(self, accept: Callable[[Rows], object], what: str, seconds: float = PATIENCE) -> Rows:
         """Wait until the rows are acceptable; return them."""
         wait_until(lambda: accept(self.read()), what, seconds)
         return self.rows
+
+    def end(self) -> int:
+        """How many rows have been written by now."""
+        return int(self._consumer.get_watermark_offsets(self._place, timeout=PATIENCE)[1])
 
     def close(self) -> None:
         """Leave the broker."""

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.support.parts import folder, program
-from tests.support.process import Process, Server, fresh_folder, ports, run_tool, wait_until
+from tests.support.process import PATIENCE, Process, Server, fresh_folder, ports, run_tool, wait_until
 
 HEAP = "-Xms512m", "-Xmx512m"
 PROPERTIES = """\
@@ -90,7 +90,7 @@ class KafkaBroker(Server):
     def start(self) -> None:
         """Start the broker and wait until it answers a metadata request."""
         self.process = Process("kafka", java("kafka.Kafka", str(self._properties)))
-        self.process.wait_ready(self.answers, "an answer of Kafka", 90)
+        self.process.wait_ready(self.answers, "an answer of Kafka")
 
     def answers(self) -> bool:
         """Tell whether the broker lists itself."""
@@ -103,7 +103,7 @@ class KafkaBroker(Server):
         """Return a new admin client."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def metadata(self, seconds: float = 10.0) -> ClusterMetadata:
+    def metadata(self, seconds: float = PATIENCE) -> ClusterMetadata:
         """Return brokers and topics as the broker tells them."""
         return self.admin().list_topics(timeout=seconds)
 
@@ -114,8 +114,8 @@ class KafkaBroker(Server):
         topic = name or f"topic-{next(self._names)}-{uuid.uuid4().hex[:6]}"
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin = self.admin()
-        admin.create_topics([new])[topic].result(30)
-        wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}", 30)
+        admin.create_topics([new])[topic].result(PATIENCE)
+        wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}")
         return topic
 
     def configure(self, topic: str, name: str, value: str) -> None:
@@ -123,7 +123,7 @@ class KafkaBroker(Server):
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         admin = self.admin()
-        admin.incremental_alter_configs([resource])[resource].result(10)
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
 
     def _leaders(self, topic: str) -> int:
         found = self.metadata().topics.get(topic)

@@ -11,7 +11,7 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.support.kafka import PROPERTIES, java
-from tests.support.process import Process, Server, answers, fresh_folder, ports, run_tool, wait_until
+from tests.support.process import PATIENCE, Process, Server, answers, fresh_folder, ports, run_tool, wait_until
 
 _REPLICATED = """
 offsets.topic.replication.factor=3
@@ -48,7 +48,7 @@ class Broker(Server):
         """Start and wait until it listens."""
         self.begin()
         assert self.process is not None
-        self.process.wait_ready(lambda: answers(self.port), f"broker {self.number} to listen", 90)
+        self.process.wait_ready(lambda: answers(self.port), f"broker {self.number} to listen")
 
     def fill_disk(self, size: int) -> None:
         """From now on no file of it may grow beyond `size` bytes, as on a full disk; one that ended of it stays so."""
@@ -80,8 +80,8 @@ class KafkaBrokers(Server):
                 broker.begin()
         for broker in self.brokers.values():
             assert broker.process is not None
-            broker.process.wait_ready(lambda port=broker.port: answers(port), f"broker {broker.number}", 90)  # type: ignore[misc]
-        wait_until(lambda: len(self.admin.list_topics(timeout=10).brokers) == 3, "three brokers", 60)
+            broker.process.wait_ready(lambda port=broker.port: answers(port), f"broker {broker.number}")  # type: ignore[misc]
+        wait_until(lambda: len(self.admin.list_topics(timeout=PATIENCE).brokers) == 3, "three brokers")
 
     def stop(self) -> None:
         """End all of them."""
@@ -98,19 +98,19 @@ class KafkaBrokers(Server):
     def create_topic(self) -> str:
         """A topic of one partition on all three."""
         topic = f"replicated-{uuid.uuid4().hex[:6]}"
-        self.admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=3)])[topic].result(30)
-        wait_until(lambda: self.leader(topic) > 0, f"a leader of {topic}", 30)
+        self.admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=3)])[topic].result(PATIENCE)
+        wait_until(lambda: self.leader(topic) > 0, f"a leader of {topic}")
         return topic
 
     def leader(self, topic: str) -> int:
         """Who leads its partition; -1: nobody."""
-        found = self.admin.list_topics(topic, timeout=10).topics[topic].partitions.get(0)
+        found = self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions.get(0)
         return found.leader if found else -1
 
     def in_sync(self, topic: str) -> int:
         """How many have all of it."""
-        return len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions[0].isrs)
+        return len(self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions[0].isrs)
 
     def give_back(self, topic: str) -> None:
         """Make the first replica the leader again, with all brokers up."""
-        self.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(30)
+        self.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(PATIENCE)

@@ -11,7 +11,7 @@ from tests.support.peer import RECEIVER, Peer
 
 def connected(port: int, **fields: Any) -> Peer:
     """A peer through SASL, open and begin."""
-    peer = Peer(port, seconds=15)
+    peer = Peer(port)
     peer.start(**fields)
     return peer
 

@@ -13,6 +13,7 @@ from tests.support.frames import Frame
 from tests.support.links import connected
 from tests.support.messages import message
 from tests.support.peer import RECEIVER, Peer
+from tests.support.process import PATIENCE
 
 PARTITION = Symbol("event-streams-partition")
 GROUP = Symbol("event-streams-consumer-group")
@@ -60,7 +61,7 @@ class Member:
         self.answer: Frame | None = None
         self.transfers: list[int] = []
 
-    def attached(self, credit: int = 0, seconds: float = 10) -> Frame:
+    def attached(self, credit: int = 0, seconds: float = PATIENCE) -> Frame:
         """Expect the attach to be granted; return the answer."""
         self.answer = self.peer.expect("attach", seconds=seconds)
         if self.answer.source is None:
@@ -80,12 +81,12 @@ class Member:
         """The partition in force."""
         return str(self.granted[PARTITION])
 
-    def refused(self, condition: str, seconds: float = 10) -> Any:
+    def refused(self, condition: str, seconds: float = PATIENCE) -> Any:
         """Expect a null source and then a closing detach with this condition; return the error (CORE-2)."""
         self.peer.expect("attach", source=None, seconds=seconds)
         return self.ended(condition, seconds)
 
-    def ended(self, condition: str, seconds: float = 10) -> Any:
+    def ended(self, condition: str, seconds: float = PATIENCE) -> Any:
         """Expect the gateway's closing detach with this condition and answer it; return the error."""
         frame = self.peer.until("detach", closed=True, error=condition, seconds=seconds)
         self.peer.detach()

@@ -16,6 +16,7 @@ from cproton_ffi import ffi, lib
 from tests.bench import messages
 from tests.bench.peer import BUFFER, BUFFER_SIZE, Peer
 from tests.bench.roles import Receiver, Sender
+from tests.support.process import PATIENCE
 
 NAMES = {
     lib.PN_ACCEPTED: "accepted",
@@ -97,7 +98,7 @@ async def attach(role: Any, port: int) -> Any:
     return role
 
 
-async def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+async def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
     """Let the loop turn until something has happened."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -114,10 +115,10 @@ def stored(bootstrap: str, topic: str, partitions: Iterable[int]) -> dict[int, l
     try:
         for partition in partitions:
             place = TopicPartition(topic, partition, 0)
-            _, end = consumer.get_watermark_offsets(place, timeout=30)
+            _, end = consumer.get_watermark_offsets(place, timeout=PATIENCE)
             consumer.assign([place])
             found[partition] = values = []
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + PATIENCE
             while len(values) < end:
                 assert time.monotonic() < deadline, f"{len(values)} of {end} records"
                 batch = consumer.consume(2000, timeout=0.2)  # waits for all of them, or so long

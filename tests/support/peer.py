@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from tests.support import frames
 from tests.support.frames import AMQP_HEADER, MAX_FRAME, SASL_HEADER, Frame, matches
+from tests.support.process import PATIENCE
 from tests.support.wire_types import wrong_fields
 
 SENDER = False
@@ -37,7 +38,7 @@ class Peer:
         port: int | None = None,
         *,
         tls: ssl.SSLContext | None = None,
-        seconds: float = 5.0,
+        seconds: float = PATIENCE,
         connection: socket.socket | None = None,
         strict: bool = True,
     ) -> None:
@@ -294,14 +295,14 @@ class Listener:
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
 
-    def accept(self, seconds: float = 10.0) -> Peer:
+    def accept(self, seconds: float = PATIENCE) -> Peer:
         """Return the next connection, nothing said yet."""
         self._socket.settimeout(seconds)
         connection, _ = self._socket.accept()
         return Peer(connection=connection)
 
     def accept_started(
-        self, *, seconds: float = 10.0, mechanisms: tuple[str, ...] = ("ANONYMOUS",), **fields: Any
+        self, *, seconds: float = PATIENCE, mechanisms: tuple[str, ...] = ("ANONYMOUS",), **fields: Any
     ) -> Peer:
         """Return the next connection after SASL, open and begin of both sides."""
         peer = self.accept(seconds)

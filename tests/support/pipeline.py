@@ -20,7 +20,7 @@ from gateway.amqp.users import make_entry, put_user
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT, folder
-from tests.support.process import Process, fresh_folder, ports, wait_until
+from tests.support.process import PATIENCE, Process, fresh_folder, ports, wait_until
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -73,7 +73,7 @@ def produce(
         time = 10_000 + number * apart
         producer.produce(topic, value, key, number % partitions, headers=headers or None, timestamp=time)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def consumed(broker: KafkaBroker, topic: str, *, committed: bool = True) -> list[Record]:
@@ -116,7 +116,7 @@ class Watermarks:
         return sum(self._end(self._all, place) for place in self._places)
 
     def _end(self, consumer: Consumer, place: TopicPartition) -> int:
-        _, high = consumer.get_watermark_offsets(place, timeout=10)
+        _, high = consumer.get_watermark_offsets(place, timeout=PATIENCE)
         return int(high)
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ def kill_all(driver: Process) -> None:
     for pid in java:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in java), "the driver to be gone", 30)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in java), "the driver to be gone")
 
 
 def micro_batches(commits: Path) -> int:

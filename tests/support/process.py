@@ -22,12 +22,15 @@ LOGS = ROOT / "build" / "logs"
 WORK = ROOT / "build" / "run"
 T = TypeVar("T")
 
+PATIENCE = float(os.environ.get("SCOPEGATE_TEST_PATIENCE", "60"))
+"""Seconds that a test waits for what must come before it fails: on a busy machine everything takes its time."""
+
 
 class Timeout(AssertionError):
     """Something did not happen in time; the text says what."""
 
 
-def wait_until(condition: Callable[[], T], what: str, seconds: float = 20.0) -> T:
+def wait_until(condition: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
     """Return the first true value of `condition`, or fail naming what was waited for."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -177,7 +180,7 @@ class Process:
         """Return the end of the log, each line cut off at a width."""
         return "\n".join(line[:width] for line in self.text().splitlines()[-lines:])
 
-    def wait_ready(self, condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    def wait_ready(self, condition: Callable[[], object], what: str, seconds: float = 2 * PATIENCE) -> None:
         """Wait for a condition; a child that ended instead is an error with the end of its log."""
         try:
             wait_until(lambda: condition() or not self.alive, what, seconds)
@@ -195,14 +198,14 @@ class Process:
         if number == signal.SIGSTOP:
             wait_until(lambda: not self.alive or _stands(self.pid), f"{self.name} to stop")
 
-    def wait(self, seconds: float = 30.0) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         """Wait for the end and return the exit code (negative: the signal)."""
         try:
             return self._child.wait(seconds)
         except subprocess.TimeoutExpired:
             raise Timeout(f"{self.name} still runs after {seconds} s\n{self.tail()}") from None
 
-    def end(self, number: int = signal.SIGTERM, seconds: float = 30.0) -> int:
+    def end(self, number: int = signal.SIGTERM, seconds: float = PATIENCE) -> int:
         """Signal the child, wait for its end, return the exit code; a child that stays is killed."""
         self.send_signal(number)
         try:
@@ -247,7 +250,7 @@ class Server(ABC):
             process.end(number)
 
 
-def run_tool(name: str, command: Sequence[str], seconds: float = 60.0) -> None:
+def run_tool(name: str, command: Sequence[str], seconds: float = 2 * PATIENCE) -> None:
     """Run a step of a server's set-up to its end; an error carries the end of what it printed."""
     process = Process(name, command)
     try:

@@ -16,7 +16,7 @@ from proton import Data, Delivery, Endpoint, Link, Message, Sender, SSLDomain, T
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector, LinkOption
 
-from tests.support.process import Timeout
+from tests.support.process import PATIENCE, Timeout
 
 OUTCOMES = {
     Delivery.ACCEPTED: "accepted",
@@ -110,7 +110,7 @@ class Client(MessagingHandler):
         """Open the links of this client."""
         raise AssertionError("a client opens links")
 
-    def attached(self, seconds: float = 10.0) -> Any:
+    def attached(self, seconds: float = PATIENCE) -> Any:
         """Wait until the first link is attached, return the client."""
         if not self._attached.wait(seconds):
             raise Timeout(f"no link attached within {seconds} s")
@@ -128,7 +128,7 @@ class Client(MessagingHandler):
         self._injector.trigger(ApplicationEvent("stop"))
         self.join()
 
-    def join(self, seconds: float = 30.0) -> None:
+    def join(self, seconds: float = PATIENCE) -> None:
         """Wait for the end; what the other side refused is raised here."""
         self._thread.join(seconds)
         if self._thread.is_alive():
@@ -209,7 +209,7 @@ class Sending(Client):
     def progress(self) -> str:
         return f"{self._next} sent, {len(self.outcomes)} outcomes of {len(self._messages)}"
 
-    def finish(self, seconds: float = 30.0) -> list[Outcome]:
+    def finish(self, seconds: float = PATIENCE) -> list[Outcome]:
         """Wait for every outcome; return them in the order of sending."""
         self.join(seconds)
         return [self.outcomes[number] for number in range(len(self._messages))]
@@ -244,7 +244,7 @@ class Receiving(Client):
     def progress(self) -> str:
         return f"{len(self.received)} of {self._count} received"
 
-    def finish(self, seconds: float = 30.0) -> list[Received]:
+    def finish(self, seconds: float = PATIENCE) -> list[Received]:
         """Wait for all messages and return them."""
         self.join(seconds)
         return self.received
@@ -336,7 +336,9 @@ def respond(login: Login, address: str, answer: Callable[[Message], Message], *,
     return Responding(login, address, answer, Announce("response-address-supported") if annotated else None)
 
 
-def request(login: Login, address: str | None, messages: Sequence[Message], seconds: float = 30.0) -> list[Received]:
+def request(
+    login: Login, address: str | None, messages: Sequence[Message], seconds: float = PATIENCE
+) -> list[Received]:
     """Ask and return the responses in the order they came."""
     return Requesting(login, address, messages).finish(seconds)
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 
 from tests.support.parts import folder, program
-from tests.support.process import Process, Server, answers, free_port, fresh_folder, run_tool
+from tests.support.process import PATIENCE, Process, Server, answers, free_port, fresh_folder, run_tool
 
 ACCEPTOR = (
     "tcp://127.0.0.1:{port}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpDuplicateDetection=false"
@@ -63,7 +63,7 @@ def amqp_header(port: int) -> bool:
     """Tell whether the peer on a port answers the SASL header with one."""
     header = b"AMQP\x03\x01\x00\x00"
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as peer:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
             peer.sendall(header)
             return peer.recv(8) == header
     except OSError:
@@ -89,4 +89,4 @@ class Redis(Server):
     def command(self, *words: str) -> str:
         """Return what `redis-cli` prints for a command."""
         client = [program("redis-server").replace("redis-server", "redis-cli"), "-p", str(self.port), *words]
-        return subprocess.run(client, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        return subprocess.run(client, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.strip()

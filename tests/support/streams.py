@@ -27,8 +27,7 @@ from gateway.tasks import Supervisor
 from policies.assignment import Assignment
 from policies.reading import Reading
 from tests.support.messages import message
-
-SECONDS = 15.0
+from tests.support.process import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -140,13 +139,13 @@ class Peer:
 
     async def send(self, data: bytes, *, settled: bool = False) -> Outcome:
         """Send when there is credit; the outcome (of a settled message: nothing is waited for)."""
-        return await asyncio.wait_for(await self.post(data, settled=settled), SECONDS)
+        return await asyncio.wait_for(await self.post(data, settled=settled), PATIENCE)
 
     async def post(self, data: bytes, *, settled: bool = False) -> asyncio.Future[Outcome]:
         """Send when there is credit, without waiting for the outcome."""
         while self.link.credit <= 0:
             self.credit.clear()
-            await asyncio.wait_for(self.credit.wait(), SECONDS)
+            await asyncio.wait_for(self.credit.wait(), PATIENCE)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.link.send(data, outcome, settled)
         if settled:
@@ -157,7 +156,7 @@ class Peer:
         """The next `count` messages, given `outcome` (None: left unsettled); credit is the caller's affair."""
         got = []
         for _ in range(count):
-            message = await asyncio.wait_for(self.messages.get(), SECONDS)
+            message = await asyncio.wait_for(self.messages.get(), PATIENCE)
             if outcome is not None:
                 self.link.settle(message.delivery, outcome)
             got.append(message)
@@ -167,12 +166,12 @@ class Peer:
         """Everything that comes before the gateway gives the credit back."""
         self.drained.clear()
         self.link.drain()
-        await asyncio.wait_for(self.drained.wait(), SECONDS)
+        await asyncio.wait_for(self.drained.wait(), PATIENCE)
         return await self.receive(self.messages.qsize())
 
     async def end(self) -> AmqpError:
         """The error that the gateway detaches this link with."""
-        error = await asyncio.wait_for(self.detached, SECONDS)
+        error = await asyncio.wait_for(self.detached, PATIENCE)
         assert error is not None
         return error
 
@@ -225,7 +224,7 @@ class Clients(ABC):
         return peer
 
     async def _attached(self, peer: Peer) -> Peer:
-        await asyncio.wait([peer.attached, peer.detached], timeout=SECONDS, return_when="FIRST_COMPLETED")  # type: ignore[type-var]
+        await asyncio.wait([peer.attached, peer.detached], timeout=PATIENCE, return_when="FIRST_COMPLETED")  # type: ignore[type-var]
         if not peer.attached.done():
             error = peer.detached.result() if peer.detached.done() else None
             raise error or AssertionError("no answer to the attach")
