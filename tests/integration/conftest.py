@@ -16,7 +16,7 @@ from tests.support.far import Far
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.peer import Listener
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 from tests.support.remote_log import Fars
 from tests.support.streams import Clients, Streams
 from tests.support.streams_remote import Remote
@@ -34,7 +34,7 @@ async def streams(request: pytest.FixtureRequest) -> AsyncIterator[Clients]:
     if request.param == "process":
         found = request.getfixturevalue("remotes")()
     else:
-        found = Streams(ClusterConfig(topics=SIZES, refresh=0.2, retry=0.1, timeout=2))
+        found = Streams(ClusterConfig(topics=SIZES, refresh=0.2, retry=0.1, timeout=10))
     yield found
     await found.close()
 
@@ -56,17 +56,17 @@ def new_topics(broker: KafkaBroker) -> list[dict[str, str]]:
     wanted = [NewTopic(each[name], size, replication_factor=1) for each in found for name, size in SIZES.items()]
     admin = broker.admin()
     for answer in admin.create_topics(wanted).values():
-        answer.result(30)
+        answer.result(PATIENCE)
 
     ends = {TopicPartition(each[name], 0): OffsetSpec.latest() for each in found for name in SIZES}
 
     def ready() -> bool:  # a leader is told of before it knows
         try:
-            return all(answer.result(10) for answer in admin.list_offsets(ends).values())
+            return all(answer.result(PATIENCE) for answer in admin.list_offsets(ends).values())
         except KafkaException:
             return False
 
-    wait_until(ready, "leaders of all topics", 30)
+    wait_until(ready, "leaders of all topics")
     return found
 
 

@@ -14,7 +14,7 @@ from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.links import receiving
 from tests.support.messages import sections
-from tests.support.process import ports, wait_until
+from tests.support.process import PATIENCE, ports, wait_until
 from tests.support.servers import Artemis, Redis
 
 PARTITIONS = 3
@@ -32,7 +32,7 @@ class Site:
 
     def __init__(self, start: Gateways, broker: KafkaBroker, name: str, state: str = "memory") -> None:
         self.start_gateway, self.name = start, name
-        self.document = Document(state=state, lease="2s", drain="1s")
+        self.document = Document(state=state, lease="5s", drain="1s")
         self.document.data["gateway"]["id"] = name
         self.document.kafka(broker.bootstrap)
         self.gateway: Gateway
@@ -74,7 +74,7 @@ class Topics:
         for number in numbers:
             partition = number % PARTITIONS
             self.producer.produce(topic, b"%d" % number, key=b"p%d" % partition, partition=partition)
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(PATIENCE) == 0
 
     def read(self, topic: str, enough: Callable[[list[int]], bool]) -> dict[int, list[int]]:
         """What is in each partition, read until it is enough."""
@@ -90,7 +90,7 @@ class Topics:
             return enough([number for numbers in found.values() for number in numbers])
 
         try:
-            wait_until(reads, "enough records", 60)
+            wait_until(reads, "enough records")
         finally:
             consumer.close()
         return found
@@ -147,10 +147,10 @@ def test_a_topic_goes_to_a_topic_of_another_gateway(
 
     def committed() -> int:
         """What ordinary tools see of the position, all partitions together."""
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(PATIENCE)
         return sum(each.offset for each in asked.topic_partitions if each.topic == source)
 
-    wait_until(lambda: committed() == 300, "the position among the groups of Kafka", 20)
+    wait_until(lambda: committed() == 300, "the position among the groups of Kafka")
 
 
 @pytest.mark.parametrize("victim", ["a", "b"])
@@ -254,7 +254,7 @@ def test_a_topic_goes_to_a_queue_of_a_broker(
     a.bridge(**{"from": f"events/{source}", "to": queue, "start": "earliest"})
     topics.produce(source, range(100))
     a.gateway = start_gateway(a.document.text, env={"ARTEMIS": artemis.password})
-    wait_until(lambda: moves(a.gateway) == 100, "all to be moved", 30)
+    wait_until(lambda: moves(a.gateway) == 100, "all to be moved")
     a.document.scope()["addresses"].append({"match": "**", "relay": "artemis", "replies": "none"})
     a.gateway.reload(a.document.text)
     peer = receiving(a.document.edge, f"q-{source}", credit=200)

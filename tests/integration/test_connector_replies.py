@@ -205,7 +205,7 @@ def test_a_response_address_that_the_container_takes_away_is_replaced(fars: Fars
         client.post(message(reply_to=reply_to))
         return dict(sections(far.transfer(attach))["properties"])
 
-    wait_until(lambda: told()["reply_to"] == "dynamic-2", "requests to name the new address", 5)
+    wait_until(lambda: told()["reply_to"] == "dynamic-2", "requests to name the new address")
     far.peer.transfer(message(b"yes", correlation_id=told()["message_id"]), again)
     assert sections(inbox.take())["data"] == b"yes"
 

@@ -21,7 +21,7 @@ from tests.support.links import connected
 from tests.support.messages import sections
 from tests.support.numbered import until
 from tests.support.peer import RECEIVER, Peer
-from tests.support.process import ports, wait_until
+from tests.support.process import PATIENCE, ports, wait_until
 from tests.support.servers import Redis
 from tests.support.streams import Streams
 
@@ -59,7 +59,7 @@ class Place:
         """Append events."""
         for number in numbers:
             self.producer.produce(self.topic, b"%d" % number, partition=0)
-        assert self.producer.flush(10) == 0
+        assert self.producer.flush(PATIENCE) == 0
 
     def attach(self, container: str = "c1", *, port: int | None = None, credit: int = 20, **source: Any) -> Peer:
         """A connection of `container` whose link `l1` has a durable source."""
@@ -143,14 +143,14 @@ def test_it_survives_the_kill_of_the_gateway_and_moves_to_another_process(
             if number < 5:
                 peer.disposition(delivery, "accepted")
         settled(shared, peer)
-    wait_until(lambda: kept(redis_server) == [5], "the position to be written", 20)
+    wait_until(lambda: kept(redis_server) == [5], "the position to be written")
     shared.gateway.kill()
     shared.produce(8)
     shared.gateway.restart()
     with shared.attach() as peer:
         assert numbers(peer, 4) == [5, 6, 7, 8]
         settled(shared, peer)
-    wait_until(lambda: kept(redis_server) == [9], "the position to be written", 20)
+    wait_until(lambda: kept(redis_server) == [9], "the position to be written")
     shared.produce(9)
     with shared.attach(port=shared.another()) as peer:
         assert numbers(peer, 1) == [9]
@@ -210,7 +210,7 @@ def test_the_timeout_begins_when_its_connection_ends(shared: Place, redis_server
         peer.flow(1, link_credit=10)
         assert numbers(peer, 1) == [1]
         assert kept()
-    wait_until(lambda: not kept(), "the terminus to expire", 20)
+    wait_until(lambda: not kept(), "the terminus to expire")
     with shared.attach(credit=0, **lasting) as peer:
         shared.produce(2)
         peer.flow(0, link_credit=10)
@@ -239,7 +239,7 @@ def test_ordinary_tools_see_the_position_as_a_committed_offset(place: Place) -> 
     admin = place.broker.admin()
 
     def committed() -> set[int]:
-        found = admin.list_consumer_groups(request_timeout=10).result().valid
+        found = admin.list_consumer_groups(request_timeout=PATIENCE).result().valid
         offsets = set()
         for group in found:
             if group.group_id.startswith("amqp."):
@@ -251,7 +251,7 @@ def test_ordinary_tools_see_the_position_as_a_committed_offset(place: Place) -> 
     with place.attach() as peer:
         place.produce(*range(5))
         assert numbers(peer, 5) == list(range(5))
-        wait_until(lambda: committed() == {5}, "the committed offset", 20)
+        wait_until(lambda: committed() == {5}, "the committed offset")
 
 
 def test_without_its_state_a_durable_terminus_is_refused_and_others_serve_on(
@@ -280,7 +280,7 @@ def test_a_kept_position_behind_the_end_of_its_log_is_its_end(shared: Place, red
         shared.produce(0)
         assert numbers(peer, 1) == [0]
         settled(shared, peer)
-    wait_until(lambda: kept(redis_server) == [1], "the position to be written", 20)
+    wait_until(lambda: kept(redis_server) == [1], "the position to be written")
     (key,) = redis_server.command("--raw", "KEYS", "scopegate:terminus:*").split()
     redis_server.command("HSET", key, "0", "1000")
     with shared.attach("c2") as other, shared.attach() as peer:
@@ -394,7 +394,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
             found.extend(consumer.consume(count, 0.5))
             return len(found) >= count
 
-        wait_until(enough, "dead letters", 20)
+        wait_until(enough, "dead letters")
         return found
     finally:
         consumer.close()

@@ -27,7 +27,7 @@ from tests.support.certs import Authority
 from tests.support.document import Document
 from tests.support.in_process import Gateway, Start, fail_once, served
 from tests.support.links import connected
-from tests.support.process import ports
+from tests.support.process import PATIENCE, ports
 
 ROOT = Path(__file__).parents[2]
 KILLED: dict[str, tuple[Any, str]] = {
@@ -79,7 +79,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     document.data["gateway"]["journal"] = {"kafka": "main", "topic": "journal", "interval": "1s"}
     file = tmp_path / "policy.json"
     file.write_text(document.text)
-    monkeypatch.setattr(tasks, "_PROVEN", 0.5)
+    monkeypatch.setattr(tasks, "_PROVEN", 2.0)
     async with served(file, monkeypatch) as make:
         yield make
 
@@ -106,16 +106,16 @@ async def test_a_task_that_was_killed_is_begun_again(name: str, start: Start, mo
             with connected(gateway.port, container_id="c") as peer:
                 return peer.attach_receiver(None, source=source, name="l")
 
-        await tasks.until(lambda: gateway.service.listeners, 10)
+        await tasks.until(lambda: gateway.service.listeners, PATIENCE)
         await asyncio.to_thread(attach)
     show(gateway)
     supervisor = gateway.service.supervisor
-    await tasks.until(lambda: not supervisor.ready()[0], 10)
+    await tasks.until(lambda: not supervisor.ready()[0], PATIENCE)
     ready, detail = gateway.part("tasks")
     show(gateway)
     assert not ready
     assert name in detail
-    await tasks.until(lambda: once.calls > 1 and supervisor.ready()[0], 10)
+    await tasks.until(lambda: once.calls > 1 and supervisor.ready()[0], PATIENCE)
     assert once.calls > 1
     assert gateway.count("task_restarts", name) == 1
     assert gateway.service.supervisor.ready() == (True, "all run")

@@ -20,6 +20,7 @@ from gateway.amqp.types import Described, Symbol, Timestamp
 from gateway.tasks import until
 from policies.reading import Reading
 from tests.support.messages import message
+from tests.support.process import PATIENCE
 from tests.support.streams import Route, Streams, bodies, fill
 
 KEY, TARGET = "event-streams-group-key", "event-streams-target-partition"
@@ -39,7 +40,7 @@ async def local() -> AsyncIterator[Streams]:
     """A bridge on the embedded Kafka."""
     topics = {"solo": 1, "orders": 3, "wide": 12, "dlq": 1}
     routes = {"letters": Route("solo", reading=Reading(dead_letter="dlq"))}
-    found = Streams(ClusterConfig(topics=topics, refresh=0.2, retry=0.1, timeout=2), routes)
+    found = Streams(ClusterConfig(topics=topics, refresh=0.2, retry=0.1, timeout=10), routes)
     yield found
     await found.close()
 
@@ -50,7 +51,7 @@ def in_kafka(streams: Streams, topic: str, partitions: int, count: int) -> list[
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found: list[Any] = []
     while len(found) < count:
-        found += (batch := consumer.consume(count - len(found), 10))
+        found += (batch := consumer.consume(count - len(found), PATIENCE))
         assert batch, f"only {len(found)} of {count} records"
     consumer.close()
     return found

@@ -20,6 +20,7 @@ from tests.support.gateway import Gateways
 from tests.support.kafka_embedded import EmbeddedKafka, Kafka, begun, on
 from tests.support.messages import message, sections
 from tests.support.peer import RECEIVER, Peer
+from tests.support.process import PATIENCE
 from tests.support.proton_clients import Login, receive, send
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
@@ -60,7 +61,7 @@ class Place:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         found: list[Any] = []
         while len(found) < count:
-            found += (batch := consumer.consume(count - len(found), 10))
+            found += (batch := consumer.consume(count - len(found), PATIENCE))
             assert batch, f"only {len(found)} of {count} records"
         consumer.close()
         return found
@@ -301,7 +302,7 @@ def test_events_of_one_moment_keep_their_order(place: Place) -> None:
     producer = Producer({"bootstrap.servers": place.broker.bootstrap, "log_level": 0})
     for number in range(5):
         producer.produce(topic, b"%d" % number, timestamp=moment)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
     inbox = reading(place.port, f"events/{topic}", since())
     events = [inbox.take() for _ in range(5)]
     assert [hop_annotations(event)[TIMESTAMP] for event in events] == [moment] * 5

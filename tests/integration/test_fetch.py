@@ -19,7 +19,7 @@ from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.fetch import Failure, Take, Taken, take_messages, take_runs
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_secured import PASSWORD, USER, TokenEndpoint
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 from tests.support.streams import Streams
 
 TOPIC = "orders"
@@ -58,7 +58,7 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], partition
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for record in records:
         producer.produce(topic, partition=partition, on_delivery=lambda error, _: errors.append(error), **record)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
     assert errors == [None] * len(records)
 
 
@@ -121,7 +121,7 @@ def produce_header(bootstrap: str, topic: str, name: bytes) -> None:
     client = _pointer(new(0, conf, None, 0))
     put = (_TOPIC, c_char_p(topic.encode()), _PARTITION, c_int(0), _HEADER, c_char_p(name), c_char_p(b"1"), c_size_t(1))
     assert function("rd_kafka_producev", c_int)(client, *put, _END) == 0
-    assert function("rd_kafka_flush", c_int)(client, 10_000) == 0
+    assert function("rd_kafka_flush", c_int)(client, 60_000) == 0
     function("rd_kafka_destroy", None)(client)
 
 
@@ -187,7 +187,7 @@ def test_a_partition_that_is_not_there_yet(kafka_broker: KafkaBroker, take: Take
         produce(kafka_broker.bootstrap, topic, [{"value": b"first"}])
         until(take, consumer, lambda records, _: bool(records))
         admin = kafka_broker.admin()
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
         wait_until(lambda: len(admin.list_topics(topic).topics[topic].partitions) == 2, "two partitions")
         produce(kafka_broker.bootstrap, topic, [{"value": b"second"}], 1)
         (record,) = until(take, consumer, lambda records, _: bool(records))
@@ -208,11 +208,11 @@ def test_a_partition_that_went_with_its_topic(kafka_broker: KafkaBroker, take: T
             return [record for run in taken.records.values() for record in run]
 
         wait_until(lambda: read() or len(failures) == 2, "the ends of both")
-        admin.delete_topics([topic])[topic].result(10)
+        admin.delete_topics([topic])[topic].result(PATIENCE)
         wait_until(lambda: read() or topic not in admin.list_topics().topics, "the topic to be gone")
         wait_until(lambda: read() or _created(admin, topic), "the topic to be there again")
         produce(kafka_broker.bootstrap, topic, [{"value": b"again"}])
-        (record,) = wait_until(read, "a record of the partition that is left", 60)
+        (record,) = wait_until(read, "a record of the partition that is left")
     assert (record.partition(), record.offset(), record.value()) == (0, 0, b"again")
     codes = {failure.error.code() for failure in failures}
     assert codes <= {KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART}
@@ -220,7 +220,7 @@ def test_a_partition_that_went_with_its_topic(kafka_broker: KafkaBroker, take: T
 
 def _created(admin: AdminClient, topic: str) -> bool:
     with suppress(KafkaException):  # what is left of the old one
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE)
         return True
     return False
 
@@ -284,10 +284,10 @@ def test_tokens_are_refreshed_while_nothing_but_records_is_asked_for() -> None:
 def test_other_threads_go_on_while_records_are_waited_for(embedded: EmbeddedKafka) -> None:
     with reading(embedded.bootstrap, TOPIC, **{"enable.partition.eof": False}) as consumer:
         found: list[Any] = []
-        thread = threading.Thread(target=lambda: found.extend(_fetch.take(consumer, 10, 1000, 10_000)[0]))
+        thread = threading.Thread(target=lambda: found.extend(_fetch.take(consumer, 10, 1000, 60_000)[0]))
         thread.start()
         produce(embedded.bootstrap, TOPIC, [{"value": b"now"}])
-        thread.join(10)
+        thread.join(PATIENCE)
     assert [record.value() for run in found for record in run] == [b"now"]
 
 

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT
+from tests.support.process import PATIENCE
 
 POLICY = """
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
@@ -22,7 +23,7 @@ scopes:
 
 def call(policy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gateway.cli", "filter", *arguments, "--policy", str(policy)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=3 * PATIENCE)
 
 
 def written(broker: KafkaBroker, folder: Path, records: int) -> tuple[Path, str]:
@@ -32,7 +33,7 @@ def written(broker: KafkaBroker, folder: Path, records: int) -> tuple[Path, str]
     for number in range(records):
         color = b"red" if number % 10 == 0 else b"blue"
         producer.produce(topic, f"v{number}", partition=number % 2, headers=[("color", color)], timestamp=1000 + number)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     file = folder / "policy.yaml"
     file.write_text(POLICY.format(bootstrap=broker.bootstrap))
     return file, f"events/{topic}"

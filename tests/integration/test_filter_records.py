@@ -16,6 +16,7 @@ from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_records import copies
 from tests.support.messages import message, sections
+from tests.support.process import PATIENCE
 
 OFFSET = "d.event-streams-offset"
 
@@ -40,7 +41,7 @@ class Kafka:
     def put(self, value: bytes | None, headers: Any = None, key: bytes | None = None) -> int:
         """Write a record, return its offset."""
         self._producer.produce(self.topic, value, headers=headers, key=key)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(PATIENCE) == 0
         return next(self._numbers)
 
 

@@ -18,6 +18,7 @@ from tests.support.kafka import KafkaBroker
 from tests.support.links import connected
 from tests.support.messages import bare, message, section, sections
 from tests.support.peer import RECEIVER
+from tests.support.process import PATIENCE
 
 SMALL_SQL = "amqp:event-streams-sql-filter"
 
@@ -208,7 +209,7 @@ def timed(place: Place) -> str:
     producer = Producer({"bootstrap.servers": place.broker.bootstrap})
     for number, time in enumerate(TIMES):
         producer.produce(topic, b"%d" % number, timestamp=time)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
     return topic
 
 
@@ -293,7 +294,7 @@ def test_latest_is_another_place_in_every_partition_and_a_new_one_is_read_whole(
     peer.attach_receiver(None, 0, source=frames.source(f"events/{topic}", filter=new))
     peer.attach_receiver(None, 1, source=frames.source(f"events/{topic}", filter=old))
     admin = place.broker.admin()
-    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(PATIENCE)
     for partition in range(3):
         later = message(b"%d" % (partition + 1), app={"color": "red"})
         place.send(topic, message(b"9", app={"color": "blue"}), later, partition=partition)
@@ -304,7 +305,7 @@ def test_latest_is_another_place_in_every_partition_and_a_new_one_is_read_whole(
     peer.flow(0, link_credit=20).flow(1, link_credit=20)
     got: dict[int, list[int]] = {0: [], 1: []}
     while len(got[0]) < 5 or len(got[1]) < 4:
-        frame = peer.until("transfer", seconds=30)
+        frame = peer.until("transfer")
         got[frame.handle].append(int(sections(frame.payload)["data"]))
     assert sorted(got[0]) == [1, 2, 3, 4, 5]
     assert got[0].index(4) < got[0].index(5)

@@ -141,7 +141,7 @@ def test_a_rejection_by_a_container_and_its_name(fars: Callable[[], Far]) -> Non
     far.peer.disconnect()
     peer = connected(far.edge)
     peer.attach("link", SENDER, target=frames.target("far/y"))
-    error = peer.until("detach", seconds=15).error
+    error = peer.until("detach").error
     assert error["condition"] == "amqp:link:detach-forced"
     assert error["description"].startswith("the container behind this address")
 

@@ -10,6 +10,7 @@ import pytest
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.types import Symbol
 from policies.assignment import Assignment
+from tests.support.process import PATIENCE
 from tests.support.streams import Peer, Route, Streams, bodies, fill
 
 GROUP = {Symbol("event-streams-consumer-group"): "g"}
@@ -19,7 +20,7 @@ GROUP = {Symbol("event-streams-consumer-group"): "g"}
 async def local(request: pytest.FixtureRequest) -> AsyncIterator[Streams]:
     """A topic of one partition, whose group links own their partition, or share it."""
     routes = {"solo": Route("solo", assignment=Assignment(group_mode=request.param))}
-    found = Streams(ClusterConfig(topics={"solo": 1}, refresh=0.2, retry=0.1, timeout=2), routes)
+    found = Streams(ClusterConfig(topics={"solo": 1}, refresh=0.2, retry=0.1, timeout=10), routes)
     yield found
     await found.close()
 
@@ -28,7 +29,7 @@ async def leave(streams: Streams, peer: Peer) -> None:
     """The link ends, and the gateway has noticed."""
     leases = streams.bridge._leases
     peer.link.detach(None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while True:
             group = await leases.view(streams.bridge.group_key("solo", "g"))
             if not group.held and not group.sharing:

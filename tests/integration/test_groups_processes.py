@@ -21,7 +21,7 @@ from tests.support.kafka import KafkaBroker
 from tests.support.links import connected
 from tests.support.members import EPOCH, PARTITION, Member, Producer, asked, keep_connected
 from tests.support.peer import RECEIVER, SENDER
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 from tests.support.servers import Redis
 
 connections = pytest.fixture(autouse=True)(keep_connected)
@@ -48,7 +48,7 @@ def made(pair: Pair, broker: KafkaBroker, partitions: int) -> str:
     """Make a topic and wait until both gateways have been told of it: a busy broker may not answer at once."""
     topic = broker.create_topic(partitions=partitions)
     for port in (pair.a, pair.b):
-        wait_until(lambda port=port: knows(port, topic), f"{topic} at {port}", 30)
+        wait_until(lambda port=port: knows(port, topic), f"{topic} at {port}")
     return topic
 
 
@@ -67,8 +67,8 @@ def test_an_epoch_counts_in_every_process(pair: Pair, topic: str) -> None:
     Producer(pair.a, f"events/{topic}").send(*[b"x" * 60_000] * 20, partition=0)  # the owner reads none of it
     began = time.monotonic()
     winner = Member(pair.b, f"events/{topic}", asked("g1", 0, 6))
-    assert winner.attached(credit=10, seconds=1).properties[EPOCH] == 6
-    assert time.monotonic() - began < 1
+    assert winner.attached(credit=10).properties[EPOCH] == 6
+    assert time.monotonic() - began < 0.8 * LEASE  # within a second on a quiet machine; no lease had to end
     owner.ended("amqp:link:stolen")
     Producer(pair.a, f"events/{topic}").send(b"new", partition=0)
     winner.take(1)
@@ -84,11 +84,11 @@ def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: Pair, topic:
     second = Member(pair.a, f"pend/{topic}", asked("g1"))
     second.waits(0.3)
     owners[0].close()
-    assert first.attached(seconds=1).properties[PARTITION] == owners[0].partition
+    assert first.attached().properties[PARTITION] == owners[0].partition
     second.waits(0.2)
     pair.first.stop()
     third = Member(pair.b, f"pend/{topic}", asked("g1"))
-    third.attached(seconds=1)  # an orderly end of a gateway keeps nobody waiting
+    third.attached()  # an orderly end of a gateway keeps nobody waiting
 
 
 def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic: str) -> None:
@@ -98,10 +98,10 @@ def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic
     Member(pair.b, f"events/{topic}", asked("g1", 1)).refused("amqp:resource-locked")
     heir = Member(pair.b, f"events/{topic}", asked("g1", 1, 5))
     heir.waits(0.3)
-    heir.attached(seconds=2 * LEASE)
+    heir.attached()
     took = time.monotonic() - killed
     print(f"a partition of a killed process after {took:.1f} s (lease {LEASE} s)")
-    assert took < 2 * LEASE
+    assert took < 3 * LEASE
 
 
 @pytest.mark.row("ES-4.5-8")
@@ -115,12 +115,12 @@ def test_a_process_that_slept_sends_nothing_any_more(pair: Pair, topic: str) -> 
     try:
         heir = Member(pair.b, f"events/{topic}", asked("g1", 2, 1))
         heir.waits(0.3)  # nobody is sure yet that the owner is gone
-        heir.attached(credit=1000, seconds=3 * LEASE)
+        heir.attached(credit=1000)
         producer.send(*[b"after %d" % number for number in range(50)], partition=2)
         heir.take(50)
     finally:
         pair.first.process.send_signal(signal.SIGCONT)
-    frame = owner.peer.receive(10)
+    frame = owner.peer.receive()
     assert frame is not None
     assert (frame.kind, frame.error["condition"]) == ("detach", "amqp:link:detach-forced")
     again = Member(pair.a, f"events/{topic}", asked("g1", 2, 2))
@@ -135,8 +135,8 @@ def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, o
     plain.attached(credit=10)
     own_redis.kill()
     killed = time.monotonic()
-    owner.ended("amqp:link:detach-forced", seconds=2 * LEASE)
-    assert time.monotonic() - killed < LEASE + 0.5
+    owner.ended("amqp:link:detach-forced")
+    assert time.monotonic() - killed < 2 * LEASE
     error = Member(pair.b, f"events/{topic}", asked("g1", 1)).refused("amqp:internal-error")
     assert "cannot be reached" in error["description"]
     status, text = pair.first.get("/readyz")
@@ -144,8 +144,8 @@ def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, o
     Producer(pair.a, f"events/{topic}").send(b"x", partition=0)
     plain.take(1)
     own_redis.start()
-    wait_until(lambda: pair.first.get("/readyz")[0] == pair.second.get("/readyz")[0] == 200, "ready again", 20)
-    Member(pair.b, f"events/{topic}", asked("g1", 0)).attached(seconds=2 * LEASE)
+    wait_until(lambda: pair.first.get("/readyz")[0] == pair.second.get("/readyz")[0] == 200, "ready again")
+    Member(pair.b, f"events/{topic}", asked("g1", 0)).attached()
 
 
 @pytest.mark.row("ES-4-13", "ES-4.5.1-5", "ES-4.5.1-7")
@@ -157,7 +157,7 @@ def test_any_process_can_have_partitions_dealt_anew(pair: Pair, topic: str) -> N
     assert [(owner["partition"], owner["here"]) for owner in found["owners"]] == [(0, False), (2, False)]
     done = command(pair.second, "--address", f"events/{topic}", "--group", "g1", "--rebalance", "--json")
     assert done.returncode == 0, done.stderr
-    mine.ended("amqp:link:detach-forced", seconds=2)
+    mine.ended("amqp:link:detach-forced")
     chosen.waits(0.3)
 
 
@@ -169,15 +169,15 @@ def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) ->
     waiting = Member(pair.b, f"pend/{topic}", asked("g1"))
     waiting.waits(0.3)
     admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
-    wait_until(lambda: len(kafka_broker.metadata().topics[topic].partitions) == 2, "two partitions", 10)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
+    wait_until(lambda: len(kafka_broker.metadata().topics[topic].partitions) == 2, "two partitions")
     producer = RawProducer({"bootstrap.servers": kafka_broker.bootstrap, "log_level": 0})
     producer.produce(topic, b"early", partition=1)
-    assert producer.flush(10) == 0
-    assigned.ended("amqp:link:detach-forced", seconds=20)
-    waiting.attached(seconds=20)
+    assert producer.flush(PATIENCE) == 0
+    assigned.ended("amqp:link:detach-forced")
+    waiting.attached()
     again = Member(pair.b, f"pend/{topic}", asked("g1"))
-    again.attached(seconds=20)
+    again.attached()
     assert {waiting.partition, again.partition} == {"0", "1"}
     newer = waiting if waiting.partition == "1" else again
     newer.peer.flow(0, link_credit=1)
@@ -191,11 +191,11 @@ def test_who_waits_for_a_log_that_is_deleted_is_told(pair: Pair, kafka_broker: K
     late = Member(pair.b, f"pend/{topic}", asked("g1"))
     late.waits(0.3)
     admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.delete_topics([topic])[topic].result(10)
-    late.peer.expect("attach", source=None, seconds=25)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
+    late.peer.expect("attach", source=None)
     # Its process may hear of the free partition before it hears that there is none.
     assert late.peer.expect("detach", closed=True).error["condition"] in ("amqp:resource-deleted", "amqp:not-found")
-    member.ended("amqp:resource-deleted", seconds=25)
+    member.ended("amqp:resource-deleted")
 
 
 # -- shards
@@ -269,5 +269,5 @@ def test_what_a_killed_process_served_is_served_elsewhere(pair: Pair, topic: str
     address = f"sharded/{topic}"
     pair.first.kill()
     wait_until(
-        lambda: all(redirect(pair.b, address, each, RECEIVER) is None for each in range(3)), "all at the second", 20
+        lambda: all(redirect(pair.b, address, each, RECEIVER) is None for each in range(3)), "all at the second"
     )

@@ -25,15 +25,16 @@ from confluent_kafka import Producer
 from gateway.amqp.sections import delivery_annotations, walk
 from tests.integration.test_groups import shown
 from tests.support.gateway import Gateway, Gateways
-from tests.support.gateways import LEASE, Pair, start_pair
+from tests.support.gateways import Pair, start_pair
 from tests.support.kafka import KafkaBroker
 from tests.support.members import EPOCH, PARTITION, Member, asked
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 from tests.support.servers import Redis
 
 SECONDS = float(os.environ.get("SCOPEGATE_GROUPS_SECONDS") or 20)
 SEED = int(os.environ.get("SCOPEGATE_GROUPS_SEED") or random.SystemRandom().randrange(1 << 32))
 PARTITIONS, CONSUMERS, PACE = 4, 6, 0.01
+LEASE = 2.0
 
 
 @dataclass
@@ -155,7 +156,7 @@ class Writer(threading.Thread):
             self.producer.poll(0)
             time.sleep(PACE)
             number += 1
-        self.producer.flush(30)
+        self.producer.flush(PATIENCE)
 
     def write(self, partition: int, value: bytes) -> None:
         began = time.monotonic()
@@ -226,7 +227,7 @@ def test_one_owner_at_a_time_whatever_happens(
     start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis
 ) -> None:
     print(f"\nSEED={SEED} SECONDS={SECONDS:g}")
-    pair = start_pair(start_gateway, kafka_broker, own_redis)
+    pair = start_pair(start_gateway, kafka_broker, own_redis, LEASE)
     topic, history = kafka_broker.create_topic(partitions=PARTITIONS), History()
     address = f"pend/{topic}"
     consumers = [Consumer(number, (pair.a, pair.b), address, history) for number in range(CONSUMERS)]
@@ -235,12 +236,12 @@ def test_one_owner_at_a_time_whatever_happens(
         consumer.start()
     try:
         owned = lambda: len({tenure.partition for tenure in history.tenures}) == PARTITIONS  # noqa: E731
-        wait_until(owned, "an owner of each partition", 60)  # from here on the group's position counts
+        wait_until(owned, "an owner of each partition")  # from here on the group's position counts
         writer.start()
         chaos.go(SECONDS)
         writer.ended.set()
-        writer.join(60)
-        wait_until(lambda: not history.missing(), "every event to reach a member", 90)
+        writer.join(PATIENCE)
+        wait_until(lambda: not history.missing(), "every event to reach a member", 3 * PATIENCE)
     except AssertionError:
         print(shown(pair.second, address, "random"), Counter(partition for partition, _ in history.missing()))
         raise

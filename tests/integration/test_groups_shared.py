@@ -17,11 +17,11 @@ from tests.support.fixtures import started
 from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
-from tests.support.process import ports, wait_until
+from tests.support.process import PATIENCE, ports, wait_until
 from tests.support.servers import Redis
 
 POLICY = """
-gateway: {{http: "127.0.0.1:{http}", log: json, state: "{state}", lease: 2s, drain: 1s}}
+gateway: {{http: "127.0.0.1:{http}", log: json, state: "{state}", lease: 5s, drain: 1s}}
 kafka: {{main: {{bootstrap: "{kafka}"}}}}
 scopes:
   edge:
@@ -109,11 +109,11 @@ def levelled(producer: Producer, *sharers: Sharer, partitions: int = 4) -> list[
         found[:] = spread(producer, b"%d" % next(numbers), *sharers, partitions=partitions)
         return max(map(len, found)) - min(map(len, found)) < 2
 
-    wait_until(level, "the partitions to be level", 20)
+    wait_until(level, "the partitions to be level")
     return found
 
 
-def gets(sharer: Sharer, body: bytes, count: int, seconds: float = 20) -> set[str]:
+def gets(sharer: Sharer, body: bytes, count: int, seconds: float = PATIENCE) -> set[str]:
     """Wait for so many events with this body; where they are from."""
     wait_until(lambda: len(sharer.of(body)) == count or (sharer.poll() and False), f"{count} events", seconds)
     return sharer.of(body)
@@ -217,7 +217,7 @@ def test_more_links_than_partitions(port: int) -> None:
 def test_a_drain_ends_for_a_link_that_has_nothing(port: int) -> None:
     links = [Sharer(port, "pend/drain", credit=0) for _ in range(5)]
     links[4].peer.flow(0, link_credit=5, drain=True)
-    assert links[4].peer.until("flow", seconds=5).link_credit == 0
+    assert links[4].peer.until("flow").link_credit == 0
 
 
 # -- several processes, real brokers
@@ -259,9 +259,9 @@ def test_new_partitions_are_dealt_to_the_links_that_are_there(places: list[Gatew
     first, second = Sharer(port, address), Sharer(places[1].ports[0], address)
     raw = RawProducer({"bootstrap.servers": kafka_broker.bootstrap})
     admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
     raw.produce(topic, b"early", partition=1)  # before any link can have it
-    assert raw.flush(10) == 0
-    wait_until(lambda: first.poll() or second.poll(), "the event of the new partition", 25)
+    assert raw.flush(PATIENCE) == 0
+    wait_until(lambda: first.poll() or second.poll(), "the event of the new partition")
     (taker,) = [sharer for sharer in (first, second) if sharer.came]
     assert (taker.told, taker.came) == ([("1",)], [("1", b"early")])

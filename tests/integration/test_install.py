@@ -15,7 +15,7 @@ import pytest
 import gateway
 from tests.support import dockerfile
 from tests.support.parts import ROOT
-from tests.support.process import Process, fresh_folder, ports, wait_until
+from tests.support.process import PATIENCE, Process, fresh_folder, ports, wait_until
 
 IMAGE_PLACE = "/opt/scopegate"
 POLICY = """
@@ -69,7 +69,7 @@ def scopegate(installed: Path, *arguments: str) -> str:
     """Return the output of the installed command, run elsewhere than in the project."""
     command = [str(installed / "scopegate"), *arguments]
     return subprocess.run(
-        command, cwd="/", env=clean_environment(), capture_output=True, text=True, check=True, timeout=60
+        command, cwd="/", env=clean_environment(), capture_output=True, text=True, check=True, timeout=3 * PATIENCE
     ).stdout
 
 

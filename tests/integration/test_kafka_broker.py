@@ -19,7 +19,7 @@ from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, RESOURCE_DELETE
 from gateway.filters.event_stream import OFFSET, TIMESTAMP, offset_symbol
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 from tests.support.streams import Clients, Delivered, Streams, position
 from tests.support.streams_remote import Remote
 
@@ -46,7 +46,7 @@ def produce(broker: KafkaBroker, topic: str, *values: bytes, **options: Any) -> 
     errors: list[Any] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: error and errors.append(error), **options)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
     assert errors == []
 
 
@@ -62,7 +62,7 @@ async def test_the_timestamp_is_when_the_event_was_added(kafka_broker: KafkaBrok
     assert await sender.send(message(b"x", creation_time=1_000_000_000_000)) is ACCEPTED
     receiver = await streams.receiver(topic, after="@earliest", credit=1)
     (event,) = await receiver.receive()
-    assert abs(event.annotations["event-streams-timestamp"] - time.time() * 1000) < 5000
+    assert abs(event.annotations["event-streams-timestamp"] - time.time() * 1000) < 120_000
     assert properties(event.data, event.layout).creation_time == 1_000_000_000_000
     info = await streams.receiver(f"{topic}/$info", credit=1)
     assert (await info.receive())[0].body["timestamp-type"] == "append"
@@ -103,21 +103,21 @@ async def test_only_committed_records_are_delivered_and_drain_ends_behind_marker
     producer = Producer(
         {"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 0}
     )
-    producer.init_transactions(10)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     producer.produce(topic, b"lost")
-    producer.flush(10)
-    producer.abort_transaction(10)
+    producer.flush(PATIENCE)
+    producer.abort_transaction(PATIENCE)
     producer.begin_transaction()
     producer.produce(topic, b"kept")
-    producer.commit_transaction(10)
+    producer.commit_transaction(PATIENCE)
     receiver = await streams.receiver(topic, after="@earliest", credit=10)
     assert bodies(await receiver.drain()) == [b"kept"]
     producer.begin_transaction()
     producer.produce(topic, b"open")
-    producer.flush(10)
+    producer.flush(PATIENCE)
     late = await streams.receiver(topic, credit=10)  # KM-7: what is behind an open transaction comes later
-    producer.commit_transaction(10)
+    producer.commit_transaction(PATIENCE)
     assert bodies(await late.receive()) == [b"open"]
 
 
@@ -128,8 +128,8 @@ async def test_growth_is_announced_once(kafka_broker: KafkaBroker, streams: Stre
     info = await streams.receiver(f"{topic}/$info", credit=2)
     assert len((await info.receive())[0].body["partitions"]) == 1
     admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
-    wait_until(lambda: len(kafka_broker.metadata().topics[topic].partitions) == 2, "two partitions", 10)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
+    wait_until(lambda: len(kafka_broker.metadata().topics[topic].partitions) == 2, "two partitions")
     produce(kafka_broker, topic, b"early", partition=1)
     (early,) = await receiver.receive()
     assert (early.body, early.partition) == (b"early", "1")
@@ -147,14 +147,14 @@ async def test_retention_overtakes_a_link(kafka_broker: KafkaBroker, streams: St
     topic = kafka_broker.create_topic()
     produce(kafka_broker, topic, *(b"%d" % number for number in range(10)))
     admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.delete_records([TopicPartition(topic, 0, 6)])[TopicPartition(topic, 0)].result(10)
+    admin.delete_records([TopicPartition(topic, 0, 6)])[TopicPartition(topic, 0)].result(PATIENCE)
     old = await streams.receiver(topic, after=offset_symbol(2), credit=10)
     assert bodies(await old.drain()) == [b"6", b"7", b"8", b"9"]
     info = await streams.receiver(f"{topic}/$info", credit=1)
     (entry,) = (await info.receive())[0].body["partitions"]
     assert (entry["earliest-offset"], entry["latest-offset"]) == (offset_symbol(6), offset_symbol(9))
     admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.delete_records([TopicPartition(topic, 0, 10)])[TopicPartition(topic, 0)].result(10)
+    admin.delete_records([TopicPartition(topic, 0, 10)])[TopicPartition(topic, 0)].result(PATIENCE)
     info = await streams.receiver(f"{topic}/$info", credit=1)
     (entry,) = (await info.receive())[0].body["partitions"]
     assert (entry["earliest-offset"], entry["latest-offset"]) == (None, None)
@@ -165,7 +165,7 @@ async def test_a_deleted_topic_ends_its_links(kafka_broker: KafkaBroker, streams
     sender = await streams.sender(topic)
     receiver = await streams.receiver(topic, credit=1)
     admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.delete_topics([topic])[topic].result(10)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
     assert (await sender.end()).condition == RESOURCE_DELETED
     assert (await receiver.end()).condition == RESOURCE_DELETED
 
@@ -176,7 +176,7 @@ async def test_a_recreated_topic_is_another_log(kafka_broker: KafkaBroker, strea
     receiver = await streams.receiver(topic, after="@earliest", credit=10)
     assert bodies(await receiver.receive(3)) == [b"1", b"2", b"3"]
     admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.delete_topics([topic])[topic].result(10)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
     kafka_broker.create_topic(topic)
     assert (await receiver.end()).condition == RESOURCE_DELETED
 
@@ -230,7 +230,7 @@ async def test_a_link_that_retention_overtook_goes_on_and_says_so(
     produce(kafka_broker, topic, *(b"%01000d" % number for number in range(30_000)))
     events = await receiver.receive(10)
     admin, end = kafka_broker.admin(), TopicPartition(topic, 0, 29_990)
-    admin.delete_records([end])[TopicPartition(topic, 0)].result(10)
+    admin.delete_records([end])[TopicPartition(topic, 0)].result(PATIENCE)
     receiver.link.grant(30_000)
     events += await receiver.drain()
     numbers = [int(event.body) for event in events]

@@ -15,7 +15,7 @@ from tests.support.crossing import Inbox, Outbox, hop_annotations
 from tests.support.gateway import Gateway, Gateways
 from tests.support.messages import bare, message, sections
 from tests.support.peer import Peer
-from tests.support.process import ports, wait_until
+from tests.support.process import PATIENCE, ports, wait_until
 
 POLICY = """
 gateway: {{id: gw-kafka-crossing, http: "127.0.0.1:{http}", log: json}}
@@ -80,7 +80,7 @@ def reply_to() -> str:
 def requests(place: Place) -> Iterator[Consumer]:
     """An ordinary Kafka client that reads what is asked from now on."""
     consumer = Consumer({"bootstrap.servers": place.bootstrap, "group.id": "service", "log_level": 0})
-    _, end = consumer.get_watermark_offsets(TopicPartition("requests", 0), timeout=10)
+    _, end = consumer.get_watermark_offsets(TopicPartition("requests", 0), timeout=PATIENCE)
     consumer.assign([TopicPartition("requests", 0, end)])
     yield consumer
     consumer.close()
@@ -96,7 +96,7 @@ def produce(place: Place, topic: str, value: bytes, headers: dict[str, bytes]) -
     """Write one record as an ordinary Kafka client does."""
     producer = Producer({"bootstrap.servers": place.bootstrap, "log_level": 0})
     producer.produce(topic, value, headers=headers)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def asked(place: Place, address: str, payload: bytes) -> None:

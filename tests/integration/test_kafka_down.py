@@ -13,7 +13,8 @@ from bridges.kafka.embedded import EmbeddedKafka
 from gateway.amqp.outcomes import ACCEPTED, RELEASED, Modified
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from tests.support.messages import message
-from tests.support.streams import SECONDS, Streams
+from tests.support.process import PATIENCE
+from tests.support.streams import Streams
 
 TOPIC = "orders"
 
@@ -24,14 +25,14 @@ async def outage() -> AsyncIterator[tuple[Streams, EmbeddedKafka]]:
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 1)
     kafka.set_reachable(False)
-    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=0.2, retry=0.1, timeout=0.5, plain=True))
+    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=0.2, retry=0.1, timeout=2, plain=True))
     yield streams, kafka
     await streams.close()
     kafka.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -71,7 +72,7 @@ async def test_kafka_going_down_releases_what_comes_then(outage: tuple[Streams, 
     assert await sender.send(message(b"2")) is RELEASED
     assert not in_flight.done()
     kafka.set_reachable(True)
-    assert await asyncio.wait_for(in_flight, SECONDS) is ACCEPTED
+    assert await asyncio.wait_for(in_flight, PATIENCE) is ACCEPTED
 
 
 @pytest.mark.row("ES-6-1")
@@ -103,7 +104,7 @@ async def test_a_record_that_nobody_acknowledges_ends_as_modified() -> None:
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 1)
     config = ClusterConfig(
-        kafka.bootstrap, {"message.timeout.ms": "700"}, refresh=9, retry=0.1, timeout=0.5, plain=True
+        kafka.bootstrap, {"message.timeout.ms": "3000"}, refresh=9, retry=0.1, timeout=0.5, plain=True
     )
     streams = Streams(config)
     await until(lambda: streams.bridge.ready()[0])

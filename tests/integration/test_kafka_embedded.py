@@ -20,6 +20,7 @@ from gateway.errors import (
 )
 from gateway.filters.event_stream import FILTER_CODE, OFFSET, TIMESTAMP, offset_symbol
 from tests.support.messages import message
+from tests.support.process import PATIENCE
 from tests.support.streams import Clients, Delivered, Route, Streams, bodies, fill, position
 
 SOLO, ORDERS = "solo", "orders"
@@ -34,7 +35,7 @@ def records(streams: Clients, topic: str, partitions: int, count: int) -> list[A
     consumer.assign([TopicPartition(streams.topic(topic), partition, 0) for partition in range(partitions)])
     found: list[Any] = []
     while len(found) < count:
-        found += consumer.consume(count - len(found), 10)
+        found += consumer.consume(count - len(found), PATIENCE)
     consumer.close()
     return found
 

@@ -17,6 +17,7 @@ import pytest
 
 from gateway.amqp.codec import encode
 from gateway.amqp.types import Symbol
+from tests.support import process
 from tests.support.document import Document
 from tests.support.fixtures import served
 from tests.support.gateway import Gateway, Gateways
@@ -26,7 +27,7 @@ from tests.support.numbered import NumberedReceiver, NumberedSender, attach, sto
 from tests.support.servers import Redis
 
 RATE = 500
-PATIENCE = 90.0
+PATIENCE = 3 * process.PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ class Scene:
     def __init__(self, brokers: KafkaBrokers, redis: Redis, gateways: Gateways) -> None:
         self.brokers, self.redis = brokers, redis
         self.topic = brokers.create_topic()
-        document = Document(state=redis.url, lease="2s")
+        document = Document(state=redis.url, lease="5s")
         document.kafka(brokers.bootstrap)
         self.gateway: Gateway = gateways(document.text)
         self.port = document.edge

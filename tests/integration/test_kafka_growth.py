@@ -17,7 +17,7 @@ from gateway.errors import RESOURCE_DELETED
 from policies.assignment import Assignment
 from tests.support.kafka import KafkaBroker
 from tests.support.numbered import until
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 from tests.support.streams import Route, Streams
 
 PARTITION, GROUP = Symbol("event-streams-partition"), Symbol("event-streams-consumer-group")
@@ -33,22 +33,22 @@ async def streams(kafka_broker: KafkaBroker) -> AsyncIterator[Streams]:
 def grow(broker: KafkaBroker, topic: str) -> None:
     """Give a topic a second partition."""
     admin = broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
-    wait_until(lambda: len(broker.metadata().topics[topic].partitions) == 2, "two partitions", 10)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
+    wait_until(lambda: len(broker.metadata().topics[topic].partitions) == 2, "two partitions")
 
 
 def make_anew(broker: KafkaBroker, topic: str) -> None:
     """Delete a topic and create it again, as large as before."""
     admin = broker.admin()
-    admin.delete_topics([topic])[topic].result(10)
-    wait_until(lambda: topic not in broker.metadata().topics, "no topic", 10)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
+    wait_until(lambda: topic not in broker.metadata().topics, "no topic")
     broker.create_topic(topic)
 
 
 def produce(broker: KafkaBroker, topic: str, value: bytes, partition: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     producer.produce(topic, value, partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 async def member(streams: Streams, topic: str, group: str, partition: int | None) -> Any:
@@ -103,7 +103,7 @@ async def attached_slowly(streams: Streams, topic: str, meanwhile: Callable[[], 
 
 async def noticed(streams: Streams, topic: str, change: Callable[[Topic], bool]) -> None:
     """The gateway has seen the topic change."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not change(await streams.bridge.cluster.topic(topic)):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 

@@ -23,7 +23,7 @@ from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message, section
 from tests.support.parts import CLIENTS, folder, program
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 from tests.support.streams import Route, Streams
 
 GROUP_KEY, TARGET = "event-streams-group-key", "event-streams-target-partition"
@@ -42,7 +42,7 @@ def records(broker: KafkaBroker, topic: str, partitions: int, count: int) -> lis
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found: list[Any] = []
     while len(found) < count:
-        found += (batch := consumer.consume(count - len(found), 10))
+        found += (batch := consumer.consume(count - len(found), PATIENCE))
         assert batch, f"only {len(found)} of {count} records"
     consumer.close()
     return found
@@ -77,7 +77,8 @@ def test_one_key_means_one_partition_for_everybody(
     (tmp_path / "keys").write_text("\n".join(key.encode().hex() for key in KEYS if key))
     source = str(CLIENTS / "kafka" / "Partitions.java")
     command = [program("java"), "-cp", f"{folder('kafka')}/*", source, kafka_broker.bootstrap, topic]
-    printed = subprocess.run([*command, str(tmp_path / "keys")], capture_output=True, text=True, timeout=60, check=True)
+    command.append(str(tmp_path / "keys"))
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=True)
     theirs = {line.split()[0]: int(line.split()[1]) for line in printed.stdout.splitlines()}
     assert len(theirs) == len(KEYS) - 1
     chosen: dict[str, set[int]] = {}
@@ -102,8 +103,8 @@ async def test_a_sender_reaches_partitions_that_were_added(kafka_broker: KafkaBr
     assert await sender.send(message(b"before")) is ACCEPTED
     assert refused(await sender.send(to_new)) == NOT_FOUND
     admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
-    async with asyncio.timeout(20):
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
+    async with asyncio.timeout(PATIENCE):
         for peer in (sender, other):
             while (outcome := await peer.send(to_new)) is not ACCEPTED:
                 assert refused(outcome) == NOT_FOUND
@@ -130,8 +131,8 @@ async def test_a_topic_that_grew_while_nobody_was_there(kafka_broker: KafkaBroke
 
 def grow(broker: KafkaBroker, topic: str) -> None:
     admin = broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
-    wait_until(lambda: len(broker.metadata().topics[topic].partitions) == 2, "two partitions", 10)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
+    wait_until(lambda: len(broker.metadata().topics[topic].partitions) == 2, "two partitions")
 
 
 # -- what Kafka refuses
@@ -162,7 +163,7 @@ async def test_a_record_that_the_topic_refuses_is_invalid(kafka_broker: KafkaBro
 
 
 async def test_nobody_knows_of_a_record_whose_broker_fell_silent(own_kafka: KafkaBroker) -> None:
-    streams = Streams(ClusterConfig(own_kafka.bootstrap, {"message.timeout.ms": "1500"}))
+    streams = Streams(ClusterConfig(own_kafka.bootstrap, {"message.timeout.ms": "6000"}))
     sender = await streams.sender(own_kafka.create_topic())
     assert await sender.send(message(b"0")) is ACCEPTED
     own_kafka.process.send_signal(signal.SIGSTOP)
@@ -181,7 +182,7 @@ async def test_a_deleted_topic_takes_nothing_and_one_made_again_does(
     for number in range(5):
         assert await sender.send(message(b"old %d" % number)) is ACCEPTED
     admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.delete_topics([topic])[topic].result(10)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
     assert (await sender.end()).condition == RESOURCE_DELETED
     kafka_broker.create_topic(topic)
     again = await streams.sender(topic)

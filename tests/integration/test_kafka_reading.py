@@ -26,7 +26,7 @@ from tests.support.kafka import KafkaBroker
 from tests.support.members import Member, asked, keep_connected
 from tests.support.messages import message, sections
 from tests.support.peer import RECEIVER, Peer
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 from tests.support.streams import Route, Streams
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
@@ -46,13 +46,13 @@ def produce(broker: KafkaBroker, topic: str, *values: bytes, **options: Any) -> 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for value in values:
         producer.produce(topic, value, **options)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def truncate(broker: KafkaBroker, topic: str, before: int) -> None:
     """Let retention delete everything before an offset."""
     admin, end = broker.admin(), TopicPartition(topic, 0, before)
-    admin.delete_records([end])[end].result(10)
+    admin.delete_records([end])[end].result(PATIENCE)
 
 
 def since(offset: str = "@earliest") -> dict[Symbol, Described]:
@@ -135,7 +135,7 @@ def consume(broker: KafkaBroker, topic: str, count: int) -> list[Any]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Any] = []
     while len(found) < count:
-        found += (batch := consumer.consume(count - len(found), 10))
+        found += (batch := consumer.consume(count - len(found), PATIENCE))
         assert batch, f"only {len(found)} of {count} records"
     consumer.close()
     return found
@@ -206,15 +206,15 @@ async def test_uncommitted_events_are_for_nodes_that_want_them(kafka_broker: Kaf
     topic = kafka_broker.create_topic()
     streams.routes["raw"] = Route(topic, reading=Reading(isolation="read_uncommitted"))
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 0})
-    producer.init_transactions(10)
+    producer.init_transactions(PATIENCE)
     for value, end in ((b"given up", producer.abort_transaction), (b"kept", producer.commit_transaction)):
         producer.begin_transaction()
         producer.produce(topic, value)
-        producer.flush(10)
-        end(10)
+        producer.flush(PATIENCE)
+        end(PATIENCE)
     producer.begin_transaction()
     producer.produce(topic, b"open")
-    producer.flush(10)
+    producer.flush(PATIENCE)
     raw = await streams.receiver("raw", after="@earliest", credit=10)
     assert [event.body for event in await raw.drain()] == [b"given up", b"kept", b"open"]
     committed = await streams.receiver(topic, after="@earliest", credit=10)
@@ -224,7 +224,7 @@ async def test_uncommitted_events_are_for_nodes_that_want_them(kafka_broker: Kaf
         (info,) = await (await streams.receiver(f"{address}/$info", credit=1)).receive()
         latest[address] = info.body["partitions"][0]["latest-offset"]
     assert latest == {"raw": offset_symbol(4), topic: offset_symbol(3)}
-    producer.abort_transaction(10)
+    producer.abort_transaction(PATIENCE)
 
 
 # -- retention and topics that change
@@ -235,7 +235,7 @@ DURABLE = {"durable": Uint(2), "expiry_policy": Symbol("never")}
 
 def durable(port: int, topic: str) -> Inbox:
     """A link whose terminus outlives it."""
-    peer = Peer(port, seconds=15)
+    peer = Peer(port)
     peer.start(container_id="c1")
     source = frames.source(f"events/{topic}", filter=since(), **DURABLE)
     return Inbox(peer, None, source=source, name="l1", credit=0)
@@ -299,7 +299,7 @@ def test_a_durable_terminus_that_retention_overtook(start: Start, rule: str) -> 
     first.peer.detach(closed=False)
     first.peer.until("detach")
     truncate(place.broker, topic, 7)
-    peer = Peer(place.port, seconds=15)
+    peer = Peer(place.port)
     peer.start(container_id="c1")
     source = frames.source(f"events/{topic}", filter=since(), **DURABLE)
     peer.attach("l1", RECEIVER, source=source).until("attach")
@@ -340,7 +340,7 @@ async def test_a_terminus_of_a_topic_that_was_made_again_begins_anew(
 def made_again(broker: KafkaBroker, topic: str) -> None:
     """Delete a topic and create it under the same name."""
     admin = broker.admin()  # kept: an answer ends with its client
-    admin.delete_topics([topic])[topic].result(10)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
     wait_until(lambda: topic not in broker.metadata().topics, "the topic to be gone")
     broker.create_topic(topic)
 
@@ -350,7 +350,7 @@ def _made_again(place: Place, broker: KafkaBroker, topic: str) -> None:
     first.peer.flow(0, link_credit=5, delivery_count=0)
     assert len([first.take() for _ in range(5)]) == 5
     made_again(broker, topic)
-    first.peer.until("detach", closed=True, error=RESOURCE_DELETED, seconds=20)
+    first.peer.until("detach", closed=True, error=RESOURCE_DELETED)
     produce(broker, topic, *(b"new %d" % number for number in range(7)))
     again = durable(place.port, topic)
     again.peer.flow(0, link_credit=7, delivery_count=0)

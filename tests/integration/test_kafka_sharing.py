@@ -16,6 +16,7 @@ from tests.support.document import Document
 from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.numbered import NumberedReceiver, attach, until
+from tests.support.process import PATIENCE
 
 MIB = 1024 * 1024
 
@@ -66,11 +67,11 @@ class Place:
             if number % 1000 == 0:
                 self.producer.poll(0)
         self.count += count
-        await asyncio.to_thread(self.producer.flush, 60)
+        await asyncio.to_thread(self.producer.flush, PATIENCE)
 
     async def all(self, *receivers: NumberedReceiver) -> None:
         """Everybody has everything, in order and once."""
-        await until(lambda: all(len(each.numbers) >= self.count for each in receivers), "all events", 90)
+        await until(lambda: all(len(each.numbers) >= self.count for each in receivers), "all events", 3 * PATIENCE)
         for each in receivers:
             assert each.numbers == list(range(self.count))
             assert not each.trouble
@@ -83,7 +84,7 @@ class Place:
             metrics = self.gateway.metrics()
             return all(metrics.get(name) == value for name, value in names.items())
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not await asyncio.to_thread(agree):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
@@ -149,7 +150,7 @@ async def test_more_positions_than_readers_take_turns(kafka_broker: KafkaBroker,
     place = Place(start_gateway, kafka_broker, readers=1, cache="1MiB")
     await place.produce(20_000, 100)
     first = await attach(NumberedReceiver(place.address), place.port)
-    await until(lambda: len(first.numbers) >= 10_000, "the first to be ahead", 60)
+    await until(lambda: len(first.numbers) >= 10_000, "the first to be ahead")
     second = await attach(NumberedReceiver(place.address), place.port)
     await place.produce(5000, 100)
     await place.all(first, second)

@@ -19,6 +19,7 @@ from gateway.state.leases_board import Unavailable
 from gateway.state.redis import RedisState
 from gateway.tasks import Supervisor, until
 from tests.support.messages import message
+from tests.support.process import PATIENCE
 from tests.support.servers import Redis
 from tests.support.streams import Streams, bodies, fill, position
 
@@ -26,7 +27,7 @@ from tests.support.streams import Streams, bodies, fill, position
 @pytest.fixture
 async def local() -> AsyncIterator[Streams]:
     """A bridge on the embedded Kafka with the topics `solo` (1 partition) and `orders` (3)."""
-    found = Streams(ClusterConfig(topics={"solo": 1, "orders": 3}, refresh=0.2, retry=0.1, timeout=2))
+    found = Streams(ClusterConfig(topics={"solo": 1, "orders": 3}, refresh=0.2, retry=0.1, timeout=10))
     yield found
     await found.close()
 
@@ -76,7 +77,7 @@ async def test_a_link_that_settles_nothing_is_logged_and_counted(
             greedy.link.grant(1)
             got += await greedy.receive(1, None)
         greedy.link.grant(5)
-        await until(lambda: local.bridge.counts()["held_back"], 5)
+        await until(lambda: local.bridge.counts()["held_back"], PATIENCE)
     (line,) = [line for line in lines if line["event"] == "link gets no more until it settles what it has"]
     assert line["topic"] == "solo"
     assert line["limit"] == 5_000
@@ -95,7 +96,7 @@ async def test_what_was_deleted_is_not_handed_out_of_the_cache(local: Streams) -
     local.bridge.cluster._admin.bounds = lambda *given, **more: {  # type: ignore[method-assign]
         partition: Bounds(7, found.high) for partition, found in bounds(*given, **more).items()
     }
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while log.find(0) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert log.find(0) is None
@@ -144,7 +145,7 @@ async def test_records_that_somebody_else_has_written_are_an_answer(redis_server
     supervisor = Supervisor(lambda name, error: None)
     state = RedisState(redis_server.url)
     supervisor.start(state.run(), "state")
-    await until(lambda: state.ready()[0], 5)
+    await until(lambda: state.ready()[0], PATIENCE)
     redis_server.command("HSET", "scopegate:terminus:k", "about", "a", "0", "many")
     with pytest.raises(Exception, match="scopegate:terminus:k cannot be read; delete it") as caught:
         await state.termini.take("k", "a", None)

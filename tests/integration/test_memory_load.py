@@ -18,10 +18,10 @@ from tests.support.document import Document
 from tests.support.gateway import Gateways
 from tests.support.links import passes, receiving, sending
 from tests.support.parts import ROOT
-from tests.support.process import Process, wait_until
+from tests.support.process import PATIENCE, Process, wait_until
 
 BIG = bool(os.environ.get("SCOPEGATE_MEMORY"))
-MEMORY, CONNECTIONS, SECONDS, PATIENCE = ("1GiB", 12, 20, 0.1) if BIG else ("192MiB", 3, 6, 2.0)
+MEMORY, CONNECTIONS, SECONDS, SLOW = ("1GiB", 12, 20, 0.1) if BIG else ("192MiB", 3, 6, 10.0)
 """Of the process; connections of each kind; how long it lasts; what 99 of 100 round trips take at most, seconds."""
 MOST = 1024 if BIG else 192
 """MiB that may be resident."""
@@ -43,7 +43,9 @@ def test_every_way_at_once_stays_within_the_budget(start_gateway: Gateways, floo
     command = ["nice", "-n", "19", sys.executable, "-m", "tests.support.flood", str(document.edge), str(CONNECTIONS)]
     flood.append(Process("flood", command, cwd=ROOT))
     times, highest, end = list[float](), 0, time.monotonic() + SECONDS
-    while time.monotonic() < end:
+    held_back = lambda: gateway.metrics().get("scopegate_held_back_total", 0)  # noqa: E731
+    # Whoever is nice gets little done on a busy machine: it goes on until enough of them were held back.
+    while time.monotonic() < end or (held_back() <= CONNECTIONS and time.monotonic() < end + PATIENCE):
         begun = time.monotonic()
         passes(sender, receiver, len(times))
         times.append(time.monotonic() - begun)
@@ -55,8 +57,8 @@ def test_every_way_at_once_stays_within_the_budget(start_gateway: Gateways, floo
     print(f"{highest // 1024} MiB at most, {held / 2**20:.0f} held; p99 {slow * 1000:.1f} ms of {len(times)}")
     assert highest < MOST * 1024
     assert metrics["scopegate_held_back_total"] > CONNECTIONS
-    assert slow < PATIENCE
+    assert slow < SLOW
     flood.pop().discard()
-    wait_until(lambda: gateway.metrics()["scopegate_held_deliveries"] <= 2, "all is let go of", 30)
-    wait_until(lambda: resident_kib(pid) < idle + (highest - idle) // 3, "memory has been given back", 30)
+    wait_until(lambda: gateway.metrics()["scopegate_held_deliveries"] <= 2, "all is let go of")
+    wait_until(lambda: resident_kib(pid) < idle + (highest - idle) // 3, "memory has been given back")
     passes(sender, receiver, len(times))

@@ -18,10 +18,9 @@ from bridges.kafka.fetch import take_runs
 from bridges.kafka.producer import ClusterProducer, Told
 from gateway.tasks import Supervisor
 from tests.support.kafka_secured import PASSWORD, USER, TokenEndpoint
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 
 TOPIC = "reports"
-SECONDS = 15.0
 
 
 class Hearer:
@@ -80,7 +79,7 @@ class Place:
         await self.cluster.close()
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while not condition():  # noqa: ASYNC110  what is waited for is what Kafka does
                 await asyncio.sleep(0)
 

@@ -24,7 +24,7 @@ from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
 from tests.support.pipeline import Record, archived, consumed, files, produce
-from tests.support.process import free_port
+from tests.support.process import PATIENCE, free_port
 from tests.support.proton_clients import Login, Raw, receive, send
 
 if TYPE_CHECKING:
@@ -234,14 +234,14 @@ def test_topics_that_grow_lose_or_begin_anew_are_noticed(
     archive, source = Archive(tmp_path), origin(kafka_broker, topic)
     steps(spark, archive, source)
     admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
     produce(kafka_broker, topic, 20, 2, first=20)
     steps(spark, archive, source)
     assert [(each.partition, each.start, each.end) for each in verify(archive).ranges] == [(0, 0, 30), (1, 0, 10)]
 
     produce(kafka_broker, topic, 20, 2, first=40)
     place = TopicPartition(topic, 0, 35)
-    admin.delete_records([place])[place].result(30)
+    admin.delete_records([place])[place].result(PATIENCE)
     with pytest.raises(PipelineError, match="orders/eu, partition 0: offsets 30 to 34 are gone from the topic"):
         steps(spark, archive, source)
     steps(spark, archive, source, Bounds(fail_on_loss=False))
@@ -249,7 +249,7 @@ def test_topics_that_grow_lose_or_begin_anew_are_noticed(
     assert verdict.problems == ("orders/eu, partition 0: offsets 30 to 34 were lost before they were archived",)
     assert verdict.rows == 55
 
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
     kafka_broker.create_topic(topic, partitions=2)
     with pytest.raises(PipelineError, match="the topic was made anew"):
         steps(spark, archive, source)

@@ -19,6 +19,7 @@ from bridges.spark.ranges import Log, Range
 from bridges.spark.reading import read_archive
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import files, gateway_urls, produce
+from tests.support.process import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,7 +156,7 @@ def test_offsets_that_are_no_events_are_no_loss(
         producer.begin_transaction()
         for _ in range(5):
             producer.produce(topic, b"%d" % number)
-        assert producer.flush(30) == 0  # an abort would take back what is not sent yet
+        assert producer.flush(PATIENCE) == 0  # an abort would take back what is not sent yet
         (producer.abort_transaction if number % 3 == 2 else producer.commit_transaction)(30)
     archive_more(spark, archive, make(topic))
     assert (verify(archive).rows, verify(archive).problems) == (40, ())

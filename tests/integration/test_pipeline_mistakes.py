@@ -31,6 +31,7 @@ from tests.support.fixtures import served
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_secured import PASSWORD, USER, SecuredKafka
 from tests.support.pipeline import archived, consumed, files, produce
+from tests.support.process import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +126,7 @@ def test_a_topic_that_may_not_be_read_is_said(spark: SparkSession, secured: Secu
     ]
     admin = secured.admin()
     for answer in admin.create_acls(rules).values():
-        answer.result(10)
+        answer.result(PATIENCE)
     source = secured_origin(cluster(secured, "scram-sha-256"), topic, tmp_path)
     with pytest.raises(PipelineError, match=f"^commit 1: Kafka does not allow it: .*{topic}"):
         archive_of(spark, tmp_path / "archive", source)
@@ -159,7 +160,7 @@ def test_offsets_that_go_while_they_are_read_are_said(
     source = Earlier(origin(kafka_broker, topic))
     place = TopicPartition(topic, 0, 20)
     admin = kafka_broker.admin()
-    admin.delete_records([place])[place].result(30)
+    admin.delete_records([place])[place].result(PATIENCE)
     with pytest.raises(PipelineError, match=r"^commit 1: offsets went out of the topic while they were read"):
         archive_of(spark, tmp_path / "archive", source)
     assert untouched(tmp_path / "archive")
@@ -242,7 +243,7 @@ def test_records_of_a_mapping_to_come_are_kept_and_not_guessed_at(
     ]
     for each in headers:
         producer.produce(topic, b"value", b"key", headers=each)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     with pytest.raises(PipelineError, match=r"^2 records are of a mapping that this version does not know"):
         archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic), Bounds(fail_on_unknown=True))
     assert untouched(tmp_path / "archive")

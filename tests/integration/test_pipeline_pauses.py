@@ -21,16 +21,16 @@ CONNECTIONS = "scopegate_connections"
 
 @pytest.fixture(scope="module")
 def gateway(kafka_broker: KafkaBroker, start_module_gateway: Gateways) -> Gateway:
-    """One that closes connections that are silent for a second."""
+    """One that closes connections that are silent for three seconds."""
     document = Document()
     document.kafka(kafka_broker.bootstrap)
-    document.scope()["listen"][0]["limits"] = {"idle_timeout": "1s"}
+    document.scope()["listen"][0]["limits"] = {"idle_timeout": "3s"}
     return start_module_gateway(document.text)
 
 
 def closed(gateway: Gateway) -> None:
     """Wait until the gateway has lost its patience."""
-    gateway.wait_metric(CONNECTIONS, lambda value: value == 0, 20)
+    gateway.wait_metric(CONNECTIONS, lambda value: value == 0)
 
 
 def test_a_reader_goes_on_where_it_was(gateway: Gateway, kafka_broker: KafkaBroker) -> None:

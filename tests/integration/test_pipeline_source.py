@@ -22,7 +22,7 @@ from bridges.spark.source_options import read_options
 from gateway.filters import columns
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import consumed, expected, gateway_urls, produce, seen
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,14 +103,14 @@ def test_a_stream_goes_on_from_its_offsets_and_notices_what_changed(kafka_broker
     stream = Stream()
     assert stream.run(url, topic, maxEventsPerTrigger="20") == 2
     admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
     produce(kafka_broker, topic, 20, 2, first=100)
-    wait_until(lambda: stream.run(url, topic) >= 0 and (1, 9) in stream.places, "the new partition", 60)
+    wait_until(lambda: stream.run(url, topic) >= 0 and (1, 9) in stream.places, "the new partition")
     assert sorted(stream.places) == [each[:2] for each in consumed(kafka_broker, topic)]
 
     produce(kafka_broker, topic, 20, 2, first=200)
     place = TopicPartition(topic, 0, 45)
-    admin.delete_records([place])[place].result(30)
+    admin.delete_records([place])[place].result(PATIENCE)
     gone = "partition 0: offsets 40 to 44 are gone from the log; failOnDataLoss=false"
     with pytest.raises(PipelineError, match=gone):
         stream.run(url, topic)

@@ -35,7 +35,7 @@ def test_it_serves_until_sigterm_and_ends_with_0(start_gateway: Gateways) -> Non
         peer.start()
         gateway.process.send_signal(15)
         peer.until("close", error="amqp:connection:forced")
-    assert gateway.process.wait(10) == 0
+    assert gateway.process.wait() == 0
 
 
 def test_a_reload_keeps_what_is_allowed_and_closes_the_rest(start_gateway: Gateways) -> None:

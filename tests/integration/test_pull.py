@@ -228,7 +228,7 @@ def test_the_end_waits_for_what_was_pulled(fars: Fars) -> None:
     far.peer.until("close")
     far.peer.close()
     inbox.peer.close()
-    assert far.gateway.process.wait(20) == 0
+    assert far.gateway.process.wait() == 0
 
 
 def test_pulled_messages_are_counted_where_they_go(fars: Fars) -> None:

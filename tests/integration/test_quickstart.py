@@ -16,11 +16,11 @@ import pytest
 
 from tests.support.foreign import rhea_environment
 from tests.support.parts import ROOT
-from tests.support.process import Process, free_port, fresh_folder, wait_until
+from tests.support.process import PATIENCE, Process, free_port, fresh_folder, wait_until
 
 EXAMPLE = (ROOT / "policies/examples/quickstart.yaml").read_text()
 PORTS = ("5672", "5673", "8672")
-SECONDS = 60.0
+SECONDS = 3 * PATIENCE
 
 
 def policy(text: str = EXAMPLE) -> Path:
@@ -141,8 +141,8 @@ def test_a_second_one_says_that_the_first_serves_and_ctrl_c_ends_the_first_at_on
     assert code == 1
     assert "another quickstart" in text
     begin = time.monotonic()
-    assert first.end(signal.SIGINT, 10) == 0
-    assert time.monotonic() - begin < 3
+    assert first.end(signal.SIGINT) == 0
+    assert time.monotonic() - begin < 20
     assert "done." in first.text()
     code, text = once(path)
     assert code == 0, f"its ports are free again\n{text}"

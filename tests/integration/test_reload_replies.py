@@ -47,7 +47,7 @@ def test_responses_that_wait_for_a_scope_that_goes_get_an_outcome(start_gateway:
     service, client, _, reply_to = pair(place, capable=True)
     client.post(message(reply_to=reply_to))
     cookie = cookie_of(service.take())
-    responders = [Outbox(place.core, "$replies.core") for _ in range(4)]
+    responders = [Outbox(place.core, "$replies.core") for _ in range(12)]
     for each in responders:
         each.credit()
     deliveries = [each.post(answer(cookie)) for each in responders for _ in range(2)]

@@ -160,7 +160,7 @@ class Secured:
     def peer(self) -> Peer:
         """A TLS connection, nothing said yet."""
         trust = ssl.create_default_context(cafile=self.authority.ca)
-        return Peer(self.port, tls=trust, seconds=15)
+        return Peer(self.port, tls=trust)
 
     def login(self, name: str, password: str, code: int = 0) -> Peer:
         """Authenticate; with success, open and begin too."""
@@ -239,7 +239,7 @@ def test_nothing_is_taken_from_a_connection_that_was_closed(secured: Secured) ->
     carol.transfer(message(b"after the close"))
     carol.attach("another", SENDER, 1, target=frames.target("chat/room"))
     carol.transfer(message(b"over another link"), handle=1)
-    carol.expect_eof(10)
+    carol.expect_eof()
     alice = secured.login("alice", "wonderland")
     alice.attach("last", SENDER, target=frames.target("chat/room"))
     alice.until("flow", handle=0)
@@ -268,7 +268,7 @@ def test_a_certificate_that_is_no_longer_trusted_ends_its_connections(
     def login(client: Pair) -> Peer:
         context = ssl.create_default_context(cafile=authority.ca)
         context.load_cert_chain(client.cert, client.key)
-        peer = Peer(document.edge, tls=context, seconds=15).sasl("EXTERNAL", b"")
+        peer = Peer(document.edge, tls=context).sasl("EXTERNAL", b"")
         peer.negotiate()
         return peer
 

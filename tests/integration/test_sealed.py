@@ -15,7 +15,7 @@ from tests.support.crossing import KEY, Inbox, Outbox, Place, answer, cookie_of,
 from tests.support.gateway import Gateways
 from tests.support.messages import message, sections
 from tests.support.parts import ROOT
-from tests.support.process import wait_until
+from tests.support.process import PATIENCE, wait_until
 
 RING = "keys: {active: one, ring: {one: {env: SCOPEGATE_TEST_KEY}}"
 
@@ -30,7 +30,7 @@ def reload(place: Place, keys: str) -> None:
 def inspect(place: Place, text: str, *, key: str = KEY) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gateway.cli", "cookie", "inspect", str(place.gateway.policy)]
     env = {**os.environ, "SCOPEGATE_TEST_KEY": key, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=env, timeout=60)
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=env, timeout=PATIENCE)
 
 
 def responded(place: Place, *, capable: bool) -> tuple[bytes, Inbox, Outbox, bytes]:
@@ -90,12 +90,12 @@ def test_sealed_requests_show_nothing_and_come_home_in_either_form(start_gateway
 @pytest.mark.parametrize("capable", [True, False])
 def test_skew_lets_the_late_in_and_the_later_not(start_gateway: Gateways, capable: bool) -> None:
     place = start(start_gateway, "gw-skew", expiry="1s")
-    reload(place, ", seal: true, skew: 3s")
+    reload(place, ", seal: true, skew: 6s")
     _, answers, outbox, way = responded(place, capable=capable)
     data = answer(way) if capable else message(b"answer")
     made = time.time()
     wait_until(lambda: time.time() > made + 1.2, "the expiry to pass")
     assert outbox.send_when_taken(data, answers).matches("accepted")
-    wait_until(lambda: time.time() > made + 4.2, "the allowance to pass")
+    wait_until(lambda: time.time() > made + 7.2, "the allowance to pass")
     assert outbox.send(data).matches({"error": "amqp:precondition-failed"})
     assert answers.empty()

@@ -60,7 +60,7 @@ class Secured:
         context = ssl.create_default_context(cafile=self.authority.ca)
         if client is not None:
             context.load_cert_chain(client.cert, client.key)
-        return Peer(port, tls=context, seconds=15)
+        return Peer(port, tls=context)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_plain_on_tls(secured: Secured) -> None:
 @SCRAM
 @pytest.mark.parametrize("tls", [True, False], ids=["tls", "tcp"])
 def test_scram(secured: Secured, mechanism: str, tls: bool) -> None:
-    with secured.peer(secured.tls) if tls else Peer(secured.bare, seconds=15) as peer:
+    with secured.peer(secured.tls) if tls else Peer(secured.bare) as peer:
         client = authenticate(peer, mechanism, "bob", PASSWORDS["bob"])
         assert (client.done, client.mechanism) == (True, mechanism)
         peer.negotiate()
@@ -195,7 +195,7 @@ def test_a_wrong_password_and_an_unknown_user_look_alike(secured: Secured, failu
     with secured.peer(secured.tls).sasl("PLAIN", f"\0{user}\0{WRONG}".encode(), code=1) as peer:
         peer.expect_eof()
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        with Peer(secured.bare, seconds=15) as peer:
+        with Peer(secured.bare) as peer:
             assert authenticate(peer, mechanism, user, WRONG).failed
             peer.expect_eof()
     failures.counted('scopegate_sasl_failures_total{reason="credentials"}', 3)

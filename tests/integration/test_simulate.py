@@ -23,6 +23,7 @@ from tests.support import archives
 from tests.support.filter_rows import batch_of
 from tests.support.messages import message
 from tests.support.parts import ROOT
+from tests.support.process import PATIENCE
 from tests.support.simulation import JOURNAL, KNOWN, NOW, candidate
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def command(*arguments: object, env: dict[str, str] | None = None) -> subprocess
     """Run `scopegate pipeline …` as a process."""
     program = [sys.executable, "-c", "from gateway.cli import main; main()", "pipeline", *map(str, arguments)]
     full = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
-    return subprocess.run(program, capture_output=True, text=True, env=full, timeout=280, check=False)
+    return subprocess.run(program, capture_output=True, text=True, env=full, timeout=10 * PATIENCE, check=False)
 
 
 def test_the_command_for_a_change_review(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gateway.state import MemoryState, State, open_state
 from gateway.state.redis import RedisState
 from gateway.tasks import Supervisor
-from tests.support.process import free_port
+from tests.support.process import PATIENCE, free_port
 from tests.support.servers import Redis
 
 
@@ -37,14 +37,14 @@ async def running(state: State) -> AsyncIterator[State]:
 
 
 async def becomes(state: State, ready: bool) -> str:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE):
         while state.ready()[0] is not ready:  # noqa: ASYNC110 (nothing tells; it is asked)
             await asyncio.sleep(0.01)
     return state.ready()[1]
 
 
 async def asked(state: State) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE):
         while state.ready()[1].endswith("not asked yet"):  # noqa: ASYNC110 (nothing tells; it is asked)
             await asyncio.sleep(0.01)
 

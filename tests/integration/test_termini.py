@@ -12,7 +12,7 @@ from redis.asyncio import Redis as Client
 
 from gateway.state.termini import Full, MemoryTermini, Overtaken, Save, Termini, Unavailable
 from gateway.state.termini_redis import RedisTermini
-from tests.support.process import free_port
+from tests.support.process import PATIENCE, free_port
 from tests.support.servers import Redis
 
 
@@ -47,13 +47,13 @@ async def test_who_takes_the_record_fences_the_one_before(termini: Termini) -> N
 
 async def test_an_owner_has_so_many_records_and_room_again_when_one_ends(termini: Termini) -> None:
     first = await termini.take("k1", "a", None, owner="ann")
-    await termini.take("k2", "a", 50, owner="ann")
+    await termini.take("k2", "a", 2000, owner="ann")
     for key, owner in (("k1", "ann"), ("k3", "bob"), ("k4", "")):
         await termini.take(key, "a", None, owner=owner)
     with pytest.raises(Full) as full:
         await termini.take("k5", "a", None, owner="ann")
     assert full.value.most == 2
-    async with asyncio.timeout(10):  # until k2 has expired
+    async with asyncio.timeout(PATIENCE):  # until k2 has expired
         while True:
             with suppress(Full):
                 await termini.take("k5", "a", None, owner="ann")

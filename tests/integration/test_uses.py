@@ -241,11 +241,11 @@ def test_a_restart_forgets_nothing_with_redis(start_gateway: Gateways, redis_ser
 
 
 def test_a_count_ends_with_its_cookie(start_gateway: Gateways, own_redis: Redis) -> None:
-    place = start(start_gateway, own_redis.url, expiry="1s")
+    place = start(start_gateway, own_redis.url, expiry="5s")
     given = asked(place, True)
     assert given.reply(place).send_when_taken(given.data, given.answers).matches("accepted")
     (key,) = own_redis.command("KEYS", "scopegate:uses:*").split()
-    assert 295_000 < int(own_redis.command("PTTL", key)) <= 301_100  # 1 s, and the clocks of others
+    assert 295_000 < int(own_redis.command("PTTL", key)) <= 305_100  # 5 s, and the clocks of others
 
 
 def test_without_redis_nothing_is_accepted_and_nothing_goes_through(start_gateway: Gateways, own_redis: Redis) -> None:

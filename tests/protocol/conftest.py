@@ -26,7 +26,7 @@ scopes:
         limits: {{links: 200, sessions: 4, max_frame_size: 16KiB, max_message_size: 80MiB, idle_timeout: 60s}}
       - bind: "127.0.0.1:{hasty}"
         sasl: [anonymous]
-        limits: {{handshake: 500ms, idle_timeout: 1s, max_message_size: 1000B}}
+        limits: {{handshake: 2s, idle_timeout: 4s, max_message_size: 1000B}}
     addresses:
       - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
       - {{match: "svc/{{name}}", relay: core, address: "services/{{name}}", replies: auto}}

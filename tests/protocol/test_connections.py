@@ -14,20 +14,18 @@ from tests.support.peer import Peer
 
 def test_a_peer_with_a_short_idle_time_out_gets_heartbeats(served: Served) -> None:
     """2.4.5: half of what the peer allows passes at most without a frame; the empty ones say nothing else."""
-    with served.peer(idle_time_out=2000) as peer:
-        gaps, last = [], time.monotonic()
-        for _ in range(3):
-            assert peer.read(8, seconds=3) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
-            gaps.append(time.monotonic() - last)
-            last = time.monotonic()
-        assert max(gaps) < 2
+    with served.peer(idle_time_out=8000) as peer:
+        last = time.monotonic()
+        assert peer.read(8) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
+        assert time.monotonic() - last < 8
+        assert peer.read(8) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
         peer.attach_sender("chat/a")
 
 
 def test_a_silent_peer_is_closed_after_our_idle_time_out(served: Served, watch: Watch) -> None:
     with Peer(served.hasty) as peer:
-        assert peer.start().idle_time_out == 500  # half of the policy's second, as 2.4.5 advises
-        peer.until("close", error="amqp:resource-limit-exceeded", seconds=3)
+        assert peer.start().idle_time_out == 2000  # half of the policy's four seconds, as 2.4.5 advises
+        peer.until("close", error="amqp:resource-limit-exceeded")
         peer.expect_eof()
     watch.bad_input("amqp:resource-limit-exceeded")
 
@@ -35,11 +33,11 @@ def test_a_silent_peer_is_closed_after_our_idle_time_out(served: Served, watch: 
 def test_a_peer_that_sends_empty_frames_stays(served: Served) -> None:
     with Peer(served.hasty) as peer:
         peer.start()
-        end = time.monotonic() + 1.5
+        end = time.monotonic() + 5
         while time.monotonic() < end:
             peer.send_raw(b"\x00\x00\x00\x08\x02\x00\x00\x00")
             with pytest.raises(AssertionError, match="nothing within"):
-                peer.receive(0.2)
+                peer.receive(0.5)
         peer.attach_sender("chat/a")
 
 

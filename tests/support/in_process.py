@@ -59,7 +59,7 @@ async def served(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[S
     async def start() -> Gateway:
         policy = load(file)
         running.append(asyncio.get_running_loop().create_task(app._serve(policy)))
-        await tasks.until(lambda: hasattr(gateway, "service") or running[0].done(), 10)
+        await tasks.until(lambda: hasattr(gateway, "service") or running[0].done(), PATIENCE)
         return gateway
 
     yield start
