@@ -13,6 +13,7 @@ import pytest
 from gateway import app, tasks
 from gateway.policy_file import load
 from gateway.service import Service
+from tests.support.process import PATIENCE
 
 
 class Gateway:
