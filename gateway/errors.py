@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+_NO_SCOPE: Final = "\0"
+"""No scope has this name."""
+
 
 class Fault(Enum):
     """Who has to act on an error: decides log level and which counter moves."""
@@ -43,6 +46,12 @@ class AmqpError(Exception):
         self.info: Final[dict[str, object]] = dict(info or {})
         self.fault: Final = fault
         self.scope = scope
+
+    def of_nobody(self) -> AmqpError:
+        """The same; a peer's words in it are for no other peer: they are about an address that none has named."""
+        if self.scope is not None:
+            self.scope = _NO_SCOPE
+        return self
 
     def told_to(self, scope: str) -> AmqpError:
         """The error as a peer in `scope` hears it: of another scope's only the condition, in our words (RA 1)."""

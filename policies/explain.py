@@ -13,6 +13,7 @@ from policies.assignment import lines as assignment_lines
 from policies.explain_replies import replies_lines
 from policies.model_rules import Action
 from policies.rules import (
+    DEEDS,
     MAX_HOPS,
     NOT_FOUND,
     CompiledPolicy,
@@ -67,7 +68,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
     replies = tuple(replies_lines(policy, scope, user, decision.route, hops)) if allowed else ()
     pulled = _pulled(policy, scope, address) if action == "send" else ()
     bridged = _bridged(policy, scope, address, action)
-    asks = f"{shown(user)} asks to {action} at {shown(address)}"
+    asks = f"{shown(user)} wants to {DEEDS[action]} {shown(address)}"
     return Explanation(
         scope=scope,
         user=user,

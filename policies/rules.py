@@ -33,6 +33,14 @@ _LINKS: Final = frozenset(("send", "receive"))
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
+DEEDS: Final[Mapping[Action, str]] = {
+    "send": "send to",
+    "receive": "receive from",
+    "info": "ask for information about",
+}
+"""What sentences call an action; the address follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class DirectRoute:
     """A meeting point in this scope."""
@@ -231,7 +239,7 @@ class ScopeRules:
             return Decision(None, Grant(False), False, NOT_FOUND, "no node has this address")
         grant = self.access(user, asked, base)
         if not grant.allowed:
-            return Decision(route, grant, asked == "info", UNAUTHORIZED, f"not allowed to {asked} here")
+            return Decision(route, grant, asked == "info", UNAUTHORIZED, f"not allowed to {DEEDS[asked]} this address")
         if suffixed and action == "send":
             return Decision(route, grant, True, NOT_ALLOWED, "$info is read, not written")
         if isinstance(route, RedirectRoute):

@@ -225,7 +225,8 @@ def _sample(each: Weighed, policies: tuple[CompiledPolicy, CompiledPolicy]) -> I
     who = "the gateway" if case.user is None else case.user
     place = case.address if case.address is not None else f"({case.route})"
     reply = f", reply-to {case.reply_to}" if case.reply_to else ""
-    yield f"  {who} {case.action}s at {place} in scope {case.scope}{reply}  ({_weight([each])})"
+    deed = "sends to" if case.action == "send" else "receives from"
+    yield f"  {who} {deed} {place} in scope {case.scope}{reply}  ({_weight([each])})"
     yield f"      now        {finding.before}{_where(policies[0], finding)}"
     yield f"      candidate  {finding.after}{_where(policies[1], finding)}"
 

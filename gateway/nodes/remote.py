@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
-from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified
+from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified, Outcome, Rejected
 from gateway.amqp.pndata import Granted
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.filters.filter_set import RULES, read
@@ -71,8 +71,13 @@ class RemoteNode:
 class Relay(Meeting):
     """A near link and its far half: a meeting point of exactly two."""
 
-    def __init__(self, dialer: Dialer, address: str, near: Link, make_crossing: CrossingMaker) -> None:
+    def __init__(
+        self, dialer: Dialer, address: str, near: Link, make_crossing: CrossingMaker, asked: str | None = None
+    ) -> None:
+        """`asked`: what the peer has named, if it is not the address of `near`."""
         super().__init__(address, make_crossing, unused=lambda _: None)
+        self._renamed: Final = (asked or near.address) != address
+        """The container's words may be about an address that the peer does not know."""
         self._dialer: Final = dialer
         self.near: Final = near
         self.far: Link | None = None
@@ -102,7 +107,7 @@ class Relay(Meeting):
     def _reach(self, engine: Engine) -> None:
         near = self.near
         far = engine.attach(self._far_name(), incoming=not near.incoming)
-        end = _FarInlet(self, far) if far.incoming else _FarOutlet(self, far)
+        end = _FarInlet(self, far) if far.incoming else (_RenamedOutlet if self._renamed else _FarOutlet)(self, far)
         wish = near.source if far.incoming else near.target
         own = self._honours() if far.incoming else ()
         far.unannounced = far.incoming and not own
@@ -131,8 +136,8 @@ class Relay(Meeting):
         return (RESPONSE_ADDRESS_SUPPORTED,) if crosses or capable else ()
 
     def _far_name(self) -> str:
-        """A name that is new there; a peer's own may hold addresses of its scope, which are not for another (RA 1)."""
-        return f"{self.near.name if self._same_scope else 'link'}-{next(_numbers)}"
+        """A name that is new there: a peer's own may hold addresses (RA 1), and be longer than a frame there."""
+        return f"link-{next(_numbers)}"
 
     @property
     def _same_scope(self) -> bool:
@@ -232,8 +237,10 @@ class Relay(Meeting):
         return others + announcing(near, near.way.announces and (crosses or RESPONSE_ADDRESS_SUPPORTED in given))
 
     def refused(self, error: AmqpError) -> None:
-        """The far container refuses the link: so does the near node, in one scope in the same words."""
+        """The far container refuses the link: so does the near node, in the same words to a peer that may hear them."""
         self._dialer.leave(self)
+        if self._renamed:
+            error.of_nobody()
         if self._accepted:
             self.near.detach(error)
         else:
@@ -271,7 +278,7 @@ class Relay(Meeting):
     def far_ended(self, error: AmqpError | None) -> None:
         """The far container detached the link (not: the socket was lost)."""
         self._dialer.leave(self)
-        self.near.detach(error)
+        self.near.detach(error.of_nobody() if self._renamed and error is not None else error)
 
     def drain(self, outlet: Outlet) -> None:
         """A near receiver's drain is the far sender's to answer: it may have messages."""
@@ -305,6 +312,15 @@ class _FarOutlet(Outlet):
         super().on_detach(error)
         if self.link.engine.opened and not self.link.engine.closed:
             self._relay.far_ended(error)
+
+
+class _RenamedOutlet(_FarOutlet):
+    """The same, at an address that the peer has not named."""
+
+    def on_outcome(self, context: Any, outcome: Outcome) -> None:
+        if isinstance(outcome, Rejected) and outcome.error is not None:
+            outcome.error.of_nobody()
+        super().on_outcome(context, outcome)
 
 
 class _FarInlet(Inlet):

@@ -40,6 +40,7 @@ from gateway.nodes.temporary import TEMPORARY, Temporaries
 from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
 from gateway.scope.rate import Buckets
 from policies.rules import (
+    DEEDS,
     INFO_SUFFIX,
     MAX_HOPS,
     DirectRoute,
@@ -295,7 +296,7 @@ class Scope:
     def decide(self, action: Action, address: str, principal: Principal) -> Decided:
         """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
         if principal.scope != self.name:  # a name of another scope says nothing here
-            raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: not allowed to {action} here")
+            raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: not allowed to {DEEDS[action]} this address")
         if isinstance(principal, User):
             route, info = self._decide_for_user(action, address, principal.name)
         else:
@@ -319,7 +320,8 @@ class Scope:
     def _decide_for_gateway(self, action: Action, address: str, itself: GatewayItself) -> tuple[Route | None, bool]:
         """The same for a link of our own: no access entry names it, its purpose says what it may."""
         if not itself.may(action, address):
-            raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: {itself.purpose} does not {action} here")
+            text = f"{quoted(address)}: a {itself.purpose} may not {DEEDS[action]} this address"
+            raise AmqpError(UNAUTHORIZED_ACCESS, text)
         log = self.rules.log_of(address)
         route = log or self.rules.route(address)
         if isinstance(route, RedirectRoute):  # a redirect is for clients of this scope, who can follow it

@@ -109,8 +109,10 @@ class TrunkNode:
     def __init__(self, dialer: Dialer, trunk: Trunk, address: str) -> None:
         self._dialer, self._trunk, self._address = dialer, trunk, address
         self._to = encode(address)
+        self._asked: str | None = None
 
     def attach(self, link: Link) -> None:
+        self._asked = link.address
         if link.incoming and self._trunk.usable:
             router = Router(link, self._aim)
             router.outlived = True  # until the container is gone
@@ -124,6 +126,6 @@ class TrunkNode:
         return Aim(key, data, self._trunk.attach if relayed else self._direct)  # type: ignore[arg-type]
 
     def _direct(self, link: Any) -> None:
-        Relay(self._dialer, self._address, link, self._trunk.make_crossing).start()
+        Relay(self._dialer, self._address, link, self._trunk.make_crossing, self._asked).start()
 
 

@@ -106,12 +106,15 @@ def test_a_response_that_its_receiver_rejects(place: Place, capable: bool) -> No
 
 @pytest.mark.row("RA-1-1")
 @pytest.mark.parametrize("role", [SENDER, RECEIVER])
-@pytest.mark.parametrize("scope", ["edge", "core"])
+@pytest.mark.parametrize(("scope", "address"), [("edge", "far/x"), ("core", "far/x"), ("core", "renamed/x")])
 @pytest.mark.parametrize("later", [False, True])
-def test_a_link_that_a_container_refuses_or_ends(fars: Callable[[], Far], scope: str, role: bool, later: bool) -> None:
+def test_a_link_that_a_container_refuses_or_ends(
+    fars: Callable[[], Far], scope: str, address: str, role: bool, later: bool
+) -> None:
+    """Its words are for peers of its scope, and for those only who named the address that it knows."""
     far = fars().accept()
     peer = connected(getattr(far, scope))
-    terminus = {"source": frames.source("far/x")} if role is RECEIVER else {"target": frames.target("far/x")}
+    terminus = {"source": frames.source(address)} if role is RECEIVER else {"target": frames.target(address)}
     peer.attach("link", role, **terminus)
     attach = far.attach()
     if later:
@@ -121,10 +124,50 @@ def test_a_link_that_a_container_refuses_or_ends(fars: Callable[[], Far], scope:
         handle = far.agree(attach, **{"source" if attach.role is RECEIVER else "target": None})
     far.peer.detach(handle, error=frames.error("amqp:not-found", WORDS["description"], WORDS["info"]))
     error = peer.until("detach").error
-    if scope == "edge":
+    if (scope, address) != ("core", "far/x"):
         told(error, "amqp:not-found", "does not exist")
     else:
         assert (error["description"], error["info"]) == (WORDS["description"], WORDS["info"])
+
+
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize("relay", [False, True])
+@pytest.mark.parametrize("anonymous", [False, True])
+@pytest.mark.parametrize("address", ["far/x", "renamed/x"])
+def test_a_rejection_by_a_container_of_the_same_scope(
+    start_gateway: Gateways, address: str, anonymous: bool, relay: bool
+) -> None:
+    """Whoever named another address than the container knows hears the condition alone."""
+    with Listener() as listener:
+        more = ", use_relay: true" if relay else ""
+        far = Far(start_gateway, listener, more).accept(*(["ANONYMOUS-RELAY"] if relay else []))
+        client = connected(far.core)
+        client.attach("sender", SENDER, target=frames.target(None if anonymous else address))
+        if anonymous or relay:
+            client.until("flow", handle=0)
+            client.transfer(message(to=address if anonymous else "renamed"))
+        attach = far.attach()
+        assert attach.target["address"] in ("far/x", None)  # None: `to` is the container's own address already
+        far.take(attach)
+        if not (anonymous or relay):
+            client.until("flow", handle=0)
+            client.transfer(message())
+        far.transfer(attach)
+        far.peer.disposition(0, rejected("amqp:not-allowed"))
+        error = client.until("disposition", first=0).state["error"]
+        if address == "far/x":
+            assert (error["description"], error["info"]) == (WORDS["description"], WORDS["info"])
+        else:
+            told(error, "amqp:not-allowed", "does not permit this")
+
+
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize("scope", ["edge", "core"])
+def test_the_name_of_a_link_is_not_told_to_a_container(fars: Callable[[], Far], scope: str) -> None:
+    far = fars().accept()
+    peer = connected(getattr(far, scope))
+    peer.attach(SECRET, RECEIVER, source=frames.source("far/x"))
+    assert SECRET not in far.attach().name
 
 
 @pytest.mark.row("RA-1-1", "RA-3-7")

@@ -158,7 +158,7 @@ def test_the_command_for_a_change_review(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     assert "12 links with 90 messages, 1 messages looked at singly" in done.stdout
     assert "denied: was allowed, and would be denied - 2 links with 20 messages" in done.stdout
-    assert "app sends at chat/closed in scope edge" in done.stdout
+    assert "app sends to chat/closed in scope edge" in done.stdout
     assert "denied with amqp:unauthorized-access" in done.stdout
     assert "kafka (scope edge, cluster main, topic new-a)" in done.stdout
     assert f"{new}:" in done.stdout  # the lines of the candidate that decide

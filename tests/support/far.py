@@ -29,6 +29,7 @@ scopes:
       - {{name: far, to: "amqp://127.0.0.1:{far}", backoff: {{min: 20ms, max: 50ms}}{more}}}
     addresses:
       - {{match: "far/**", relay: far}}
+      - {{match: "renamed/{{name}}", relay: far, address: "far/{{name}}"}}
       - {{match: "in/{{name}}", relay: edge, address: "q/{{name}}"}}
       - {{match: "here/**", direct: balanced}}
       - {{match: echo, service: echo}}

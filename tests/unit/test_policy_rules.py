@@ -6,6 +6,7 @@ import pytest
 
 from policies.assignment import Assignment
 from policies.explain import explain
+from policies.model_rules import Action
 from policies.reading import Reading
 from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Where
 from tests.support.policy import KEY, load_text
@@ -137,7 +138,7 @@ def test_who_may_do_what(
 def test_explain_says_which_lines_decide(policy: CompiledPolicy) -> None:
     answer = explain(policy, "edge", "bob", "svc/echo", "send")
     assert str(answer).splitlines()[: -len(answer.replies)] == [
-        "bob asks to send at svc/echo in scope edge",
+        "bob wants to send to svc/echo in scope edge",
         "  address  relay to scope core, address services/echo, replies auto  (etc/p.yaml:8)",
         "           then in scope core: direct, balanced  (etc/p.yaml:22)",
         "  access   granted  (etc/p.yaml:18)",
@@ -151,14 +152,32 @@ def test_explain_says_which_lines_decide(policy: CompiledPolicy) -> None:
     assert answer.as_dict()["allowed"] is True
 
 
+@pytest.mark.parametrize(
+    ("action", "address", "words"),
+    [
+        ("send", "log", "send to"),
+        ("receive", "log", "receive from"),
+        ("info", "log", "ask for information about"),
+        ("receive", "log/$info", "ask for information about"),
+    ],
+)
+def test_a_refusal_is_a_sentence(action: Action, address: str, words: str) -> None:
+    text = "kafka: {main: }\nscopes: {edge: {addresses: [{match: log, kafka: main, topic: t}]}}"
+    policy = load_text(text, environ={})
+    decision = policy.scopes["edge"].decide("eve", action, address)
+    assert decision.reason == f"not allowed to {words} this address"
+    asks = explain(policy, "edge", "eve", "log", "info" if address != "log" else action).lines[0]
+    assert asks == f"eve wants to {words} log in scope edge"
+
+
 def test_explain_says_why_not(policy: CompiledPolicy) -> None:
     denied = explain(policy, "edge", "eve", "news", "receive")
     assert denied.lines[-2:] == (
         "  access   no entry of scopes.edge.access grants it",
-        "  result   amqp:unauthorized-access: not allowed to receive here",
+        "  result   amqp:unauthorized-access: not allowed to receive from this address",
     )
     nowhere = explain(policy, "edge", "eve", "\x1b[2J", "receive")
-    assert nowhere.lines[0] == "eve asks to receive at '\\x1b[2J' in scope edge"
+    assert nowhere.lines[0] == "eve wants to receive from '\\x1b[2J' in scope edge"
     assert nowhere.lines[1] == "  address  no entry of scopes.edge.addresses matches"
     illegal = explain(policy, "edge", "eve", "events/..", "receive")
     assert "matches events/{topic}, but there can be no such node  (etc/p.yaml:7)" in illegal.lines[1]
