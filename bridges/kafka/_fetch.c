@@ -300,7 +300,7 @@ static int read_form(PyObject *given, form *form) {
                             &form->key) ? 0 : -1;
 }
 
-/* (form for each kind of time, (name of `amqp.bare`, of a cookie), names, digest) */
+/* (form for each kind of time, (name of `amqp.bare`, of a cookie, how those of a request begin), names, digest) */
 static int read_maker(PyObject *given, maker *maker) {
     PyObject *forms, *own;
     Py_ssize_t kind;
@@ -317,7 +317,7 @@ static int read_maker(PyObject *given, maker *maker) {
     for (kind = 0; kind < KINDS; kind++)
         if (read_form(PyTuple_GET_ITEM(forms, kind), maker->forms + kind) < 0)
             return -1;
-    return PyArg_ParseTuple(own, "SS", &maker->bare, &maker->cookie) ? 0 : -1;
+    return PyArg_ParseTuple(own, "SSS", &maker->bare, &maker->cookie, &maker->asked) ? 0 : -1;
 }
 
 static int read_type(PyTypeObject *type) {

@@ -10,9 +10,9 @@ _Names = Callable[[tuple[str, ...]], tuple[bytes, ...] | None]
 class _Hash(Protocol):
     def digest(self) -> bytes: ...
 
-Maker = tuple[tuple[_Bytes6, _Bytes6, _Bytes6], tuple[bytes, bytes], _Names, Callable[[bytes], _Hash]]
+Maker = tuple[tuple[_Bytes6, _Bytes6, _Bytes6], tuple[bytes, bytes, bytes], _Names, Callable[[bytes], _Hash]]
 """How messages are made: a form for each kind of time (`bridges.kafka.encoding.Form`), the names of the headers
-`amqp.bare` and of a cookie, what encodes the names of headers, and SHA-256."""
+`amqp.bare` and of a cookie and how those of a request begin, what encodes the names of headers, and SHA-256."""
 
 @final
 class Record:

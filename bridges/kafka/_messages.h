@@ -24,7 +24,8 @@ typedef struct {
 
 typedef struct {
     form forms[KINDS];
-    PyObject *bare, *cookie;  /* names of headers: the last one of what the gateway wrote, and one that is more than itself */
+    PyObject *bare;           /* name of a header: the last one of what the gateway wrote */
+    PyObject *cookie, *asked; /* a name, and how names begin, that are more than themselves */
     PyObject *names, *digest; /* called for: the encoded names of headers or None, and SHA-256 */
     const Run *run;
     const entry *known; /* the record whose names `encoded` has: the next one mostly has the same */
@@ -63,6 +64,10 @@ static bool is_text(const char *data, Py_ssize_t size) {
 
 static bool is_same(PyObject *bytes, const char *data, int32_t size) {
     return PyBytes_GET_SIZE(bytes) == size && memcmp(PyBytes_AS_STRING(bytes), data, (size_t)size) == 0;
+}
+
+static bool begins_with(PyObject *bytes, const char *data, int32_t size) {
+    return PyBytes_GET_SIZE(bytes) < size && memcmp(PyBytes_AS_STRING(bytes), data, (size_t)PyBytes_GET_SIZE(bytes)) == 0;
 }
 
 /* -- writing */
@@ -328,7 +333,8 @@ static bool measured_seal(const maker *maker, const Run *run, const entry *each,
     seal->whole = HASHED + (size_t)held(each->key_size) + seal->exact + (size_t)each->value_size;
     for (left = each->headers - 1; left > 0; left--) {
         next_header(&header);
-        if (!is_ascii(header.name, header.sizes.name) || is_same(maker->cookie, header.name, header.sizes.name))
+        if (!is_ascii(header.name, header.sizes.name) || is_same(maker->cookie, header.name, header.sizes.name) ||
+            begins_with(maker->asked, header.name, header.sizes.name))
             return false;
         seal->whole += (size_t)header.sizes.name + 4 + (size_t)held(header.sizes.value);
     }

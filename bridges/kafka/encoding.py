@@ -16,8 +16,9 @@ from bridges.kafka._fetch import Record, Run
 from bridges.kafka.bare import BARE, only_data
 from bridges.kafka.familiar import encoded
 from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY
-from bridges.kafka.records import COOKIE_HEADER, CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordReader
+from bridges.kafka.records import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordReader
 from bridges.kafka.redelivery import Event
+from bridges.kafka.routing import COOKIE_HEADER, REQUEST_HEADERS
 from gateway.amqp.codec import Symbol, encode
 from gateway.amqp.sections import DELIVERY_ANNOTATIONS, walk
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _DATA: Final = b"\x00\x53\x75"
 _ZERO_OFFSET: Final = b"0" * 20
 _ZERO_TIME: Final = b"\x83" + bytes(8)
-_OWN: Final = (BARE.encode(), COOKIE_HEADER.encode())
+_OWN: Final = (BARE.encode(), COOKIE_HEADER.encode(), REQUEST_HEADERS.encode())
 
 
 def plain_value(data: bytes) -> bytes | None:
@@ -58,6 +59,11 @@ class EventEncoder:
     def __init__(self) -> None:
         self._reader: Final = RecordReader()
         self._makers: Final[dict[int, Maker]] = {}
+
+    @property
+    def routed(self) -> bool:
+        """Whether some message so far had annotations of response routing."""
+        return self._reader.routed
 
     def events(self, messages: Iterable[Any], partition: int) -> tuple[list[Event], list[bytes]]:
         """A run of a client's records, and by themselves the messages that begin with a header."""

@@ -11,6 +11,7 @@ import heapq
 import time
 from bisect import bisect_left
 from collections.abc import Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -293,6 +294,8 @@ class Receiver:
         else:
             chosen = events[index : index + self._link.credit]
             index += len(chosen)
+        if self._logs[partition].encoder.routed and self._link.leaving is not None:
+            chosen, index = self._crossed(events, chosen, index)
         terminus = self._terminus
         if terminus is not None:
             terminus.progress.sent(partition, map(_offset, chosen))
@@ -306,6 +309,22 @@ class Receiver:
             chosen[0] = self._edited(chosen[0])
         self._counters.delivered += len(chosen)
         self._link.send_all(chosen)
+
+    def _crossed(self, events: list[Event], chosen: list[Event], after: int) -> tuple[list[Event], int]:
+        """Requests of other scopes among them as this reader may get them; from one that is not known yet on, none."""
+        for at, event in enumerate(chosen):
+            data = self._link.leaving(event, partial(self._go_on, event.partition))
+            if data is None:
+                del self._ready[event.partition]
+                return chosen[:at], bisect_left(events, event.offset, key=_offset)
+            if data is not event.data:
+                chosen[at] = event._replace(data=data)
+        return chosen, after
+
+    def _go_on(self, partition: int) -> None:
+        if partition in self._logs:
+            self._ready[partition] = None
+            self._pump_later()
 
     def _living(self, events: list[Event], index: int) -> tuple[list[Event], int]:
         now, drop, most = time.time_ns() // 1_000_000, self._terms.drop_expired, self._link.credit

@@ -13,6 +13,7 @@ are looked for only where they are stored: a record whose headers say otherwise 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from bridges.kafka.annotations import OFFSET, SOURCE_PARTITION, TIMESTAMP, TIMESTAMP_TYPE, TYPES, offset_text
@@ -20,7 +21,7 @@ from bridges.kafka.bare import BARE, sections_of
 from bridges.kafka.cloudevents import HEADER_PREFIX, VERSION, event_header, event_value
 from bridges.kafka.readable import BODY, RESERVED, as_property
 from bridges.kafka.record_screen import screen
-from bridges.kafka.records import COOKIE, answer_cookie
+from bridges.kafka.routing import ROUTING, routing_value
 from gateway.amqp.codec import Symbol, Timestamp
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
@@ -53,13 +54,13 @@ def _absent(message: Any) -> Any:
     return ABSENT
 
 
-def _cookie(message: Any) -> Any:
-    cookie = answer_cookie(message.headers() or [])
-    return ABSENT if cookie is None else cookie
+def _routing(name: str, message: Any) -> Any:
+    value = routing_value(message.headers(), name)
+    return ABSENT if value is None else value
 
 
 _LOG: Final[dict[str, Callable[[Any], Any]]] = {
-    COOKIE: _cookie,
+    **{name: partial(_routing, name) for name in ROUTING},
     OFFSET: lambda message: Symbol(offset_text(message.offset())),
     TIMESTAMP: lambda message: Timestamp(max(0, message.timestamp()[1])),
     SOURCE_PARTITION: lambda message: Symbol(str(message.partition())),

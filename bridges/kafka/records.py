@@ -13,8 +13,7 @@ from bridges.kafka.annotations import AnnotationTemplate, offset_text
 from bridges.kafka.bare import Exact, Header
 from bridges.kafka.incoming import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, from_record
 from bridges.kafka.outgoing import MODES, Record, stored, to_record
-from bridges.kafka.readable import RESERVED
-from gateway.amqp.codec import encode_binary
+from bridges.kafka.routing import routing_annotations
 from gateway.amqp.sections import Layout, edit_map
 
 __all__ = [
@@ -34,13 +33,6 @@ __all__ = [
 ]
 
 
-COOKIE: Final = "address-cookie"
-COOKIE_HEADER: Final = RESERVED + COOKIE
-
-
-def answer_cookie(headers: list[Header]) -> bytes | None:
-    """The cookie with which a responder at Kafka says whose request it answers (RA 2.4, KM-22)."""
-    return next((value for name, value in headers if name == COOKIE_HEADER and value is not None), None)
 
 
 class RecordWriter:
@@ -69,6 +61,8 @@ class RecordReader:
     """Makes messages of the records of one topic."""
 
     def __init__(self) -> None:
+        self.routed = False
+        """Some message so far had annotations of response routing."""
         self._templates: Final[dict[tuple[int, int], AnnotationTemplate]] = {}
 
     def encode(
@@ -88,6 +82,7 @@ class RecordReader:
             self._templates[partition, timestamp_type] = template
         header, rest = from_record(key, value, headers)
         annotations = template.encode(offset, ts_ms)
-        if headers and (cookie := answer_cookie(headers)) is not None:
-            annotations = edit_map(annotations, put={COOKIE: encode_binary(cookie)}) or b""
+        if headers and (routing := routing_annotations(headers)):
+            self.routed = True
+            annotations = edit_map(annotations, put=routing) or b""
         return header + annotations + rest

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from bridges.kafka.record_access import RecordFilter
 from bridges.kafka.record_filters import RecordFilters
+from gateway.amqp.hop import ROUTING, only
 from gateway.amqp.sections import splice
 from gateway.amqp.sections import walk as sections_of
 from gateway.filters.event_log import beyond_position
@@ -83,12 +84,18 @@ class Unannotated(NamedTuple):
     inner: Selection | None
 
     def pick(self, chunk: Chunk) -> list[Event]:
-        """The events of `chunk`, without delivery annotations."""
-        return [event._replace(data=_bare(event.data)) for event in chunk.picked(self.inner)]
+        """The events of `chunk`, without delivery annotations but those of response routing."""
+        events = chunk.picked(self.inner)
+        shorn = _routing_alone if chunk.log.encoder.routed else _bare
+        return [event._replace(data=shorn(event.data)) for event in events]
 
 
 def _bare(data: bytes) -> bytes:
     return splice(data, sections_of(data), da=None)
+
+
+def _routing_alone(data: bytes) -> bytes:
+    return only(data, ROUTING)
 
 
 _known: Final[WeakValueDictionary[Predicate, Matching]] = WeakValueDictionary()

@@ -42,8 +42,8 @@ class LinkBase:
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at", "counted",
         "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone", "handle", "handler", "held",
-        "incoming", "left", "max_message_size", "most", "name", "node", "open", "others", "presettled", "properties",
-        "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
+        "incoming", "leaving", "left", "max_message_size", "most", "name", "node", "open", "others", "presettled",
+        "properties", "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
         "understands", "unsaid", "unsettled", "way", "window",
     )  # fmt: skip
 
@@ -54,8 +54,7 @@ class LinkBase:
         self.session: Final = lib.pn_link_session(pointer)
         self.name: Final = pndata.text(lib.pn_link_name(pointer)) or ""
         self.incoming: Final = bool(lib.pn_link_is_receiver(pointer))
-        self.open = False
-        self.gone = False
+        self.open = self.gone = False
         """The peer has left, or its connection: an attach that was still waiting for its answer gets none."""
         self.left = Left.LOST
         """Valid in `on_detach`."""
@@ -71,6 +70,7 @@ class LinkBase:
         self.flow: Any = None  # where the journal counts what is on the link (`journal.Flow`)
         self.filter_rules: Any = None  # how the resolver wants its filters read (`filters.filter_set.Rules`)
         self.way: Any = None
+        self.leaving: Any = None  # how requests in a topic become what its reader may get (`nodes.leaving.Leaving`)
         self.requester: Final = engine.peer.requester  # whose messages come on it, and who resolves its address
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = self.most = 0  # that we take, and that the peer takes; 0: any

@@ -2,7 +2,7 @@
 
 A topic is the other scope's, and keeps no delivery annotations. So requests are rewritten on their way in, like those
 to any receiver that announces nothing; or, where the relay says `replies: cookie`, annotated: the topic keeps the
-annotations in headers of the record, for a responder at Kafka that knows them.
+annotations in headers of the record, for a responder at Kafka that knows them, and for readers over AMQP (`leaving`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gateway.amqp.outcomes import RELEASED
 from gateway.errors import AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way, announcing, way
 from gateway.nodes.keeping import Keeping
+from gateway.nodes.leaving import Leaving
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
@@ -42,13 +43,15 @@ class _Inside(NamedTuple):
 
 
 class Entering:
-    """A node of `scope`; what comes from other scopes crosses before the node has it."""
+    """A node of `scope`; what comes from other scopes crosses before the node has it, what is read of it afterwards."""
 
     def __init__(self, node: Node, scope: Scope) -> None:
         self._node: Final = node
         self._scope: Final = scope
 
     def attach(self, link: Link) -> None:
+        if not link.incoming:
+            link.leaving = Leaving(self._scope, link)
         crosses = link.incoming and link.way.scope != self._scope.name and link.way.replies != "none"
         self._node.attach(_EnteringLink(link, self._scope) if crosses else link)  # type: ignore[arg-type]
 

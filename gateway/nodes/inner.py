@@ -27,6 +27,8 @@ class InnerLink:
         self.node: Any = None
         self.flow: Any = None
         """What the journal counts of it."""
+        self.leaving: Any = None
+        """How requests in a topic become what its reader may get (`nodes.leaving.Leaving`)."""
         self.handler: Any = None
         self.open = False
         self.gone = False

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.support.crossing import Inbox, Outbox, hop_annotations
+from gateway.amqp.codec import Symbol, Timestamp
+from tests.support.crossing import Inbox, Outbox, answer, hop_annotations
 from tests.support.gateway import Gateway, Gateways
 from tests.support.messages import bare, message, sections
 from tests.support.peer import Peer
@@ -41,11 +42,16 @@ scopes:
           - {{from: log/source, to: log/copy}}
     addresses:
       - {{match: "log/{{topic}}", kafka: main}}
+      - {{match: "shorn/{{topic}}", kafka: main, annotate: never}}
       - {{match: "far/*", relay: there}}
-    access: [{{who: "*", may: [send, receive], on: "**"}}]
+      - {{match: "private/*", direct: balanced}}
+    access: [{{who: "*", may: [send, receive], on: ["log/*", "shorn/*", "far/*"]}}]
   there:
     listen: [{{bind: "127.0.0.1:{there}"}}]
-    addresses: [{{match: "far/*", direct: balanced}}]
+    addresses:
+      - {{match: "far/*", direct: balanced}}
+      - {{match: "read/{{topic}}", relay: core, address: "log/{{topic}}"}}
+      - {{match: "plain/{{topic}}", relay: core, address: "log/{{topic}}", replies: none}}
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 _names = (f"q/{number}" for number in itertools.count())
@@ -121,16 +127,129 @@ def test_a_responder_at_kafka_answers_by_headers(place: Place, requests: Consume
         assert hop_annotations(home) == {}
 
 
+READERS = {
+    "core": ("core", "log/requests", "$replies.core", False),
+    "a group in core": ("core", "log/requests", "$replies.core", True),
+    "without what the log says": ("core", "shorn/requests", "$replies.core", False),
+    "there": ("there", "read/requests", "$replies.there", False),
+}
+REQUEST = {"message_id": b"\0\1", "subject": "s", "app": {"n": 1}, "footer": {"x-opt-f": 1}}
+
+
+class Reader(NamedTuple):
+    """A responder over AMQP that reads the topic, and where its responses go."""
+
+    port: int
+    inbox: Inbox
+    replies: str
+    shorn: bool
+
+    def asked(self) -> tuple[bytes, dict[str, Any]]:
+        """The next request, and what its delivery annotations say beside what the log does."""
+        got = self.inbox.take()
+        told = hop_annotations(got)
+        own = {name for name in told if name.startswith(("event-streams-", "x-opt-kafka-"))}
+        assert bool(own) is not self.shorn
+        return got, {name: value for name, value in told.items() if name not in own}
+
+
+@pytest.fixture(params=list(READERS))
+def read(request: pytest.FixtureRequest, place: Place) -> Callable[[bool], Reader]:
+    """Attach a reader of the topic that understands response annotations, or one that does not."""
+    scope, address, replies, grouped = READERS[request.param]
+    port = getattr(place, scope)
+    group = {Symbol("event-streams-consumer-group"): next(_names)} if grouped else None
+
+    def attach(capable: bool) -> Reader:
+        inbox = Inbox(port, address, capable=capable, properties=group)
+        return Reader(port, inbox, replies, address.startswith("shorn/"))
+
+    return attach
+
+
+def answered(responder: Outbox, response: bytes, answers: Inbox) -> bytes:
+    """Send a response, and return it as it came home; the responder heard that it did."""
+    responder.credit()
+    delivery = responder.post(response)
+    home = answers.take()
+    assert responder.outcome(delivery).matches("accepted")
+    return home
+
+
+@pytest.mark.row("X-5", "RA-2.2-5", "RA-2.3-17")
+def test_a_reader_that_understands_annotations_gets_those_of_a_request(
+    place: Place, reply_to: str, read: Callable[[bool], Reader]
+) -> None:
+    """Bit for bit as it was sent, and with what a response needs."""
+    reader, answers = read(True), Inbox(place.edge, reply_to)
+    sent = message(b"ask", reply_to=reply_to, **REQUEST)
+    asked(place, "cookie/requests", sent)
+    got, told = reader.asked()
+    assert bare(got) == bare(sent)
+    cookie = told.pop("response-address-cookie")
+    assert type(cookie) is bytes
+    assert type(told.pop("response-address-cookie-expiry")) is Timestamp
+    assert told == {"response-link-target-address": reader.replies}
+    home = answered(Outbox(reader.port, reader.replies), answer(cookie, b"yes"), answers)
+    assert (sections(home)["data"], hop_annotations(home)) == (b"yes", {})
+
+
+@pytest.mark.row("X-5", "RA-2.2-3", "RA-2.5-1", "RA-2.5-6", "RA-2.5-7", "RA-2.5-10")
+def test_for_a_reader_that_does_not_a_request_is_rewritten(
+    place: Place, reply_to: str, read: Callable[[bool], Reader]
+) -> None:
+    reader, answers = read(False), Inbox(place.edge, reply_to)
+    sent = message(b"ask", reply_to=reply_to, **REQUEST)
+    asked(place, "cookie/requests", sent)
+    got, told = reader.asked()
+    assert told == {}
+    fields, before = sections(got), sections(sent)
+    there = fields["properties"]["reply_to"]
+    assert there.startswith(f"{reader.replies}/")
+    assert fields["properties"]["message_id"] != b"\0\1"
+    assert (fields["data"], fields["application_properties"], fields["footer"], fields["properties"]["subject"]) == (
+        before["data"], before["application_properties"], before["footer"], "s"
+    )  # fmt: skip
+    response = message(b"yes", correlation_id=fields["properties"]["message_id"])
+    home = sections(answered(Outbox(reader.port, there), response, answers))
+    assert (home["data"], home["properties"]["correlation_id"]) == (b"yes", b"\0\1")
+
+
 @pytest.mark.row("X-5")
-def test_what_is_asked_by_cookie_is_kept_as_it_was(place: Place, requests: Consumer, reply_to: str) -> None:
-    """An AMQP consumer of the topic gets the message bit for bit, without the annotations of the hop before."""
-    reader = Inbox(place.core, "log/requests")
-    sent = message(b"ask", reply_to=reply_to, message_id=b"\0\1", subject="s", app={"n": 1}, footer={"x-opt-f": 1})
+def test_behind_a_relay_without_response_routing_a_request_has_no_annotations(place: Place, reply_to: str) -> None:
+    reader = Inbox(place.there, "plain/requests", capable=True)
+    sent = message(b"ask", reply_to=reply_to, **REQUEST)
     asked(place, "cookie/requests", sent)
     got = reader.take()
     assert bare(got) == bare(sent)
     assert not any(name.startswith("response-") for name in hop_annotations(got))
-    assert "amqp.response-address-cookie" in record(requests)[1]
+
+
+FORGED = {
+    "another address": {"link-target-address": b"private/inbox"},
+    "no text": {"link-target-address": b"\xff"},
+    "no time": {"address-cookie-expiry": b"soon"},
+    "a long time": {"address-cookie-expiry": b"9" * 19},
+    "something else": {"whatever": b"x"},
+}
+
+
+@pytest.mark.row("X-5", "X-10")
+@pytest.mark.parametrize("capable", [True, False])
+@pytest.mark.parametrize("forged", FORGED.values(), ids=list(FORGED))
+def test_what_a_kafka_client_writes_gives_no_way_to_addresses_that_not_everybody_may_use(
+    place: Place, capable: bool, forged: dict[str, bytes]
+) -> None:
+    """Annotations of wrong forms count for nothing, and no address is made where not everybody may be answered."""
+    reader = Inbox(place.core, "log/requests", capable=capable)
+    headers = {f"amqp.response-{name}": value for name, value in forged.items()}
+    produce(place, "requests", b"forged", {"amqp.reply-to": b"private/inbox", **headers})
+    got = reader.take()
+    assert sections(got)["data"] == b"forged"
+    assert "$replies" not in str(sections(got).get("properties"))
+    told = {name: value for name, value in hop_annotations(got).items() if name.startswith("response-")}
+    known = capable and forged.get("link-target-address") == b"private/inbox"
+    assert told == ({"response-link-target-address": "private/inbox"} if known else {})
 
 
 @pytest.mark.row("X-5", "RA-2.5-1", "RA-2.5-10")

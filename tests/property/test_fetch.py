@@ -19,8 +19,9 @@ from bridges.kafka.fetch import take_messages, take_runs
 from bridges.kafka.outgoing import MESSAGE
 from bridges.kafka.readable import BODY
 from bridges.kafka.record_screen import Screen
-from bridges.kafka.records import COOKIE_HEADER, to_record
+from bridges.kafka.records import to_record
 from bridges.kafka.redelivery import Event
+from bridges.kafka.routing import COOKIE_HEADER
 from gateway.amqp.sections import walk
 from tests.support.examples import examples
 from tests.support.messages import message
@@ -61,6 +62,7 @@ def changed(
 CHANGES: dict[str, Callable[[list[Header]], list[Header]]] = {
     **dict.fromkeys(("nothing", "key", "value"), list),
     "cookie": lambda headers: [COOKIE, *headers],
+    "request": lambda headers: [("amqp.response-link-target-address", b"$replies.core"), *headers],
     "less": lambda headers: headers[1:],
     "more": lambda headers: [*headers, ("x", b"y")],
     "turned": lambda headers: headers[::-1],
@@ -205,7 +207,8 @@ def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:
         lambda forms, own, names, digest: (forms[:2], own, names, digest),
         lambda forms, own, names, digest: (([*forms[0]], *forms[1:]), own, names, digest),
         lambda forms, own, names, digest: ((("x",) * 8, *forms[1:]), own, names, digest),
-        lambda forms, own, names, digest: (forms, ("bare", "cookie"), names, digest),
+        lambda forms, own, names, digest: (forms, ("bare", "cookie", "asked"), names, digest),
+        lambda forms, own, names, digest: (forms, own[:2], names, digest),
         lambda forms, own, names, digest: (forms, own, names),
         lambda forms, own, names, digest: [forms, own, names, digest],
         lambda forms, own, names, digest: (forms, own, lambda _: [b"color"], digest),
