@@ -94,7 +94,7 @@ def requests(place: Place) -> Iterator[Consumer]:
 
 def record(consumer: Consumer) -> tuple[bytes, dict[str, bytes]]:
     """The next record: its value and its headers."""
-    (found,) = consumer.consume(1, 10)
+    (found,) = consumer.consume(1, PATIENCE)
     return found.value(), dict(found.headers() or [])
 
 

@@ -105,7 +105,7 @@ def test_a_stream_goes_on_from_its_offsets_and_notices_what_changed(kafka_broker
     admin = kafka_broker.admin()
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
     produce(kafka_broker, topic, 20, 2, first=100)
-    wait_until(lambda: stream.run(url, topic) >= 0 and (1, 9) in stream.places, "the new partition")
+    wait_until(lambda: stream.run(url, topic) >= 0 and (1, 9) in stream.places, "the new partition", 3 * PATIENCE)
     assert sorted(stream.places) == [each[:2] for each in consumed(kafka_broker, topic)]
 
     produce(kafka_broker, topic, 20, 2, first=200)

@@ -17,7 +17,7 @@ from gateway.nodes.scopes import Scope
 from tests.support.document import Document
 from tests.support.in_process import Gateway, fail_once, served
 from tests.support.links import passes, receiving, refusal, sending
-from tests.support.process import answers, ports
+from tests.support.process import PATIENCE, answers, ports
 
 pytestmark = pytest.mark.row("X-8")
 
@@ -71,7 +71,7 @@ class Reloading:
         """The same with what is in the file."""
         before = self.ended
         self.gateway.hup()
-        await tasks.until(lambda: self.ended > before, 20)
+        await tasks.until(lambda: self.ended > before, PATIENCE)
         assert self.ended == before + 1
         return self.gateway.count("reloads", "ok")
 
@@ -86,7 +86,7 @@ async def reloading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     made = Reloading(tmp_path)
     async with served(made.file, monkeypatch) as start:
         made.gateway = await start()
-        await tasks.until(lambda: answers(made.document.edge) and made.gateway.part("kafka/main")[0], 20)
+        await tasks.until(lambda: answers(made.document.edge) and made.gateway.part("kafka/main")[0], PATIENCE)
         yield made
 
 

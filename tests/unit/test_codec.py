@@ -189,7 +189,7 @@ def test_a_huge_count_in_few_bytes_fails_fast(data):
     started = time.process_time()
     with pytest.raises(AmqpError, match="more items than bytes"):
         decode(data)
-    assert time.process_time() - started < 0.1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(

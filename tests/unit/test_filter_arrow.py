@@ -152,5 +152,5 @@ def test_like_takes_time_in_proportion_whatever_the_pattern(pattern: str) -> Non
     like = compile_filter(p.Like(N, p.Literal(pattern)))
     started = time.process_time()
     found = like(batch).to_pylist()
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 20
     assert found == [pattern.endswith("%") and "b" not in pattern, "aaab%" not in pattern or "a" * 4000 in pattern]

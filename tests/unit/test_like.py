@@ -102,9 +102,9 @@ def test_a_text_beyond_what_the_likes_of_a_link_may_cost_is_unknown(terms: str, 
 def test_no_message_keeps_the_gateway_busy_for_long(size: int) -> None:
     """Two and a half seconds for a megabyte before there was a limit."""
     terms = " OR ".join(f"s LIKE '%a_{chr(98 + number % 20)}_b%'" for number in range(48))
-    start = time.process_time()
+    start = time.thread_time()
     assert not matches(terms, "é" + "axbxc" * (size // 5))
-    assert time.process_time() - start < 0.5
+    assert time.thread_time() - start < 1
 
 
 def test_what_is_at_the_ends_of_a_text_has_no_limit() -> None:

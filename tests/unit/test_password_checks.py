@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from gateway.password_checks import PasswordChecks, Ticket, Turns
+from tests.support.process import PATIENCE
 
 
 def ticket() -> Ticket:
@@ -58,11 +59,11 @@ async def test_a_flood_from_one_address_delays_no_other() -> None:
         return told
 
     for _ in range(50):
-        checks.submit("edge", "flood", lambda: gate.wait(10), then("flood"))
+        checks.submit("edge", "flood", lambda: gate.wait(PATIENCE), then("flood"))
     checks.submit("edge", "other", lambda: True, then("right"))
     checks.submit("edge", "third", lambda: 1 // 0 > 0, then("wrong"))
     gate.set()
-    await asyncio.wait_for(every.wait(), 10)
+    await asyncio.wait_for(every.wait(), PATIENCE)
     assert {"right", "wrong"} < set(finished[:4])
     assert failures == [ZeroDivisionError]
     checks.close()
@@ -71,12 +72,12 @@ async def test_a_flood_from_one_address_delays_no_other() -> None:
 async def test_who_has_gone_hears_nothing() -> None:
     loop, told = asyncio.get_running_loop(), list[str]()
     checks, gate, after = PasswordChecks(loop, workers=1), threading.Event(), asyncio.Event()
-    running = checks.submit("edge", "one", lambda: gate.wait(10), lambda passes: told.append("running"))
+    running = checks.submit("edge", "one", lambda: gate.wait(PATIENCE), lambda passes: told.append("running"))
     waiting = checks.submit("edge", "two", lambda: True, lambda passes: told.append("waiting"))
     checks.submit("edge", "three", lambda: True, lambda passes: after.set())
     running.cancel()
     waiting.cancel()
     gate.set()
-    await asyncio.wait_for(after.wait(), 10)
+    await asyncio.wait_for(after.wait(), PATIENCE)
     assert told == []
     checks.close()

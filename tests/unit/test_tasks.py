@@ -31,7 +31,7 @@ async def test_tasks_that_run_together_end_although_one_is_deaf_for_a_while(monk
     supervisor = Supervisor(lambda name, error: errors.append(error))
     supervisor.keep(lambda: together(deaf(3), deaf(0)), "loop")
     await asyncio.sleep(0)
-    await asyncio.wait_for(supervisor.close(), 5)
+    await asyncio.wait_for(supervisor.close(), 60)
     assert errors == []
 
 

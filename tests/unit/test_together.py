@@ -34,7 +34,7 @@ async def test_a_supervisor_closes_though_one_of_them_was_deaf_once(monkeypatch:
     supervisor.keep(lambda: together(deaf.run(), asyncio.Event().wait()), "pair")  # type: ignore[arg-type]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    await asyncio.wait_for(supervisor.close(), 5)
+    await asyncio.wait_for(supervisor.close(), 60)
     assert (deaf.heard, errors) == (2, [])
 
 

@@ -120,10 +120,10 @@ def test_a_user_with_one_mechanism_does_not_show_it_at_the_other() -> None:
 
 @pytest.mark.parametrize("text", ["n" * 256, "\ufdfa" * 255, "\ufdfa" * 15, "\xe9" * 256])
 def test_texts_over_255_characters_are_refused_before_they_take_time(text: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     for _ in range(20):
         assert prepare(text) is None
-    assert (time.process_time() - began) / 20 < 0.002
+    assert (time.thread_time() - began) / 20 < 0.005
 
 
 def test_texts_of_255_characters_are_prepared() -> None:
@@ -167,12 +167,19 @@ def failing(text: str) -> dict[str, Any]:
     raise quick_yaml.Unsure
 
 
-def test_5000_users_are_read_in_half_a_second() -> None:
+def test_a_thousand_users_are_read_many_times_as_fast_as_by_the_general_parser() -> None:
+    """5,000 take half a second instead of six on a quiet machine."""
     one = put_user("", "user", make_entry("x", salt=SALT))
-    text = "".join(one.replace("user:", f"user{number}:", 1) for number in range(5000))
-    began = time.process_time()
-    assert len(load_users(text)) == 5000
-    assert time.process_time() - began < 3  # 0.5 s on a quiet machine; 6 s with the general parser
+    text = "".join(one.replace("user:", f"user{number}:", 1) for number in range(1000))
+
+    def seconds() -> float:
+        began = time.thread_time()
+        assert len(load_users(text)) == 1000
+        return time.thread_time() - began
+
+    quick = min(seconds() for _ in range(3))
+    with mock.patch.object(quick_yaml, "parse", failing):
+        assert 4 * quick < seconds()
 
 
 GOOD = make_entry("x", salt=SALT)["scram-sha-256"]
