@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -42,14 +41,42 @@ async def opened(redis: Redis, every: float = 0.02) -> AsyncIterator[RedisStore]
 
 
 async def answered(ask: Callable[[Callable[[Any], None]], None]) -> Any:
-    """Ask and wait for the answer, which comes once and in time (twice that on a busy machine)."""
+    """Ask and wait for the answer, which comes once; `in_time` says when."""
     future = asyncio.get_running_loop().create_future()
     ask(future.set_result)
-    return await asyncio.wait_for(future, 2 * PATIENCE + 1)
+    return await asyncio.wait_for(future, 30 * PATIENCE)
+
+
+async def in_time(answers: Coroutine[Any, Any, Any]) -> Any:
+    """What is answered before five waits of the store's own length are over, one after the other, on the same loop.
+
+    An answer takes two of them at most. A machine that is late with those is late with these, too.
+    """
+
+    async def waits() -> None:
+        for _ in range(5):
+            await asyncio.sleep(PATIENCE / 2)
+
+    asked, late = asyncio.ensure_future(answers), asyncio.ensure_future(waits())
+    await asyncio.wait({asked, late}, return_when=asyncio.FIRST_COMPLETED)
+    late.cancel()
+    assert asked.done(), "not answered in time"
+    return asked.result()
+
+
+async def known(store: RedisStore, key: str, claim: str, limit: int) -> bool:
+    """Ask until the answer is known: what is asked while a batch from before times out is not."""
+    while (answer := await counted(store, key, claim, limit)) is None:
+        pass
+    return bool(answer)
 
 
 async def counted(store: RedisStore, key: str, claim: str, limit: int = 1) -> Any:
     return await answered(lambda then: store.count(key, claim, limit, 60_000, then))
+
+
+async def together(store: RedisStore, many: int) -> list[Any]:
+    return await asyncio.gather(*(counted(store, f"u:{number}", "b") for number in range(many)))
 
 
 async def test_values_are_shared_and_expire(redis_server: Redis) -> None:
@@ -105,18 +132,15 @@ async def test_an_answer_comes_in_time_from_a_redis_that_says_nothing(own_redis:
         assert own_redis.process is not None
         own_redis.process.send_signal(signal.SIGSTOP)
         try:
-            began = time.monotonic()
-            assert await counted(store, "u:1", "b", 2) is None
-            assert await answered(lambda then: store.put("v:1", b"x", 1000, then)) is False
-            many = [counted(store, f"u:{number}", "b") for number in range(2000)]
-            assert set(await asyncio.gather(*many)) == {None}
-            assert time.monotonic() - began < 10 * PATIENCE  # one after the other they would take 2,000 times as long
+            assert await in_time(counted(store, "u:1", "b", 2)) is None
+            assert await in_time(answered(lambda then: store.put("v:1", b"x", 1000, then))) is False
+            assert set(await in_time(together(store, 5000))) == {None}
         finally:
             own_redis.process.send_signal(signal.SIGCONT)
         await becomes(own_redis, "a", "SMEMBERS", "scopegate:u:1")
-        assert await counted(store, "u:1", "c", 2) is True
-        assert await counted(store, "u:1", "d", 2) is False
-        assert store.counts()["unknown"] >= 2
+        assert await known(store, "u:1", "c", 2) is True
+        assert await known(store, "u:1", "d", 2) is False
+        assert store.counts()["unknown"] >= 5002
 
 
 async def test_a_redis_that_was_restarted_is_asked_again_at_once(own_redis: Redis) -> None:
