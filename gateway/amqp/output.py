@@ -14,6 +14,7 @@ from cproton_ffi import lib
 from gateway.amqp import turn
 from gateway.amqp.performatives import close_frame
 from gateway.amqp.sasl_frames import AMQP_HEADER
+from gateway.amqp.transport_errors import complaint
 from gateway.errors import FRAME_SIZE_TOO_SMALL, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Output:
             self._early.clear()
         if (why := turn.complaint(self._at)) is not None and not self._ended:
             self.failure = AmqpError(INTERNAL_ERROR, "the gateway cannot go on with this connection; connect again")
-            self.failure.__cause__ = RuntimeError(why)
+            self.failure.__cause__ = RuntimeError(complaint(why))
         if len(data) > self._largest > 0 and turn.largest_frame(data) > self._largest:
             data = self._fitting(data)
         return data

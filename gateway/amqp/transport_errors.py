@@ -1,11 +1,15 @@
-"""The errors of proton's transport in the words of AMQP and of this gateway (part 2, 2.8.15 to 2.8.17). Pure."""
+"""The errors of proton's transport in the words of AMQP and of this gateway (part 2, 2.8.15 to 2.8.17). Pure.
+
+Some of proton's descriptions quote what the peer sent, a password that came out of place for instance. Only those
+that are known to hold nothing but numbers are told; of every other one stays its condition.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, NOT_ALLOWED, AmqpError
+from gateway.errors import FRAMING_ERROR, INTERNAL_ERROR, INVALID_FIELD, NOT_ALLOWED, AmqpError
 
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 _CONDITIONS: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
@@ -20,14 +24,42 @@ _TEXTS: Final = tuple(
         (r"link name already attached: (?s:.*)", None, "a link of this name and direction is attached on this session"),
     )
 )
+_PLAIN: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"malformed frame",
+        r"connection aborted",
+        r"incoming session window exceeded",
+        r"invalid transition from settled to unsettled",
+        r"invalid delivery-id for a continuation transfer",
+        r"sequencing error, expected delivery-id \d+, got \d+",
+        r"begin reply to unknown channel \d+\.?",
+        r"remote channel \d+ is above negotiated channel_max \d+\.?",
+        r"remote handle \d+ is above handle_max \d+",
+    )
+)
+"""What is told as proton says it."""
+_NO_FRAME: Final = "what was received is neither the AMQP header nor an AMQP frame that can stand here"
+_OTHER: Final = "what was received breaks the rules of AMQP 1.0"
 
 
 def reworded(error: AmqpError | None) -> AmqpError:
-    """What the peer and the log are told."""
+    """What the peer and the log are told; no byte of the peer is in it."""
     if error is None:
         return AmqpError(INTERNAL_ERROR, "the connection ended with an error")
     condition = _CONDITIONS.get(error.condition, error.condition)
     for pattern, better, text in _TEXTS:
         if (found := pattern.fullmatch(error.description)) is not None:
             return AmqpError(better or condition, found.expand(text))
-    return AmqpError(condition, error.description)
+    if any(pattern.fullmatch(error.description) for pattern in _PLAIN):
+        return AmqpError(condition, error.description)
+    return AmqpError(condition, _NO_FRAME if condition == FRAMING_ERROR else _OTHER)
+
+
+_COMPLAINT: Final = re.compile(r"process error -?\d+")
+
+
+def complaint(said: str) -> str:
+    """What the log is told of what proton has logged: it may quote the peer, too."""
+    found = _COMPLAINT.search(said)
+    return found.group() if found else "proton gives a reason that may quote the peer"

@@ -103,3 +103,34 @@ def test_a_peer_that_leaves_in_the_middle_of_a_greeting_is_nothing_special(serve
         with Peer(served.edge) as peer:
             peer.send_raw(SASL_DONE[:cut])
     watch.counted('scopegate_connections_closed_total{scope="edge"}')
+
+
+WORD = b"hunter2-hunter2"
+PLAIN_INIT = framed(performative("sasl_init", mechanism="PLAIN", initial_response=b"\0bob\0" + WORD), kind=1)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(SASL_DONE + PLAIN_INIT, id="a second login"),
+        pytest.param(SASL_DONE + b"PASS " + WORD, id="text instead of a header"),
+        pytest.param(SASL_DONE + SASL_HEADER + PLAIN_INIT, id="a second SASL header"),
+        pytest.param(AMQP_HEADER + PLAIN_INIT, id="a login after the header"),
+        pytest.param(AMQP_HEADER + OPEN + PLAIN_INIT, id="a login after open"),
+        pytest.param(AMQP_HEADER + OPEN + b"PASS " + WORD, id="text instead of a frame"),
+        pytest.param(AMQP_HEADER + OPEN + AMQP_HEADER + WORD, id="a second header"),
+        pytest.param(AMQP_HEADER + OPEN + framed(WORD), id="text in a frame"),
+        pytest.param(AMQP_HEADER + OPEN + framed(WORD, kind=9), id="text in a frame of no known type"),
+    ],
+)
+def test_nothing_that_a_peer_said_out_of_place_is_repeated(served: Served, watch: Watch, said: bytes) -> None:
+    """It may be a password: neither the log nor the close says more than what kind of thing was wrong."""
+    with Peer(served.edge) as peer:
+        peer.send_raw(said)
+        heard = b""
+        while piece := peer.read(1):
+            heard += piece
+    assert watch.logged("bad input")["error"]
+    watch.counted('scopegate_connections_closed_total{scope="edge"}')
+    assert WORD not in heard
+    assert WORD.decode() not in str(served.gateway.log()[watch.lines :])
