@@ -114,6 +114,27 @@ def test_what_only_one_receiver_takes_goes_back_with_it() -> None:
     assert also.got == [colored("red", 1)]
 
 
+def test_what_goes_back_with_its_receiver_frees_credit_for_the_others() -> None:
+    node = Node()
+    reds, blues = node.receiver(where="color = 'red'"), node.receiver(where="color = 'blue'")
+    sender = node.sender()
+    blues.flow(4)
+    while sender.granted:
+        sender.transfer(colored("red", sender.granted))
+    reds.leave()
+    assert set(sender.outcomes.values()) == {"released"}
+    assert sender.granted == 4
+
+
+@pytest.mark.parametrize("kind", [Meeting, Multicast])
+def test_nothing_is_sent_to_the_only_receiver_once_it_has_left(kind: type[Meeting]) -> None:
+    node = Node(kind)
+    receiver, sender = node.receiver(2), node.sender()
+    receiver.leave()
+    assert sender.transfer(colored("red")) in sender.outcomes
+    assert receiver.got == []
+
+
 def test_a_full_socket_is_passed_over() -> None:
     node = Node()
     full, other = node.receiver(10), node.receiver(1)
