@@ -291,6 +291,15 @@ def test_an_old_key_within_its_rotation_window() -> None:
     assert refusal(sent, annotator, NOW + 6).condition == UNAUTHORIZED_ACCESS
 
 
+def test_a_cookie_is_ours_when_it_has_expired_but_not_under_a_retired_key() -> None:
+    token = cookie_of(EDGE.annotate(message(), NOW))
+    rotated = KeyRing("new", {"new": Key(b"n" * 32), "k": Key(b"k" * 32, until_ms=NOW + 5)})
+    target, later = LinkTarget(RING, T, ["edge"]), LinkTarget(rotated, T, ["edge"])
+    assert [target.issued(token, NOW), target.issued(token, NOW + TTL + 1)] == [True, True]
+    assert [later.issued(token, NOW + 5), later.issued(token, NOW + 6)] == [True, False]
+    assert not LinkTarget(KeyRing("k", {"k": Key(b"x" * 32)}), T, ["edge"]).issued(token, NOW)
+
+
 def test_what_was_verified_once_is_not_believed_after_its_time() -> None:
     annotator = Annotator(RING, "edge", T, TTL)
     sent = response(cookie_of(annotator.annotate(message(), NOW)))
