@@ -72,6 +72,14 @@ def test_a_forged_reply_address_is_not_found(served: Served, watch: Watch, addre
     assert address.partition("/")[2] not in str(line), "the log shows the token"
 
 
+@pytest.mark.parametrize("address", ["chat/answered", "svc/answered"])
+def test_an_attach_is_answered_with_the_address_it_asked_for(served: Served, address: str) -> None:
+    """Also behind a relay, whose node has an address of its own."""
+    with served.peer() as peer:
+        assert peer.attach_sender(address).target["address"] == address
+        assert peer.attach_receiver(address, 1).source["address"] == address
+
+
 def test_64_kilobytes_of_address_do_not_fit_a_frame_that_we_take(served: Served, watch: Watch) -> None:
     with served.peer() as peer:
         peer.attach("x", SENDER, target=target("x" * 65_536))
