@@ -13,7 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from gateway.amqp.codec import Symbol, Timestamp
 from tests.support.crossing import Inbox, Outbox, answer, hop_annotations
+from tests.support.frames import framed, performative
 from tests.support.gateway import Gateway, Gateways
+from tests.support.links import outcomes
 from tests.support.messages import bare, message, sections
 from tests.support.peer import Peer
 from tests.support.process import PATIENCE, ports, wait_until
@@ -316,6 +318,23 @@ def test_a_topic_that_is_pulled_into_another_keeps_messages_as_they_were(place: 
     got = [copy.take() for _ in sent]
     assert [bare(each) for each in got] == [bare(each) for each in sent]
     assert [hop_annotations(each)["event-streams-offset"] for each in got] == [f"{at:020d}" for at in range(20)]
+
+
+def test_what_comes_in_one_write_is_kept_but_for_what_is_refused(place: Place, requests: Consumer) -> None:
+    """Three before, one that is no message, one behind it."""
+    payloads = [message(b"%d" % number) for number in range(4)]
+    payloads.insert(3, b"\xff\xff\xff")
+    transfers = [
+        framed(performative("transfer", handle=0, delivery_id=at, delivery_tag=b"%d" % at, message_format=0) + payload)
+        for at, payload in enumerate(payloads)
+    ]
+    with Peer(place.edge) as peer:
+        peer.start()
+        peer.attach_sender("auto/requests")
+        peer.until("flow")
+        peer.send_raw(b"".join(transfers))
+        assert [record(requests)[0] for _ in range(4)] == [b"0", b"1", b"2", b"3"]
+        assert outcomes(peer, 5) == {0: "accepted", 1: "accepted", 2: "accepted", 3: "rejected", 4: "accepted"}
 
 
 def test_requests_that_are_refused_give_back_their_credit_and_no_more(place: Place) -> None:

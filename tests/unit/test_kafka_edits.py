@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bridges.kafka import faults, partitions
 from bridges.kafka.redelivery import ASSOCIATED, GAP, Event, after_gap, again, announced
 from gateway.amqp import sections
+from gateway.amqp.codec import encode
 from gateway.amqp.outcomes import FAILED, RELEASED, Rejected
 from gateway.amqp.types import Symbol
 from gateway.errors import (
@@ -76,6 +77,15 @@ def test_only_failures_count(data: bytes, fates: list[bool]) -> None:
         original = sections.header(data, sections.walk(data))
         assert header[4] == sum(fates)
         assert header[: len(original)][:4] == original[:4]
+
+
+@given(MESSAGES)
+def test_annotations_of_a_modified_outcome_are_merged(data: bytes) -> None:
+    change = encode({Symbol("x-opt-a"): 10, Symbol("x-opt-c"): "new"})
+    edited = again(Event(data, 0, 1), failed=False, annotations=change).data
+    before = sections.message_annotations(data, sections.walk(data)) or {}
+    after = sections.message_annotations(edited, sections.walk(edited))
+    assert after == {**before, "x-opt-a": 10, "x-opt-c": "new"}
 
 
 @given(
