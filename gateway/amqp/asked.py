@@ -17,20 +17,21 @@ _MODIFIED: Final = (0x27, "amqp:modified:list")
 
 
 class Asked(NamedTuple):
-    """The peer's terminus; `default` is what a delivery becomes that is settled without an outcome."""
+    """The peer's terminus; `default`: what a delivery becomes that is settled without an outcome; `size`: its bytes."""
 
     address: str | None = None
     default: Outcome = SETTLED
+    size: int = 0
 
 
-def asked(fields: Sequence[Any]) -> Asked:
-    """From the fields of an attach that `performatives.read_control` has checked."""
+def asked(fields: Sequence[Any], size: int) -> Asked:
+    """From the fields of an attach of `size` bytes that `performatives.read_control` has checked."""
     receives = bool(fields[2])
     terminus = _at(fields, 5 if receives else 6)
     items: Sequence[Any] = terminus.value if isinstance(terminus, Described) else ()
     address = _at(items, _ADDRESS)
     default = _outcome(_at(items, _DEFAULT_OUTCOME)) if receives else SETTLED
-    return Asked(address if isinstance(address, str) else None, default)
+    return Asked(address if isinstance(address, str) else None, default, size)
 
 
 def _at(items: Sequence[Any], index: int) -> Any:

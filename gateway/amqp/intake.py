@@ -26,7 +26,7 @@ from gateway.amqp.performatives import (
     transfer_head,
 )
 from gateway.amqp.turn import OTHER_FORMAT, SCAN_STATE, scan
-from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, AmqpError
+from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _HEAD: Final = struct.Struct(">IBBH")
 _HEADER: Final = b"AMQP"
@@ -35,6 +35,8 @@ _PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
 _TRANSFER: Final = _PER_MESSAGE[1]
 _FORMATS: Final = 4096
 """Deliveries of other formats that are remembered from one push to the next: those that are not complete."""
+_LONGEST_NAME: Final = 4096
+"""Characters of a link name: proton compares the names of all links of a session with that of each new one."""
 RESUMED: Final = -1
 """Stands for the message-format of a resumed delivery: none is known here, for no unsettled map is offered."""
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
@@ -128,11 +130,11 @@ class Intake:
     def _frame(self, channel: int, body: bytes) -> None:
         control = read_control(channel, body)
         if control is not None:
-            self._follow(control)
+            self._follow(control, len(body))
         elif self.watching:
             self._transfer(self._channels.get(channel, {}), body)
 
-    def _follow(self, control: Performative) -> None:
+    def _follow(self, control: Performative, size: int) -> None:
         """Channels and handles in use, and the one open: proton would mix the old and the new."""
         code, channel, fields = control
         if code == OPEN:
@@ -148,16 +150,19 @@ class Intake:
         elif code == END:
             self._channels.pop(channel, None)
         elif code == ATTACH:
-            self._attach(self._channels.get(channel, {}), fields)
+            self._attach(self._channels.get(channel, {}), fields, size)
         elif code == DETACH:
             self._channels.get(channel, {}).pop(fields[0], None)
 
-    def _attach(self, handles: dict[int, Any], fields: list[Any]) -> None:
-        handle = fields[1]
+    def _attach(self, handles: dict[int, Any], fields: list[Any], size: int) -> None:
+        name, handle = fields[:2]
+        if len(name) > _LONGEST_NAME:
+            text = f"a link name has {len(name)} characters; the gateway takes {_LONGEST_NAME}"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
         if handle in handles:
             raise AmqpError(HANDLE_IN_USE, f"handle {handle} has a link already")
-        handles[handle] = fields[0]
-        self._asked.append(asked(fields))
+        handles[handle] = name
+        self._asked.append(asked(fields, size))
 
     def _transfer(self, handles: dict[int, Any], data: bytes) -> None:
         """Note a delivery whose message format is not zero: proton does not show it, and reads a wrong handle as 0."""

@@ -18,6 +18,7 @@ from gateway.amqp.link import Link, sized
 from gateway.amqp.link_base import Left
 from gateway.amqp.outcomes import said_in
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
+from gateway.held.accounts import LINK
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -27,6 +28,10 @@ _REFUSED: Final = 100
 """Refused links that any peer may leave without its own detach; more than that, and its limit of links, end it."""
 SLICE: Final = 20
 """Links of a connection that is gone whose nodes hear of it before others have their turn of the loop."""
+_USUAL: Final = 1024
+"""Bytes of an attach that count as nothing beside what every link takes."""
+_COPIES: Final = 4
+"""Of what an attach says, in proton and here."""
 Soon = Callable[[Callable[[], None]], Any]
 """Calls a function in the next turn of the loop."""
 _DURABLE: Final = 2
@@ -42,6 +47,9 @@ class Links:
         self.live: Final[dict[Any, Link]] = {}
         self._refused: Final[dict[Any, Link]] = {}
         self._of_session: Final[dict[Any, dict[Any, None]]] = {}
+        self._large: Final[dict[Any, int]] = {}
+        self._bytes = 0
+        """Of attaches that are larger than is usual, and together."""
         self._ending: Final[deque[Link]] = deque()
         self._then: Callable[[], None] | None = None
 
@@ -50,14 +58,16 @@ class Links:
 
     @property
     def count(self) -> int:
-        """How many there are, refused ones included."""
-        return len(self.live) + len(self._refused)
+        """How many there are, refused ones included, and for large attaches as many as would take their memory."""
+        return len(self.live) + len(self._refused) + _COPIES * self._bytes // LINK
 
     def clear(self) -> None:
         """Let go of all of them: the connection is gone."""
         self.live.clear()
         self._refused.clear()
         self._of_session.clear()
+        self._large.clear()
+        self._bytes = 0
 
     # -- attach
 
@@ -75,6 +85,9 @@ class Links:
             _answered(link)
             return
         link = Link(self._engine, pointer)
+        if asked.size > _USUAL:
+            self._large[pointer] = asked.size
+            self._bytes += asked.size
         sized(link)
         self._engine.attached(link)
         link.unsaid = said_in(asked.default, self._engine.peer.scope)
@@ -114,6 +127,7 @@ class Links:
         keeps = link is not None and link.durable and left is Left.DETACHED
         (lib.pn_link_detach if keeps else lib.pn_link_close)(pointer)
         self._refused.pop(pointer, None)
+        self._bytes -= self._large.pop(pointer, 0)
         if link is not None:
             self._forget(link, error, left)
         lib.pn_link_free(pointer)
@@ -122,6 +136,7 @@ class Links:
         """The peer's end takes the session's links with it."""
         for pointer in self._of_session.pop(session, ()):
             self._refused.pop(pointer, None)
+            self._bytes -= self._large.pop(pointer, 0)
             if (link := self.live.pop(pointer, None)) is not None:
                 self._forget(link, error, Left.SESSION)
 

@@ -16,6 +16,8 @@ from gateway.amqp.types import Array, Symbol
 from gateway.errors import AmqpError
 
 _BUFFER: Final = 4096
+_NUL: Final = "\u2400"
+"""SYMBOL FOR NULL: proton takes a NUL in a description for its end."""
 
 
 def read(data: Any) -> object:
@@ -71,7 +73,8 @@ def write_condition(condition: Any, error: AmqpError | None) -> None:
     if error is None:
         return
     lib.pn_condition_set_name(condition, error.condition.encode())
-    lib.pn_condition_set_description(condition, error.description.encode() or ffi.NULL)
+    description = error.description.replace("\0", _NUL).encode()
+    lib.pn_condition_set_description(condition, description or ffi.NULL)
     if error.info:
         write(lib.pn_condition_info(condition), {Symbol(key): value for key, value in error.info.items()})
 

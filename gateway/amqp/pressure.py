@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gateway.held.accounts import SMALL, Account, Held, Level
+from gateway.held.accounts import LINK, SMALL, Account, Held, Level
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -50,6 +50,7 @@ class Pressure:
         engine, tally = self._engine, self._engine.tally
         engine.weigh()
         moved = tally.in_bytes + tally.out_bytes + engine.unread + engine.unwritten + engine.unfinished + unread
+        moved += LINK * engine.link_count
         if self._timer is None and -SMALL < moved - self._seen < SMALL:
             return
         self._seen = moved
