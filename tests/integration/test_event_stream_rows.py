@@ -153,7 +153,7 @@ async def test_info_has_the_last_known_offsets_while_kafka_is_away(local: Stream
     assert known.body["partitions"][0]["latest-offset"] == f"{2:020d}"
     assert local.bridge.cluster._embedded is not None
     local.bridge.cluster._embedded.set_reachable(False)
-    await until(lambda: not local.bridge.cluster.up, 10)
+    await until(lambda: not local.bridge.cluster.up, PATIENCE)
     assert not local.bridge.cluster.up
     first.link.grant(1)
     (told,) = await first.receive()
@@ -196,7 +196,7 @@ async def test_a_filter_leaves_out_the_event_whose_place_it_names(local: Streams
     for number in range(3):
         await fill(local, "solo", 1, first=number)
         now = time.time_ns() // 1_000_000
-        await until(lambda before=now: time.time_ns() // 1_000_000 > before, 1)  # each has a time of its own
+        await until(lambda before=now: time.time_ns() // 1_000_000 > before, PATIENCE)  # each has a time of its own
     found = await (await local.receiver("solo", after="@earliest", credit=3)).receive(3)
     places = [event.annotations[Symbol(name)] for event in found]
     assert places[0] < places[1] < places[2]

@@ -301,7 +301,7 @@ def test_latest_is_another_place_in_every_partition_and_a_new_one_is_read_whole(
     producer = Producer({"bootstrap.servers": place.broker.bootstrap})
     for color, body in ((b"red", b"4"), (b"blue", b"9"), (b"red", b"5")):
         producer.produce(topic, body, headers=[("color", color)], partition=3)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE) == 0
     peer.flow(0, link_credit=20).flow(1, link_credit=20)
     got: dict[int, list[int]] = {0: [], 1: []}
     while len(got[0]) < 5 or len(got[1]) < 4:

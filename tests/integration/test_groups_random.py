@@ -250,7 +250,7 @@ def test_one_owner_at_a_time_whatever_happens(
         for consumer in consumers:
             consumer.ended.set()
         for consumer in consumers:
-            consumer.join(30)
+            consumer.join(PATIENCE)
     delivered = sum(len(tenure.offsets) for tenure in history.tenures)
     print(f"{dict(chaos.done)}; {len(history.tenures)} links, {len(history.added)} events, {delivered} deliveries")
     assert list(history.wrongs()) == []

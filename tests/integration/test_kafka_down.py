@@ -104,7 +104,7 @@ async def test_a_record_that_nobody_acknowledges_ends_as_modified() -> None:
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 1)
     config = ClusterConfig(
-        kafka.bootstrap, {"message.timeout.ms": "3000"}, refresh=9, retry=0.1, timeout=0.5, plain=True
+        kafka.bootstrap, {"message.timeout.ms": "3000"}, refresh=9, retry=0.1, timeout=2, plain=True
     )
     streams = Streams(config)
     await until(lambda: streams.bridge.ready()[0])

@@ -126,7 +126,7 @@ async def test_nothing_overtakes_a_request_that_waits(streams: Streams, monkeypa
     monkeypatch.setattr(streams.bridge, "node", lambda route: SimpleNamespace(attach=partial(attach, route)))
     receiver = await streams.receiver(SOLO, after="@earliest", credit=10)
     assert bodies(await receiver.receive(2)) == [0, 1]
-    await asyncio.wait_for(slow.asked.wait(), 20)
+    await asyncio.wait_for(slow.asked.wait(), 60)
     slow.known = True
     slow.again()
     got = await receiver.receive(3)

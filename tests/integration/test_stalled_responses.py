@@ -110,7 +110,7 @@ def send_all(peer: Peer, payloads: list[bytes], enough: threading.Event) -> None
     """Send one after the other, as a responder does that answers in turn, whenever there is credit."""
     sent = 0
     while not enough.is_set() and sent < len(payloads):
-        flow = peer.until("flow", seconds=20, handle=0)
+        flow = peer.until("flow", handle=0)
         allowed = flow.delivery_count + flow.link_credit
         for payload in payloads[sent:allowed]:
             peer.transfer(payload)
@@ -131,7 +131,7 @@ def test_a_requester_that_takes_a_little_leaves_credit_for_others(place: Place) 
         taking = aside.submit(take_a_little, boxes, enough)
         sending = aside.submit(send_all, responder.peer, payloads, enough)
         try:
-            transfer = inbox.peer.until("transfer", seconds=60)
+            transfer = inbox.peer.until("transfer")
         finally:
             enough.set()
         assert sections(transfer.payload)["data"] == b"for others"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings, strategies
+from hypothesis import settings, strategies
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -376,14 +377,16 @@ def in_memory(now_ms: Callable[[], int]) -> Callable[[], Board]:
     return lambda: MemoryBoard(table, TTL)
 
 
+def hold(boards: Callable[[Callable[[], int]], Callable[[], Board]], limits: settings) -> None:
+    for _ in range(5):  # on a busy machine tasks run in another order, and other rules apply: no claim has failed
+        with suppress(FlakyStrategyDefinition):
+            return run_state_machine_as_test(lambda: Machine(boards), settings=limits)
+    raise AssertionError("tasks ran in another order each time")
+
+
 @pytest.mark.row("ES-4.5-8", "ES-4.5.1-7")
 def test_one_owner_at_a_time_in_memory() -> None:
-    limits = settings(max_examples=examples(60), stateful_step_count=40)
-    try:
-        run_state_machine_as_test(lambda: Machine(in_memory), settings=limits)
-    except FlakyStrategyDefinition:
-        # Tasks run in another order on a machine that is busy, and other rules apply then. No claim has failed: again.
-        run_state_machine_as_test(lambda: Machine(in_memory), settings=limits)
+    hold(in_memory, settings(max_examples=examples(60), stateful_step_count=40))
 
 
 @pytest.mark.row("ES-4.5-8")
@@ -392,9 +395,6 @@ def test_one_owner_at_a_time_in_redis(redis_server: Redis) -> None:
 
     def in_redis(now_ms: Callable[[], int]) -> Callable[[], Board]:
         client.flushdb()
-        return lambda: RedisBoard(redis_server.url.replace("/0", "/5"), TTL, now_ms, patience=10)
+        return lambda: RedisBoard(redis_server.url.replace("/0", "/5"), TTL, now_ms, patience=60)
 
-    limits = settings(
-        max_examples=examples(25), stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow], deadline=None
-    )
-    run_state_machine_as_test(lambda: Machine(in_redis), settings=limits)
+    hold(in_redis, settings(max_examples=examples(25), stateful_step_count=30))

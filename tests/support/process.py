@@ -71,7 +71,7 @@ def ports(count: int) -> list[int]:
 
 def answers(port: int) -> bool:
     """Tell whether something accepts connections on a loopback port."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE):
         return True
     return False
 
