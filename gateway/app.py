@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 
 _WATCH: Final = 1.0
 """Seconds between looks at the policy file."""
+_PATIENCE: Final = 30.0
+"""Seconds that the policy and the files that it names may take to be read."""
+_UNREADABLE: Final = (
+    f"the policy, or a file that it names, could not be read within {_PATIENCE:.0f} s: a pipe, or a file system "
+    "that does not answer? Put it right, and reload"
+)
 
 
 def run(path: Path) -> int:
@@ -170,7 +176,8 @@ class Process:
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._reload.wait(), _WATCH)
-            stamp = _stamp(self._path)
+            await self._service.listen_again()
+            stamp = await self._stamped()
             if self._reload.is_set() or (stamp != self._seen and stamp is not None):
                 self._reload.clear()
                 self._seen = stamp
@@ -179,13 +186,27 @@ class Process:
                 except Exception as error:  # a bug: it must not be the last reload
                     self._service.policy_state.broken(error)
 
+    async def _stamped(self) -> tuple[int, int, int] | None:
+        """What the policy file is now; as before where its file system does not answer."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await off_loop(_stamp, self._path)
+        except TimeoutError:
+            return self._seen
+
     async def _apply(self) -> None:
         try:
-            policy = await off_loop(load, self._path)
+            async with asyncio.timeout(_PATIENCE):
+                policy = await off_loop(load, self._path)
+                materials = await self._service.load(policy)
         except PolicyErrors as errors:
             self._service.policy_state.refused(str(errors).splitlines())
-            return
-        await self._service.apply(policy)
+        except MaterialsError as errors:
+            self._service.policy_state.refused(errors.problems)
+        except TimeoutError:
+            self._service.policy_state.refused([_UNREADABLE])
+        else:
+            await self._service.apply(policy, materials)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -137,8 +137,8 @@ def schema(markdown: bool) -> None:
 def run(file: Path) -> None:
     """Serve a policy until SIGTERM or Ctrl-C.
 
-    SIGHUP or a changed file reloads it; links that the new policy still allows stay open. A wrong new policy
-    is reported and the old one goes on.
+    SIGHUP or a changed file reloads it. Links whose rule is the same and still allows them stay open; those whose
+    rule has changed are told to attach again. A wrong new policy is reported and the old one goes on.
     """
     from gateway.app import run as serve
 

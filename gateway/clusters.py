@@ -5,7 +5,7 @@ Part of the composition root, kept apart from `service`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.http.readiness import Readiness
@@ -13,6 +13,7 @@ from gateway.nodes.scopes import EventStreams
 from gateway.state.leases import Leases
 from gateway.state.termini import Termini
 from gateway.tasks import Supervisor
+from policies.model import EMBEDDED
 
 if TYPE_CHECKING:
     from gateway.journal.pump import Appender
@@ -87,3 +88,12 @@ class Clusters:
     def _close(self, clusters: Mapping[str, Cluster]) -> None:
         for name, each in clusters.items():
             self._supervisor.start(each.close(), f"kafka-close:{name}")
+
+
+def emptied(replaced: Iterable[str], prepared: Prepared) -> list[str]:
+    """What to say of embedded clusters that a reload begins anew: their events were only in memory."""
+    return [
+        f"kafka.{name}: the embedded cluster has changed and begins empty; its events are gone"
+        for name in replaced
+        if name in prepared.wanted and prepared.wanted[name][0].bootstrap == EMBEDDED
+    ]

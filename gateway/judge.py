@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, INTERNAL_ERROR, AmqpError, Fault
@@ -30,19 +30,23 @@ class Judge:
         self._replaced: Final = replaced
         self._report: Final = report
 
-    def all(self, links: Iterable[Link], far: Iterable[Link]) -> int:
-        """Withdraw the links of peers that may not stay, with the reason; returns how many.
+    def each(self, links: Iterable[Link], far: Iterable[Link]) -> Iterator[bool]:
+        """Withdraw the links of peers that may not stay, with the reason; yields for each link whether it had to go.
 
-        Links of ours at containers (`far`) follow their near halves: only what they remember is forgotten.
+        Links of ours at containers (`far`) follow their near halves: only what they remember is forgotten. Links may
+        come and go between two steps: who attaches meanwhile was asked under the new rules.
         """
         for link in far:
-            self._why(link)
-        closed = 0
+            if not link.gone:
+                self._why(link)
+            yield False
         for link in links:
-            if (error := self._why(link)) is not None and link.open:
-                link.withdraw(error)
-                closed += 1
-        return closed
+            error = None if link.gone else self._why(link)
+            if error is None or not link.open:
+                yield False
+                continue
+            link.withdraw(error)
+            yield True
 
     def _why(self, link: Link) -> AmqpError | None:
         """As `link`; a link that a fault of ours keeps from being judged has to go, and the others are judged."""

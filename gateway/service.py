@@ -9,13 +9,14 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway import connectors
 from gateway.amqp.connection import Connection
 from gateway.bridging import Bridges, reads_logs
 from gateway.bridging_one import Shared
-from gateway.clusters import ClusterMaker, Clusters
+from gateway.clusters import ClusterMaker, Clusters, emptied
 from gateway.clusters import Prepared as PreparedClusters
 from gateway.drain import drain
 from gateway.errors import CONNECTION_FORCED, AmqpError
@@ -25,7 +26,7 @@ from gateway.journal import Journaling
 from gateway.judge import Judge, Replaced
 from gateway.listeners import Listener, Settings
 from gateway.logins import close_revoked
-from gateway.materials import CheckCluster, Materials, MaterialsError, load_materials
+from gateway.materials import CheckCluster, Materials, load_materials
 from gateway.memory import Memory
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
@@ -62,6 +63,10 @@ class Prepared(NamedTuple):
     clusters: PreparedClusters
 
 
+_SLICE: Final = 20
+"""Links that a reload looks at in one turn of the loop: each may cost a look at every rule."""
+
+
 class Service:
     """The running gateway."""
 
@@ -80,7 +85,8 @@ class Service:
         self.memory: Final = Memory(policy, self.report, self.clusters)
         self.listeners: dict[Settings, Listener] = {}
         self._replaced = Replaced(set(), set())
-        self._unbound: dict[str, Exception] = {}
+        self._unbound: dict[Settings, Exception] = {}
+        self._materials: Materials | None = None
         self.retired: list[Listener] = []
         self.connectors: dict[tuple[str, str], connectors.Connector] = {}
         self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
@@ -135,13 +141,12 @@ class Service:
             await started.wait()
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
 
-    async def apply(self, policy: CompiledPolicy) -> None:
+    async def load(self, policy: CompiledPolicy) -> Materials:
+        """Read the files that a policy names; raises MaterialsError with every mistake."""
+        return await off_loop(load_materials, policy, self._check_cluster)
+
+    async def apply(self, policy: CompiledPolicy, materials: Materials) -> None:
         """Take a new policy: links it still allows stay, others are told why they go."""
-        try:
-            materials = await off_loop(load_materials, policy, self._check_cluster)
-        except MaterialsError as errors:
-            self.policy_state.refused(errors.problems)
-            return
         crossings, filter_rules = self._make_crossings(policy), make_filter_rules(policy.model.filters)
         prepared = self._prepare(policy)  # what can go wrong has, before anything is replaced
         self.policy_state.replacing()
@@ -149,7 +154,7 @@ class Service:
         self.policy, self.world.crossings, self.world.filter_rules = policy, crossings, filter_rules
         await self._install(policy, materials, prepared)
         revoked = close_revoked(self.listeners.values(), self.retired)
-        closed = self._judge()
+        closed = await self._judge()
         self.policy_state.replaced(policy, links_closed=closed, logins_revoked=revoked)
 
     def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
@@ -159,10 +164,13 @@ class Service:
         if fixed:
             self.report.log.warning("changes that need a restart", keys=[f"gateway.{key}" for key in fixed])
 
-    def _judge(self) -> int:
-        """Look at every link under the new rules; returns how many had to go."""
-        judge = Judge(self.world.scopes, self._replaced, self.report)
-        closed = judge.all(self.links(), self.far_links())
+    async def _judge(self) -> int:
+        """Look at every link under the new rules, a few in a turn of the loop; returns how many had to go."""
+        judge, closed = Judge(self.world.scopes, self._replaced, self.report), 0
+        for number, went in enumerate(judge.each([*self.links()], [*self.far_links()]), 1):
+            closed += went
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
         self.bridges.judge(judge)
         self._replaced = Replaced(set(), set())
         return closed
@@ -176,7 +184,9 @@ class Service:
         """Replace piece by piece; what has been replaced is remembered until every link was looked at."""
         self.report.warnings([*map(str, policy.warnings), *materials.warnings])
         self.leases.about = announced(policy)
-        self._replaced.clusters.update(self._clusters.install(prepared.clusters))
+        replaced = self._clusters.install(prepared.clusters)
+        self._replaced.clusters.update(replaced)
+        self.report.warnings(emptied(replaced, prepared.clusters))
         self._install_scopes(policy)
         self._install_connectors(policy, materials, prepared.connectors)
         await self._install_listeners(policy, materials)
@@ -260,15 +270,24 @@ class Service:
             if listener.settings.scope not in self.world.scopes:
                 listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
         self._unbound.clear()
+        self._materials = materials
         for settings in wanted:
             try:
                 await self._install_listener(settings, materials)
             except Exception as error:  # one port in use must not keep the others from being served
-                bind = str(settings.model.bind)
-                self._unbound[bind] = error
+                self._unbound[settings] = error
                 if not isinstance(error, OSError):
                     self.report.task_failed("listener", error)
+                bind = str(settings.model.bind)
                 self.report.log.error("cannot listen", scope=settings.scope, bind=bind, error=str(error))
+
+    async def listen_again(self) -> None:
+        """Try the ports that a reload could not listen on; whoever had them may have gone."""
+        for settings in list(self._unbound):
+            assert self._materials is not None  # they were looked for with it
+            with suppress(OSError):
+                await self._install_listener(settings, self._materials)
+                self._unbound.pop(settings, None)
 
     async def _install_listener(self, settings: Settings, materials: Materials) -> None:
         model = settings.model
@@ -311,7 +330,7 @@ class Service:
     def _listening(self) -> tuple[bool, str]:
         """For `/readyz`."""
         if self._unbound:
-            return False, f"cannot listen at {', '.join(self._unbound)}"
+            return False, f"cannot listen at {', '.join(str(each.model.bind) for each in self._unbound)}"
         return all(each.listening for each in self.listeners.values()), ""
 
     def _observe(self) -> None:

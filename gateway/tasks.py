@@ -14,6 +14,7 @@ or hand-over: it ends by itself, and what waits for it has an end of its own.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, ParamSpec, TypeVar
@@ -142,5 +143,26 @@ async def until(condition: Callable[[], Any], seconds: float) -> None:
 
 
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what computes or reads files for a while in a thread; raises what it raises."""
-    return await asyncio.to_thread(work, *args, **kwargs)
+    """Run what computes or reads files for a while in a thread; raises what it raises.
+
+    The end of the process does not wait for the thread: a file system that does not answer must not keep it.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(error: BaseException | None, result: Any = None) -> None:
+        if done.done():  # whoever waited has gone
+            return
+        done.set_result(result) if error is None else done.set_exception(error)
+
+    def run() -> None:
+        error, result = None, None
+        try:
+            result = work(*args, **kwargs)
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, error, result)
+
+    threading.Thread(target=run, name="off-loop", daemon=True).start()
+    return await done

@@ -181,7 +181,8 @@ class KafkaCluster(Section):
 
     bootstrap: Bootstrap = Field(
         default=EMBEDDED,
-        description="servers, or embedded: an in-memory broker inside the gateway, to try things",
+        description="servers, or embedded: an in-memory broker inside the gateway, to try things; it begins empty at "
+        "each start, and after a reload that changes this cluster",
     )
     client: dict[str, Setting] = Field(
         default_factory=dict, description="librdkafka settings beyond `security`; secrets as {env} or {file}"

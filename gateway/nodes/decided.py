@@ -31,6 +31,13 @@ def places(routes: tuple[Route, ...]) -> tuple[Route, ...]:
     return tuple(replace(each, replies="auto", uses=None) if isinstance(each, RelayRoute) else each for each in routes)
 
 
+def differs(before: Decided, now: Decided) -> AmqpError | None:
+    """Why a link that was attached under one decision cannot go on under another (reload); None: it can."""
+    if places(now.routes) == places(before.routes) and (now.rule, now.action) == (before.rule, before.action):
+        return None
+    return AmqpError(DETACH_FORCED, "the rule for this address has changed; attach again")
+
+
 def answered_by(link: Any, before: Route, now: Decided) -> AmqpError | None:
     """Let a link that stays follow what its rule says of responses now; not where there were none, or are none now.
 

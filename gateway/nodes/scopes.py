@@ -25,7 +25,7 @@ from gateway.errors import (
 from gateway.filters.filter_set import RULES, Rules
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
-from gateway.nodes.decided import Decided, answered_by, places
+from gateway.nodes.decided import Decided, answered_by, differs
 from gateway.nodes.elsewhere import redirected
 from gateway.nodes.entering import Entering
 from gateway.nodes.homeward import Waits
@@ -348,9 +348,7 @@ class Scope:
         except AmqpError as error:
             error.scope = error.scope or self.name
             return error
-        if places(now.routes) != places(decided.routes) or now.rule != decided.rule or now.action != decided.action:
-            return AmqpError(NOT_FOUND, "the node at this address has changed")
-        return answered_by(link, decided.routes[0], now)
+        return differs(decided, now) or answered_by(link, decided.routes[0], now)
 
     def unnamed(self, link: Link) -> AmqpError | None:
         """Why a link without an address of the policy's may not be; None: it may."""

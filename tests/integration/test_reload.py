@@ -103,11 +103,11 @@ def test_another_route_at_the_same_address(start_gateway: Gateways, rule: dict[s
     other = document.but()
     other.scope()["addresses"][0] = rule
     gateway.reload(other.text)
-    receiver.until("detach", closed=True, error="amqp:not-found")
-    sender.until("detach", closed=True, error="amqp:not-found")
+    receiver.until("detach", closed=True, error="amqp:link:detach-forced")
+    sender.until("detach", closed=True, error="amqp:link:detach-forced")
     again = receiving(document.edge, "chat/room")
     gateway.reload(document.text)
-    again.until("detach", closed=True, error="amqp:not-found")
+    again.until("detach", closed=True, error="amqp:link:detach-forced")
 
 
 def test_the_anonymous_terminus_can_be_taken_away(start_gateway: Gateways) -> None:

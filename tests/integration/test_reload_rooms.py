@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.support import frames
@@ -62,9 +66,42 @@ def test_a_port_in_use_is_reported_and_everything_else_is_done(start_gateway: Ga
         status, text = gateway.get("/readyz")
         assert (status, str(taken.port) in text) == (503, True)
         taken.close()
-    gateway.reload()
+    wait_until(gateway.is_ready, "the port to be tried again")
     assert connected(taken.port).close().until("close")
-    assert gateway.get("/readyz")[0] == 200
+
+
+def test_an_embedded_kafka_that_begins_anew_says_so(start_gateway: Gateways) -> None:
+    document = Document()
+    document.kafka("embedded", topics={"room": 1})
+    gateway = start_gateway(document.text)
+    before = len(gateway.log())
+    document.data["kafka"]["main"]["topics"]["more"] = 1
+    gateway.reload(document.text)
+    assert "begins empty" in gateway.wait_log("policy warning", after=before)["warning"]
+    before = len(gateway.log())
+    document.add_listener()
+    gateway.reload(document.text)
+    assert not [line for line in gateway.log()[before:] if line["event"] == "policy warning"]
+
+
+def test_a_file_that_does_not_answer_does_not_keep_the_gateway(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    os.mkfifo(gateway.policy.with_name("users.yaml"))
+    document.scope()["listen"][0].update(sasl=["scram-sha-256"], users="users.yaml")
+    gateway.hup(document.text)
+    users = gateway.policy.with_name("users.yaml")
+    writer = wait_until(lambda: read_by_somebody(users), "the gateway to read the pipe")
+    assert connected(document.edge).close().until("close")
+    gateway.stop()
+    os.close(writer)
+
+
+def read_by_somebody(pipe: Path) -> int:
+    """Return a writer of a pipe that has a reader, or 0."""
+    with contextlib.suppress(OSError):
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    return 0
 
 
 def test_scopes_come_and_go(start_gateway: Gateways) -> None:
