@@ -366,8 +366,9 @@ class Meeting:
         self.share_credit()
 
     def drain(self, outlet: Outlet) -> None:
-        """Nothing is stored here, so nothing more can come now."""
+        """Nothing is stored here, so nothing more can come now (row CORE-13)."""
         outlet.link.drained()
+        self.receivers.count(outlet)
 
     def _free(self) -> int:
         """Messages that the receivers would take now, beyond those that wait."""
