@@ -6,7 +6,6 @@ takes bytes, `take` gives bytes, `tick` takes the time. Whoever owns it frees it
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -26,10 +25,9 @@ from gateway.amqp.restraint import Restraint
 from gateway.amqp.sessions import Sessions
 from gateway.amqp.transport_errors import reworded
 from gateway.errors import AmqpError
+from gateway.instance import instance
 
 _FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
-_PROCESS: Final = secrets.token_hex(4)
-"""In the name of every link of ours: two gateways of one id must not steal each other's links (CORE-7)."""
 
 
 class Engine(Restraint):
@@ -247,11 +245,12 @@ class Engine(Restraint):
     def attach(self, name: str, *, incoming: bool, known: bool = False) -> Link:
         """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here.
 
-        `known`: the peer knows a terminus by this name, which is the same in every process of ours.
+        `known`: the peer knows a terminus by this name, which is the same in every process of ours. Others have what
+        tells this process: two gateways of one id must not steal each other's links (CORE-7).
         """
         session = self._sessions.ours()
         make = lib.pn_receiver if incoming else lib.pn_sender
-        pointer = make(session, (name if known else f"{name}-{_PROCESS}").encode())
+        pointer = make(session, (name if known else f"{name}-{instance()}").encode())
         link = Link(self, pointer)
         self._sessions.attach(link)
         self._attached.add(link)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.hop import TARGETED
 from gateway.amqp.outcomes import RELEASED, Modified, Outcome
 from gateway.errors import AmqpError
+from gateway.instance import instance
 from gateway.nodes.fair_share import Shares, Timer
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink, Router, Wait
 from gateway.scope.cookie import Cookie
@@ -60,7 +60,6 @@ class Claim(NamedTuple):
     name: str
 
 
-_process: Final = token_hex(8)
 _claims: Final = count()
 
 
@@ -240,7 +239,7 @@ class HomeRouter(Router):
         if uses is None:
             self._forward(toll.aim, delivery, settled)
             return
-        claim = Claim(f"uses:{uses.nonce.hex()}", f"{_process}-{next(_claims)}")
+        claim = Claim(f"uses:{uses.nonce.hex()}", f"{instance()}-{next(_claims)}")
 
         def counted(taken: bool | None) -> None:
             if self._ended:
