@@ -240,16 +240,6 @@ def test_no_sender_without_credit_while_receivers_have_some() -> None:
     assert sum(sender.granted for sender in senders) <= 7 + 20
 
 
-def test_credit_that_was_given_back_is_nobodys() -> None:
-    node = Node()
-    drains, other = node.receiver(), node.receiver()
-    sender = node.sender()
-    drains.flow(3, drain=True)
-    assert (drains.returned, sender.granted, node.meeting.supply()) == (3, 3, 0)
-    other.flow(1)
-    assert sender.granted == 3
-
-
 @pytest.mark.parametrize("where", [None, "color = 'red'"])
 def test_what_nobody_takes_costs_no_credit(where: str | None) -> None:
     node = Node()
