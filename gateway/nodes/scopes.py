@@ -183,7 +183,7 @@ class Scope:
             if terminus.coordinator:
                 raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
             if not (terminus.dynamic or terminus.present):
-                raise AmqpError(INVALID_FIELD, "the attach has no " + ("target" if link.incoming else "source"))
+                raise AmqpError(INVALID_FIELD, f"the attach has no {'target' if link.incoming else 'source'} address")
             if pair is not None and responses:
                 self._allowed(link, terminus.address, peer, "pair")
                 self.pairs.attach_responses(link, pair)
