@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from gateway import __version__
 from gateway.cli_cookie import cookie
 from gateway.cli_filter import filter_command
 from gateway.cli_groups import groups
@@ -28,11 +29,12 @@ _FILE: Final = click.argument("file", type=click.Path(path_type=Path))
 
 
 @click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="scopegate %(version)s", help="Print the version.")
 def main() -> None:
     """ScopeGate stands between AMQP 1.0 networks, and between AMQP 1.0 and Apache Kafka.
 
     One policy file says where it listens, what each address is and who may use it. To see it work:
-    scopegate quickstart. To write an own policy, start from policies/examples and docs/policy.md.
+    scopegate quickstart. To write your own policy, start from policies/examples and docs/policy.md.
     """
 
 
@@ -161,9 +163,7 @@ def quickstart(once: bool, policy: Path | None) -> None:
 
 @main.command()
 def version() -> None:
-    """Print the version."""
-    from gateway import __version__
-
+    """Print the version, as --version does."""
     click.echo(f"scopegate {__version__}")
 
 

@@ -56,7 +56,7 @@ def _message(detail: ErrorDetails, loc: Loc) -> str:
     if kind == "extra_forbidden":
         return _unknown(str(loc[-1]), allowed_keys(loc[:-1]))
     if kind == "missing":
-        return f"required, and missing{_about(loc)}"
+        return f"missing, and required{_about(loc)}"
     if kind == "value_error":
         return str(context["error"])
     if kind == "literal_error":

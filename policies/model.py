@@ -206,9 +206,9 @@ class Policy(Strict):
 
     gateway: GatewaySection = Field(default_factory=GatewaySection, description="the process itself")
     keys: KeysSection | None = Field(default=None, description="signing keys; every relay with replies needs them")
-    kafka: dict[Name, KafkaCluster] = Field(default_factory=dict, description="name: Kafka cluster")
+    kafka: dict[Name, KafkaCluster] = Field(default_factory=dict, description="the Kafka clusters, by name")
     filters: Filters = Field(default_factory=Filters, description="filters on what clients receive")
     pipeline: PipelineSection | None = Field(
         default=None, description="defaults of `scopegate pipeline`, see PipelineSection; default: none"
     )
-    scopes: dict[Name, Scope] = Field(min_length=1, description="name: scope")
+    scopes: dict[Name, Scope] = Field(min_length=1, description="the scopes, by name")

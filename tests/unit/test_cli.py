@@ -208,6 +208,7 @@ def test_help_says_what_exit_codes_mean() -> None:
     for command in ("check", "explain", "run", "quickstart"):
         assert "Exit codes:" in call(command, "--help").stdout
     assert "Exit codes:" in call("--help").stdout
+    assert call("--version").stdout == call("version").stdout == f"scopegate {__version__}\n"
 
 
 def processor_time() -> float:

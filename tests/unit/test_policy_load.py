@@ -84,7 +84,7 @@ WRONG_SAID = """\
 5:3: kafka.main: this key is there twice
 9:48: scopes.edge.listen[0].sasl[1]: not one of the values allowed here (allowed: anonymous, plain, external, scram-sha-256, scram-sha-512)
 9:62: scopes.edge.listen[0].users: file users.yaml cannot be read: No such file or directory
-9:79: scopes.edge.listen[0].tls.key: required, and missing: private key of the certificate, PEM, path from the policy file
+9:79: scopes.edge.listen[0].tls.key: missing, and required: private key of the certificate, PEM, path from the policy file
 10:10: scopes.edge.listen[1].bnd: unknown key; did you mean bind? (allowed: bind, advertise, sasl, users, tls, allow_plain_without_tls, limits)
 11:16: scopes.edge.listen[2].bind: 0.0.0.0:5672 is in use already, by scopes.edge.listen[0].bind
 11:38: scopes.edge.listen[2].sasl: plain is offered only on TLS: add tls, or allow_plain_without_tls: true
@@ -152,7 +152,7 @@ def test_a_wrong_file_is_never_a_policy_and_says_no_secret() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b"", "1:1: scopes: required, and missing: name: scope"),
+        (b"", "1:1: scopes: missing, and required: the scopes, by name"),
         (b"- a", "1:1: must be a section (key: value) (allowed: gateway, keys, kafka, filters, pipeline, scopes)"),
         (b"a: b: c", "1:5: not YAML: mapping values are not allowed here"),
         (b"scopes:\n\t- a", "2:1: not YAML: found character '\\t' that cannot start any token"),
@@ -303,7 +303,7 @@ def test_mistakes_of_a_connector(connector: str, said: str) -> None:
         ("[{from: q, to: b/q}]", "leads back to q at far, where it was pulled from"),
         ("[{from: q, to: round/q}]", "leads back to q at far, where it was pulled from"),
         ("[{from: q, to: a}, {from: q, to: a}]", "connect[0].pull[1].from: entry 0 pulls from here already"),
-        ("[{from: q}]", "required, and missing"),
+        ("[{from: q}]", "missing, and required"),
         ("[{queue: q, from: q, to: a}]", "unknown key (allowed: from, to, credit)"),
         ("[{from: q, to: a, credit: 0}]", "credit"),
     ],
