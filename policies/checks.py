@@ -127,6 +127,9 @@ def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> It
             yield from _captures((*rule.loc, "topic"), value.topic, value.match)
         if value.dead_letter is not None and rule.ok("match", "dead_letter"):
             yield from _captures((*rule.loc, "dead_letter"), value.dead_letter, value.match)
+            if rule.ok("topic") and value.dead_letter.parts == value.topic.parts:
+                text = "this is the topic itself: what its receivers reject would come to them again"
+                yield Finding((*rule.loc, "dead_letter"), text)
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
         yield from _partitions(Piece(rule.loc, value, rule.broken), scope, parts)

@@ -125,7 +125,7 @@ def _kafka(rule: KafkaRule, where: Where, reserved: ReservedTopics) -> CompiledA
     assignment, plain = _assignment(rule), _reading(rule)
 
     def refusal(captures: dict[str, str]) -> str | None:
-        return reserved.refusal(rule, captures)
+        return _unfit(rule, captures) or reserved.refusal(rule, captures)
 
     def build(_address: str, captures: dict[str, str]) -> KafkaRoute | None:
         topic = rule.topic.fill(captures)
@@ -136,6 +136,16 @@ def _kafka(rule: KafkaRule, where: Where, reserved: ReservedTopics) -> CompiledA
         return KafkaRoute(rule.kafka, topic, assignment, *fixed)
 
     return CompiledAddress(rule.match, build, where, refusal)
+
+
+def _unfit(rule: KafkaRule, captures: dict[str, str]) -> str | None:
+    """Why there can be no such dead-letter topic; None: there can, or the rule has none."""
+    if rule.dead_letter is None:
+        return None
+    topic = rule.dead_letter.fill(captures)
+    if topic == rule.topic.fill(captures):
+        return "its dead_letter would be the topic itself"
+    return None if legal_topic(topic) else "its dead_letter would have a name that no topic can have"
 
 
 def circles(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:

@@ -221,7 +221,11 @@ class Scope(Section):
         description="allow dynamic sources and targets; they need no access entry, and only the connection that made a "
         "node receives from it",
     )
-    response_routing: Flag = Field(default=True, description="offer RESPONSE_ANNOTATIONS_V1_0 (cookies)")
+    response_routing: Flag = Field(
+        default=True,
+        description="offer RESPONSE_ANNOTATIONS_V1_0 and annotate requests (cookies); false: requests into this scope "
+        "are rewritten, and $replies.<scope> stays for answers to requests that were annotated before",
+    )
     response_rate: PerTime | None = Field(
         default=None,
         description="how many responses one user of this scope, or one connector, may send home in a time; what "

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 ME: Final = "$me"
 _TEXT: Final = ME.encode()
-_PAIRED: Final = Symbol("paired")
-ECHO: Final = {_PAIRED: True}
+PAIRED: Final = Symbol("paired")
+"""The link property of both halves; it speaks of two links between one pair of containers (hop by hop)."""
+ECHO: Final = {PAIRED: True}
 """What both answers say (CORE-10)."""
 _LATE: Final = "a responder attaches the sending half of its link pair first: to $replies, it takes no responses"
 
@@ -72,7 +73,7 @@ class Pairs:
 
     def of(self, link: Link) -> Pair | None:
         """The pair that this link asks to be half of."""
-        if link.properties.get(_PAIRED) is not True:
+        if link.properties.get(PAIRED) is not True:
             return None
         link.echo = ECHO
         key = (link.session, link.name)

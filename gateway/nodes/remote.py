@@ -21,6 +21,7 @@ from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
 from gateway.nodes.events import CAPABILITY, LINK_PROPERTIES
 from gateway.nodes.filtering import CAPABILITIES, Predicate
 from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
+from gateway.nodes.pairs import PAIRED
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -144,9 +145,12 @@ class Relay(Meeting):
         return bool(self.near.way.scope == self._dialer.far_way(home=False).scope)
 
     def _shared(self, properties: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        """What the other half hears of link properties: in another scope those of event streams only (RA 1)."""
+        """What the other half hears of link properties: in another scope those of event streams only (RA 1).
+
+        A pair is one of links between two containers: that the near link is half of one says nothing there.
+        """
         if self._same_scope:
-            return properties
+            return {name: value for name, value in properties.items() if name != PAIRED}
         return {name: value for name, value in properties.items() if name in LINK_PROPERTIES}
 
     @property

@@ -33,6 +33,7 @@ def pair_at(far: Far, port: int, *, capable: bool) -> tuple[Paired, int, frames.
     peer.attach("p", SENDER, **attach_half("far/x", SENDER))
     responses = far.respond_at("dynamic-1")
     attach = far.attach()
+    assert not {str(name) for name in attach.properties or {}} & {"paired"}  # the pair ends at this gateway
     far.take(attach, capable=capable)
     return paired_with(peer, "far/x"), responses, attach
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from ruamel.yaml import YAML
 
 from tests.support.crossing import Outbox, answer, cookie_of, hop_annotations, pair, start
@@ -36,6 +37,33 @@ def test_a_link_whose_responses_end_is_told_to_attach_again(start_gateway: Gatew
     svc = 'match: "svc/{name}", relay: core, address: "services/{name}"'
     place.gateway.reload(text.replace(svc, f"{svc}, replies: none"))
     assert client.peer.until("detach").error.matches("amqp:link:detach-forced")
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_answers_to_requests_under_way_still_come_home_without_response_routing(
+    start_gateway: Gateways, capable: bool
+) -> None:
+    """`response_routing: false` says how requests go from now on, and that nothing is announced."""
+    place = start(start_gateway, "gw-reload-off")
+    service, client, answers, reply_to = pair(place, capable=capable)
+    client.post(message(reply_to=reply_to, message_id="m"))
+    before = service.take()
+    text = place.gateway.policy.read_text()
+    place.gateway.reload(text.replace("  core:\n", "  core:\n    response_routing: false\n"))
+    to = "$replies.core" if capable else sections(before)["properties"]["reply_to"]
+    responder = Outbox(place.core, to)
+    assert not responder.attach.target["capabilities"]
+    responder.credit()
+    delivery = responder.post(answer(cookie_of(before)) if capable else message(b"yes"))
+    answers.take()
+    assert responder.outcome(delivery).matches("accepted")
+    client.post(message(reply_to=reply_to, message_id="n"))
+    after = service.take()
+    assert "response-address-cookie" not in hop_annotations(after)
+    assert sections(after)["properties"]["reply_to"].startswith("$replies.core/")
+    forged = Outbox(place.core, "$replies.core")
+    forged.credit()
+    assert forged.send(answer(b"no cookie of ours")).matches("rejected")
 
 
 def test_responses_that_wait_for_a_scope_that_goes_get_an_outcome(start_gateway: Gateways) -> None:

@@ -7,6 +7,7 @@ import pytest
 from policies.assignment import Assignment
 from policies.explain import explain
 from policies.model_rules import Action
+from policies.problems import PolicyErrors
 from policies.reading import Reading
 from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Where
 from tests.support.policy import KEY, load_text
@@ -234,6 +235,26 @@ def test_captures_do_not_reach_internal_topics(address: str, what: str) -> None:
         assert rules.decide("ann", "receive", asked).condition == "amqp:not-found"
     line = explain(policy, "edge", "ann", address, "send").lines[1]
     assert f"but its {what}, which a rule has to name literally" in line
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("fixed/orders", "its dead_letter would be the topic itself"),
+        (f"events/{'x' * 246}", "its dead_letter would have a name that no topic can have"),
+    ],
+)
+def test_captures_make_a_dead_letter_topic_that_can_be_one(address: str, why: str) -> None:
+    policy = load_text(INTERNAL)
+    assert policy.scopes["edge"].route(address) is None
+    assert f"but {why}" in explain(policy, "edge", "ann", address, "send").lines[1]
+
+
+@pytest.mark.parametrize("topic", ["orders", "{name}"])
+def test_a_dead_letter_is_not_the_topic_itself(topic: str) -> None:
+    rule = f'{{match: "log/{{name}}", kafka: main, topic: "{topic}", dead_letter: "{topic}"}}'
+    with pytest.raises(PolicyErrors, match="this is the topic itself"):
+        load_text(f"kafka: {{main: }}\nscopes: {{edge: {{addresses: [{rule}]}}}}")
 
 
 @pytest.mark.parametrize(
