@@ -5,7 +5,7 @@
  * asked looks closely then. */
 #define HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
-enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, NO_ECHO = 0 };
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, NO_ECHO = 0 };
 
 #include "_formats.h"
 
@@ -72,6 +72,43 @@ static int look(scan_state *state, const uint8_t *frame, size_t size, size_t pos
     return code == 0x17 ? found(findings, position, BEFORE_END, channel) : 0;
 }
 
+/* Whether there is an error in the frame whose description has a NUL, with which it ends for proton. */
+static bool cut_text(const uint8_t *frame, size_t size) {
+    const uint8_t *end = frame + size, *at = memmem(frame, size, "\0S\x1d", 3);
+    size_t length;
+    int field;
+    if (at == NULL)
+        return false;
+    at += 3;
+    if (end - at < 9)
+        return false;
+    at += at[0] == 0xD0 ? 9 : 3;
+    for (field = 0; field < 2; field++) { /* condition, description */
+        if (end - at < 2)
+            return false;
+        if (at[0] == 0xA1 || at[0] == 0xA3)
+            length = at[1], at += 2;
+        else if ((at[0] == 0xB1 || at[0] == 0xB3) && end - at >= 5)
+            length = frame_size(at + 1), at += 5;
+        else
+            return false;
+        if (length > (size_t)(end - at))
+            return false;
+        if (field == 1)
+            return memchr(at, 0, length) != NULL;
+        at += length;
+    }
+    return false;
+}
+
+/* Whether a frame that begins at this position is all there, and a disposition with such a text. One that comes in two
+ * reads is left to proton. */
+static bool cut_disposition(const uint8_t *frame, size_t size, size_t left) {
+    size_t body = 4 * (size_t)frame[4], head = 0;
+    return size <= left && frame[5] == 0 && body + 3 <= size &&
+           performative(frame + body, size - body, &head) == 0x15 && cut_text(frame + body, size - body);
+}
+
 /* The current frame is complete at this position. */
 static int completed(scan_state *state, size_t position, findings *findings) {
     int echo = state->echo;
@@ -98,7 +135,7 @@ static bool head_complete(const scan_state *state) {
 /* Go through the bytes from `start` to `end`; -1 on an exception. */
 static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
     const uint8_t *frame;
-    size_t size, more, at = start;
+    size_t size, more, begin, at = start;
     while (at < end) {
         if (state->skip) {
             more = end - at < state->skip ? end - at : state->skip;
@@ -120,9 +157,14 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
             size = 8;
         else if (size < 8)
             return 0; /* malformed, as proton says */
-        else if (look(state, frame, size < HEAD ? size : HEAD,
-                      frame != state->head ? at : at - start > state->held ? at - state->held : start, findings) < 0)
-            return -1;
+        else {
+            begin = frame != state->head ? at : at - start > state->held ? at - state->held : start;
+            if (look(state, frame, size < HEAD ? size : HEAD, begin, findings) < 0)
+                return -1;
+            if ((frame != state->head || at - begin == state->held) &&
+                cut_disposition(data + begin, size, end - begin) && found(findings, begin, CUT_TEXT, (int)size) < 0)
+                return -1;
+        }
         state->started = 1;
         if (frame != state->head)
             state->skip = (uint32_t)size; /* all of it is still to come */
@@ -139,7 +181,8 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
 /* scan(state, data, start, end) -> None, or a list of (position, what, channel); `state` is a bytearray.
  *
  * What there is to be done: OTHER_FORMAT, look closely at transfers from now on; BEFORE_END, an end begins here, or not
- * before; ECHO_SESSION, ECHO_LINK: here ends a flow that asks for one of ours.
+ * before; ECHO_SESSION, ECHO_LINK: here ends a flow that asks for one of ours; CUT_TEXT: here begins a disposition whose
+ * error proton shows in part; its size stands for the channel.
  */
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;

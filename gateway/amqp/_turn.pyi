@@ -46,6 +46,7 @@ OTHER_FORMAT: int
 BEFORE_END: int
 ECHO_SESSION: int
 ECHO_LINK: int
+CUT_TEXT: int
 
 def bind(addresses: tuple[int, ...], /) -> None: ...
 def send(link: int, number: int, data: bytes, unsettled: Unsettled[Any] | None, context: object, /) -> None: ...

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from gateway.amqp.codec import Described, encode
+from gateway.amqp.decoder import decode
 from gateway.amqp.outcomes import ACCEPTED, RELEASED, SETTLED, Modified, Outcome, Rejected
 from gateway.errors import AmqpError
 
@@ -32,6 +33,16 @@ def asked(fields: Sequence[Any], size: int) -> Asked:
     address = _at(items, _ADDRESS)
     default = _outcome(_at(items, _DEFAULT_OUTCOME)) if receives else SETTLED
     return Asked(address if isinstance(address, str) else None, default, size)
+
+
+def refusal(frame: bytes) -> str | None:
+    """The error's description in a disposition, None where it has none (part 3, 3.4.3)."""
+    try:
+        performative, _ = decode(frame[4 * frame[4] :])
+    except AmqpError:  # proton says what is wrong
+        return None
+    outcome = _outcome(_at(performative.value, 4)) if isinstance(performative, Described) else None
+    return outcome.error.description if isinstance(outcome, Rejected) and outcome.error is not None else None
 
 
 def _at(items: Sequence[Any], index: int) -> Any:

@@ -32,13 +32,16 @@ def write(delivery: Any, outcome: Outcome, scope: str) -> None:
         lib.pn_delivery_update(delivery, _MODIFIED)
 
 
-def read(delivery: Any, state: int, scope: str | None = None) -> Outcome:
-    """The outcome in full of a peer in `scope`; an unknown state counts as settled without one."""
+def read(delivery: Any, state: int, scope: str | None = None, said: str | None = None) -> Outcome:
+    """The outcome in full of a peer in `scope`; an unknown state counts as settled without one.
+
+    `said`: the whole of an error's text that proton shows up to a NUL.
+    """
     if state == _RELEASED:
         return RELEASED
     remote = lib.pn_delivery_remote(delivery)
     if state == _REJECTED:
-        return Rejected(pndata.read_condition(lib.pn_disposition_condition(remote), scope))
+        return Rejected(pndata.read_condition(lib.pn_disposition_condition(remote), scope, said))
     if state == _MODIFIED:
         return Modified(
             bool(lib.pn_disposition_is_failed(remote)),

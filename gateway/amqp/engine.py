@@ -238,6 +238,11 @@ class Engine(Restraint):
         """The message-format of a delivery that came; asked once."""
         return self._intake.message_format(name, tag) if self._intake.watching else 0
 
+    @property
+    def said(self) -> str | None:
+        """The error text of the disposition that is looked at, where proton shows only a part of it."""
+        return self._intake.said
+
     def stop_granting(self) -> None:
         """Give peers no more credit: what comes now is what they may still send (drain)."""
         self.granting = False

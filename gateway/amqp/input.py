@@ -2,7 +2,8 @@
 
 Part of the engine. proton reads all frames of a piece before we hear of the first. An end in the same piece as its
 begin would make it forget the channel that our begin has to name; and which link a flow came on that asks for one of
-ours is known only from the last event of its piece.
+ours is known only from the last event of its piece. What a peer says after a NUL in the error of a disposition proton
+keeps to itself.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
+from gateway.amqp.asked import refusal
 from gateway.amqp.intake import Intake
-from gateway.amqp.turn import BEFORE_END, ECHO_LINK
+from gateway.amqp.turn import BEFORE_END, CUT_TEXT, ECHO_LINK
 
 _frames: Final = lib.pn_transport_get_frames_input
 
@@ -48,6 +50,10 @@ class Input:
             start = position
             if what == BEFORE_END:
                 self._before_end()
+            elif what == CUT_TEXT:
+                self.intake.said = refusal(data[start : start + channel])
+                self._push(data, start, start + channel)
+                self.intake.said, start = None, start + channel
             elif self._room > 0:
                 self._echo(None if what == ECHO_LINK else channel)
         self._push(data, start, len(data))

@@ -47,7 +47,7 @@ class Intake:
 
     __slots__ = (
         "_asked", "_begun", "_channels", "_data", "_end", "_formats", "_held", "_opened", "_room", "_scan", "_seen",
-        "_size", "_start", "watching",
+        "_size", "_start", "said", "watching",
     )  # fmt: skip
 
     def __init__(self, room: int) -> None:
@@ -63,6 +63,8 @@ class Intake:
         """The names of the links by channel and handle."""
         self._asked: deque[Asked] = deque()
         self._begun: deque[tuple[int, int]] = deque()
+        self.said: str | None = None
+        """The error text of the disposition that is with proton now, if it has a NUL."""
         self.watching = False
         """The peer has used another message-format than 0: then `look` is called for every push."""
         self._scan: Final = bytearray(SCAN_STATE)

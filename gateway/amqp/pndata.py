@@ -54,15 +54,15 @@ def text(pointer: Any) -> str | None:
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else None
 
 
-def read_condition(condition: Any, scope: str | None = None) -> AmqpError | None:
-    """What a peer in `scope` gave as the reason of a close, end, detach or rejection."""
+def read_condition(condition: Any, scope: str | None = None, said: str | None = None) -> AmqpError | None:
+    """What a peer in `scope` gave as the reason of a close, end, detach or rejection, and `said` instead of proton."""
     name = text(lib.pn_condition_get_name(condition))
     if name is None:
         return None
     info = read(lib.pn_condition_info(condition))
     return AmqpError(
         name,
-        text(lib.pn_condition_get_description(condition)) or "",
+        said or text(lib.pn_condition_get_description(condition)) or "",
         info={str(key): value for key, value in info.items()} if isinstance(info, dict) else None,
         scope=scope,
     )

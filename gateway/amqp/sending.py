@@ -91,7 +91,7 @@ class Sending(LinkBase):
         if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
             return
         context = self.unsettled.take(number)
-        outcome = dispositions.read(delivery, state, self.scope)
+        outcome = dispositions.read(delivery, state, self.scope, self.engine.said)
         if outcome is SETTLED:
             outcome = self.unsaid
         lib.pn_delivery_settle(delivery)

@@ -14,6 +14,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp._turn import (
     BEFORE_END,
+    CUT_TEXT,
     ECHO_LINK,
     OTHER_FORMAT,
     SCAN_STATE,
@@ -38,6 +39,7 @@ from gateway.amqp._turn import (
 
 __all__ = [
     "BEFORE_END",
+    "CUT_TEXT",
     "ECHO_LINK",
     "OTHER_FORMAT",
     "SCAN_STATE",
