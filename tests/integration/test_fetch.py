@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bridges.kafka import _fetch, fetch, reader
 from bridges.kafka.clib import function
@@ -186,9 +186,7 @@ def test_a_partition_that_is_not_there_yet(kafka_broker: KafkaBroker, take: Take
     with reading(kafka_broker.bootstrap, topic, partitions=2, **{"enable.partition.eof": False}) as consumer:
         produce(kafka_broker.bootstrap, topic, [{"value": b"first"}])
         until(take, consumer, lambda records, _: bool(records))
-        admin = kafka_broker.admin()
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
-        wait_until(lambda: len(admin.list_topics(topic).topics[topic].partitions) == 2, "two partitions")
+        kafka_broker.grow(topic, 2)
         produce(kafka_broker.bootstrap, topic, [{"value": b"second"}], 1)
         (record,) = until(take, consumer, lambda records, _: bool(records))
     assert (record.partition(), record.value()) == (1, b"second")

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions
 
 from gateway.amqp.codec import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 from gateway.filters.event_stream import offset_symbol
@@ -293,15 +292,13 @@ def test_latest_is_another_place_in_every_partition_and_a_new_one_is_read_whole(
     peer = connected(place.port)
     peer.attach_receiver(None, 0, source=frames.source(f"events/{topic}", filter=new))
     peer.attach_receiver(None, 1, source=frames.source(f"events/{topic}", filter=old))
-    admin = place.broker.admin()
-    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(PATIENCE)
+    place.broker.grow(topic, 4)
     for partition in range(3):
         later = message(b"%d" % (partition + 1), app={"color": "red"})
         place.send(topic, message(b"9", app={"color": "blue"}), later, partition=partition)
-    producer = Producer({"bootstrap.servers": place.broker.bootstrap})
-    for color, body in ((b"red", b"4"), (b"blue", b"9"), (b"red", b"5")):
-        producer.produce(topic, body, headers=[("color", color)], partition=3)
-    assert producer.flush(PATIENCE) == 0
+    with place.broker.writing() as write:
+        for color, body in ((b"red", b"4"), (b"blue", b"9"), (b"red", b"5")):
+            write(topic, body, headers=[("color", color)], partition=3)
     peer.flow(0, link_credit=20).flow(1, link_credit=20)
     got: dict[int, list[int]] = {0: [], 1: []}
     while len(got[0]) < 5 or len(got[1]) < 4:

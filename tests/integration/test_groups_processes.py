@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer as RawProducer
-from confluent_kafka.admin import NewPartitions
 
 from gateway.amqp.codec import Symbol, decode
 from tests.integration.test_groups import command, shown
@@ -168,12 +166,9 @@ def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) ->
     assigned.attached()
     waiting = Member(pair.b, f"pend/{topic}", asked("g1"))
     waiting.waits(0.3)
-    admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
-    wait_until(lambda: len(kafka_broker.metadata().topics[topic].partitions) == 2, "two partitions")
-    producer = RawProducer({"bootstrap.servers": kafka_broker.bootstrap, "log_level": 0})
-    producer.produce(topic, b"early", partition=1)
-    assert producer.flush(PATIENCE) == 0
+    kafka_broker.grow(topic, 2)
+    with kafka_broker.writing() as write:
+        write(topic, b"early", partition=1)
     assigned.ended("amqp:link:detach-forced")
     waiting.attached()
     again = Member(pair.b, f"pend/{topic}", asked("g1"))

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer as RawProducer
-from confluent_kafka.admin import NewPartitions
 
 from gateway.amqp.codec import Array, Long, Symbol
 from gateway.amqp.sections import body_values, delivery_annotations, walk
@@ -257,11 +255,9 @@ def test_new_partitions_are_dealt_to_the_links_that_are_there(places: list[Gatew
     topic = kafka_broker.create_topic(partitions=1)
     address, port = f"pend/{topic}", places[0].ports[0]
     first, second = Sharer(port, address), Sharer(places[1].ports[0], address)
-    raw = RawProducer({"bootstrap.servers": kafka_broker.bootstrap})
-    admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
-    raw.produce(topic, b"early", partition=1)  # before any link can have it
-    assert raw.flush(PATIENCE) == 0
+    kafka_broker.grow(topic, 2)
+    with kafka_broker.writing() as write:
+        write(topic, b"early", partition=1)  # before any link can have it
     wait_until(lambda: first.poll() or second.poll(), "the event of the new partition")
     (taker,) = [sharer for sharer in (first, second) if sharer.came]
     assert (taker.told, taker.came) == ([("1",)], [("1", b"early")])

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions
 
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import ClusterConfig
@@ -32,9 +30,7 @@ async def streams(kafka_broker: KafkaBroker) -> AsyncIterator[Streams]:
 
 def grow(broker: KafkaBroker, topic: str) -> None:
     """Give a topic a second partition."""
-    admin = broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
-    wait_until(lambda: len(broker.metadata().topics[topic].partitions) == 2, "two partitions")
+    broker.grow(topic, 2)
 
 
 def make_anew(broker: KafkaBroker, topic: str) -> None:
@@ -46,9 +42,8 @@ def make_anew(broker: KafkaBroker, topic: str) -> None:
 
 
 def produce(broker: KafkaBroker, topic: str, value: bytes, partition: int) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    producer.produce(topic, value, partition=partition)
-    assert producer.flush(PATIENCE) == 0
+    with broker.writing() as write:
+        write(topic, value, partition=partition)
 
 
 async def member(streams: Streams, topic: str, group: str, partition: int | None) -> Any:

@@ -23,7 +23,7 @@ from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message, section
 from tests.support.parts import CLIENTS, folder, program
-from tests.support.process import PATIENCE, wait_until
+from tests.support.process import PATIENCE
 from tests.support.streams import Route, Streams
 
 GROUP_KEY, TARGET = "event-streams-group-key", "event-streams-target-partition"
@@ -130,9 +130,7 @@ async def test_a_topic_that_grew_while_nobody_was_there(kafka_broker: KafkaBroke
 
 
 def grow(broker: KafkaBroker, topic: str) -> None:
-    admin = broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
-    wait_until(lambda: len(broker.metadata().topics[topic].partitions) == 2, "two partitions")
+    broker.grow(topic, 2)
 
 
 # -- what Kafka refuses

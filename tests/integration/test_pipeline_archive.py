@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewPartitions
 
 from bridges.kafka.replayer import Replayer
 from bridges.spark.archive import MANIFEST, STAGING, Archive
@@ -233,14 +232,13 @@ def test_topics_that_grow_lose_or_begin_anew_are_noticed(
     produce(kafka_broker, topic, 20, 1)
     archive, source = Archive(tmp_path), origin(kafka_broker, topic)
     steps(spark, archive, source)
-    admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
+    kafka_broker.grow(topic, 2)
     produce(kafka_broker, topic, 20, 2, first=20)
     steps(spark, archive, source)
     assert [(each.partition, each.start, each.end) for each in verify(archive).ranges] == [(0, 0, 30), (1, 0, 10)]
 
     produce(kafka_broker, topic, 20, 2, first=40)
-    place = TopicPartition(topic, 0, 35)
+    place, admin = TopicPartition(topic, 0, 35), kafka_broker.admin()
     admin.delete_records([place])[place].result(PATIENCE)
     with pytest.raises(PipelineError, match="orders/eu, partition 0: offsets 30 to 34 are gone from the topic"):
         steps(spark, archive, source)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewPartitions
 
 from bridges.spark.amqp_origin import AmqpOrigin
 from bridges.spark.archive import Archive
@@ -102,14 +101,13 @@ def test_a_stream_goes_on_from_its_offsets_and_notices_what_changed(kafka_broker
     produce(kafka_broker, topic, 30, 1)
     stream = Stream()
     assert stream.run(url, topic, maxEventsPerTrigger="20") == 2
-    admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
+    kafka_broker.grow(topic, 2)
     produce(kafka_broker, topic, 20, 2, first=100)
     wait_until(lambda: stream.run(url, topic) >= 0 and (1, 9) in stream.places, "the new partition", 3 * PATIENCE)
     assert sorted(stream.places) == [each[:2] for each in consumed(kafka_broker, topic)]
 
     produce(kafka_broker, topic, 20, 2, first=200)
-    place = TopicPartition(topic, 0, 45)
+    place, admin = TopicPartition(topic, 0, 45), kafka_broker.admin()
     admin.delete_records([place])[place].result(PATIENCE)
     gone = "partition 0: offsets 40 to 44 are gone from the log; failOnDataLoss=false"
     with pytest.raises(PipelineError, match=gone):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import NewPartitions
 
 from bridges.spark.errors import sentence
 from bridges.spark.source import ScopeGateDataSource
@@ -30,7 +29,7 @@ from tests.support.pipeline import (
     produce,
     seen,
 )
-from tests.support.process import Process, hold, wait_until
+from tests.support.process import PATIENCE, Process, hold, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,10 +92,9 @@ def test_a_query_sees_what_a_consumer_sees_in_micro_batches_and_goes_on(
     assert query.seen() == expected(kafka_broker, topic)
     assert query.run() == 3  # nothing new: no micro-batch
 
-    admin = kafka_broker.admin()
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    kafka_broker.grow(topic, 3)
     produce(kafka_broker, topic, 30, 3, first=100)
-    wait_until(lambda: query.run(maxTasks=2) and query.offsets().get("2") == 10, "the new partition", 60)
+    wait_until(lambda: query.run(maxTasks=2) and query.offsets().get("2") == 10, "the new partition", 4 * PATIENCE)
     assert query.seen() == expected(kafka_broker, topic)
 
 

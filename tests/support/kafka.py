@@ -6,16 +6,21 @@ import base64
 import itertools
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
     ClusterMetadata,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -46,6 +51,7 @@ auto.create.topics.enable=false
 broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=500
 log.retention.check.interval.ms=1000
+log.cleaner.backoff.ms=500
 # Topics with times of 1970 in them keep their records; a test that wants retention says so in its topic.
 log.retention.ms=-1
 """
@@ -117,6 +123,39 @@ class KafkaBroker(Server):
         admin.create_topics([new])[topic].result(PATIENCE)
         wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}")
         return topic
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions to a topic, and wait for their leaders.
+
+        The controller answers before brokers tell of them, and clients give up a record for a partition that they
+        hear nothing of.
+        """
+        admin = self.admin()  # kept: an answer ends with its client
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
+        wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}")
+
+    @contextmanager
+    def writing(self, **settings: Any) -> Iterator[Callable[..., None]]:
+        """A function that produces like `Producer.produce`; at the end every record is in Kafka, or the test fails.
+
+        A flush alone counts records that were given up as done.
+        """
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, **settings})
+        errors: Counter[str] = Counter()
+
+        def produce(*about: Any, **more: Any) -> None:
+            producer.produce(*about, **more, on_delivery=lambda error, _: error and errors.update([str(error)]))
+            producer.poll(0)
+
+        yield produce
+        assert producer.flush(PATIENCE) == 0, "records that Kafka did not confirm"
+        assert not errors, errors
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """Where a partition ends, records of open transactions included."""
+        place, admin = TopicPartition(topic, partition), self.admin()
+        offset: int = admin.list_offsets({place: OffsetSpec.latest()})[place].result(PATIENCE).offset
+        return offset
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change a setting of a topic."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.records import RecordReader
 from gateway.amqp.users import make_entry, put_user
@@ -63,17 +63,15 @@ def produce(
 
     Their times are `apart` milliseconds from each other.
     """
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    for number in range(first, first + count):
-        if number < len(ODD):
-            key, value, headers = ODD[number]
-        else:
-            color = b"red" if number % red == 0 else b"blue"
-            key, value, headers = b"k%d" % (number % 7), b"v%d" % number, [("color", color)]
-        time = 10_000 + number * apart
-        producer.produce(topic, value, key, number % partitions, headers=headers or None, timestamp=time)
-        producer.poll(0)
-    assert producer.flush(PATIENCE) == 0
+    with broker.writing() as write:
+        for number in range(first, first + count):
+            if number < len(ODD):
+                key, value, headers = ODD[number]
+            else:
+                color = b"red" if number % red == 0 else b"blue"
+                key, value, headers = b"k%d" % (number % 7), b"v%d" % number, [("color", color)]
+            time = 10_000 + number * apart
+            write(topic, value, key, number % partitions, headers=headers or None, timestamp=time)
 
 
 def consumed(broker: KafkaBroker, topic: str, *, committed: bool = True) -> list[Record]:
