@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions
 from structlog.testing import capture_logs
 
 from bridges.kafka.cluster import ClusterConfig
@@ -19,10 +18,11 @@ from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, RESOURCE_DELETE
 from gateway.filters.event_stream import OFFSET, TIMESTAMP, offset_symbol
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
-from tests.support.process import PATIENCE, wait_until
+from tests.support.process import PATIENCE
 from tests.support.streams import Clients, Delivered, Streams, position
 from tests.support.streams_remote import Remote
 
+PARTITION = Symbol("event-streams-partition")
 TIMES = "CreateTime", "LogAppendTime"
 
 
@@ -127,9 +127,7 @@ async def test_growth_is_announced_once(kafka_broker: KafkaBroker, streams: Stre
     receiver = await streams.receiver(topic, credit=100)
     info = await streams.receiver(f"{topic}/$info", credit=2)
     assert len((await info.receive())[0].body["partitions"]) == 1
-    admin = kafka_broker.admin()  # kept: an answer ends with its client
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
-    wait_until(lambda: len(kafka_broker.metadata().topics[topic].partitions) == 2, "two partitions")
+    kafka_broker.grow(topic, 2)
     produce(kafka_broker, topic, b"early", partition=1)
     (early,) = await receiver.receive()
     assert (early.body, early.partition) == (b"early", "1")
@@ -141,6 +139,46 @@ async def test_growth_is_announced_once(kafka_broker: KafkaBroker, streams: Stre
     assert changed[0].items == ("0", "1")
     assert changed[1] is None
     assert len((await info.receive())[0].body["partitions"]) == 2
+
+
+@pytest.mark.row("ES-4.6.5-2")
+async def test_growth_is_told_each_time_and_to_agnostic_links_alone(
+    kafka_broker: KafkaBroker, streams: Streams
+) -> None:
+    """Whether a link has had an event already or not (KM-9)."""
+    topic = kafka_broker.create_topic(partitions=3)
+    agnostic = await streams.receiver(topic, credit=100)
+    bound = await streams.receiver(topic, credit=100, properties={PARTITION: Symbol("0")})
+    info = await streams.receiver(f"{topic}/$info")
+
+    async def told(*values: bytes, partition: int = 0) -> list[Any]:
+        """What the next events say of the partitions to the agnostic link; to the bound one they say nothing."""
+        produce(kafka_broker, topic, *values, partition=partition)
+        events = await agnostic.receive(len(values))
+        assert bodies(events) == list(values)
+        if partition == 0:
+            assert [changed(event) for event in await bound.receive(len(values))] == [None] * len(values)
+        return [changed(event) for event in events]
+
+    assert await told(b"0", b"1") == [("0", "1", "2"), None]
+    for count in (4, 6):
+        kafka_broker.grow(topic, count)
+        seen = 0
+        while seen < count:  # $info says it once the gateway has seen it
+            info.link.grant(1)
+            seen = len((await info.receive())[0].body["partitions"])
+        everything = tuple(map(str, range(count)))
+        assert await told(b"before %d" % count, b"after %d" % count) == [everything, None]
+        assert await told(b"new %d" % count, partition=count - 1) == [None]
+    late = await streams.receiver(topic, credit=10)
+    assert await told(b"last") == [None]
+    assert changed((await late.receive())[0]) == tuple(map(str, range(6)))
+
+
+def changed(event: Delivered) -> Any:
+    """The partitions that a transfer says its link is associated with now; None: it says nothing."""
+    found = event.annotations.get("event-streams-associated-partitions-changed")
+    return None if found is None else tuple(found.items)
 
 
 async def test_retention_overtakes_a_link(kafka_broker: KafkaBroker, streams: Streams) -> None:

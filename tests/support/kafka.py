@@ -8,10 +8,10 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -20,7 +20,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -61,6 +60,24 @@ def java(main: str, *arguments: str) -> list[str]:
     """Return the command that runs a main class of Kafka's jars."""
     logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     return [program("java"), *HEAP, logging, "-cp", f"{folder('kafka')}/*", main, *arguments]
+
+
+@contextmanager
+def writing(bootstrap: str, **settings: Any) -> Iterator[Callable[..., None]]:
+    """A function that produces like `Producer.produce`; at the end every record is in Kafka, or the test fails.
+
+    A flush alone counts records that were given up as done.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
+    errors: Counter[str] = Counter()
+
+    def produce(*about: Any, **more: Any) -> None:
+        producer.produce(*about, **more, on_delivery=lambda error, _: error and errors.update([str(error)]))
+        producer.poll(0)
+
+    yield produce
+    assert producer.flush(PATIENCE) == 0, "records that Kafka did not confirm"
+    assert not errors, errors
 
 
 class KafkaBroker(Server):
@@ -134,28 +151,9 @@ class KafkaBroker(Server):
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
         wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}")
 
-    @contextmanager
-    def writing(self, **settings: Any) -> Iterator[Callable[..., None]]:
-        """A function that produces like `Producer.produce`; at the end every record is in Kafka, or the test fails.
-
-        A flush alone counts records that were given up as done.
-        """
-        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, **settings})
-        errors: Counter[str] = Counter()
-
-        def produce(*about: Any, **more: Any) -> None:
-            producer.produce(*about, **more, on_delivery=lambda error, _: error and errors.update([str(error)]))
-            producer.poll(0)
-
-        yield produce
-        assert producer.flush(PATIENCE) == 0, "records that Kafka did not confirm"
-        assert not errors, errors
-
-    def end(self, topic: str, partition: int = 0) -> int:
-        """Where a partition ends, records of open transactions included."""
-        place, admin = TopicPartition(topic, partition), self.admin()
-        offset: int = admin.list_offsets({place: OffsetSpec.latest()})[place].result(PATIENCE).offset
-        return offset
+    def writing(self, **settings: Any) -> AbstractContextManager[Callable[..., None]]:
+        """As the function `writing`, for this broker."""
+        return writing(self.bootstrap, **settings)
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change a setting of a topic."""
