@@ -22,8 +22,8 @@ from gateway.amqp.types import Ubyte
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
-from tests.support.pipeline import Record, archived, consumed, files, produce
-from tests.support.process import PATIENCE, free_port
+from tests.support.pipeline import Record, Watermarks, archived, consumed, files, produce
+from tests.support.process import PATIENCE, free_port, wait_until
 from tests.support.proton_clients import Login, Raw, receive, send
 
 if TYPE_CHECKING:
@@ -175,6 +175,13 @@ def undelivered(data: bytes) -> bytes:
     return splice(data, walk(data), da=None)
 
 
+def settled(broker: KafkaBroker, topic: str) -> None:
+    """Kafka has said the end of each transaction in each partition: it answers a commit before it has."""
+    marks = Watermarks(broker, topic, 3)
+    wait_until(lambda: not marks.open(), "the ends of transactions")
+    marks.close()
+
+
 def replayed(
     spark: SparkSession, broker: KafkaBroker, archive: Archive, topic: str, stop_after: int | None = None
 ) -> int:
@@ -187,9 +194,11 @@ def replayed(
         lambda: bool(stop_after and told),
     )
     try:
-        return replay(spark, archive, Selection(("orders/eu",)), target, pace, told.append)
+        count = replay(spark, archive, Selection(("orders/eu",)), target, pace, told.append)
     finally:
         target.close()
+    settled(broker, topic)
+    return count
 
 
 def test_a_replay_that_was_stopped_goes_on_behind_its_last_transaction(
