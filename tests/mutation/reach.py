@@ -41,9 +41,12 @@ def pytest_runtest_logstart(nodeid: str) -> None:
     """Tell this process and those it starts whose file of tests runs."""
     name = nodeid.partition("::")[0]
     tracer = getattr(sys.modules.get("sitecustomize"), "active", None)
-    if tracer is not None and os.environ.get(BY) != name:
+    if tracer is None:
+        return
+    if os.environ.get(BY) != name:
         os.environ[BY] = name
         tracer.begin()
+    tracer.install()  # a test, or what it uses, may have taken the trace function away
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -34,6 +34,11 @@ class Tracer:
         self._file = os.open(f"{self._folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._seen.clear()
 
+    def install(self) -> None:
+        """Trace this thread, and those that begin."""
+        threading.settrace(self.called)
+        sys.settrace(self.called)
+
     def called(self, frame: FrameType, _event: str, _argument: object) -> None:
         """Be the trace function of a thread; no lines are traced."""
         code = frame.f_code
@@ -44,15 +49,14 @@ class Tracer:
                 os.write(self._file, f"{place}:{code.co_firstlineno}\n".encode())
 
 
-def install() -> Tracer | None:
-    """Trace all threads of this process if a folder is named."""
+def started() -> Tracer | None:
+    """Trace this process if a folder is named."""
     folder = os.environ.get(FOLDER)
     if not folder:
         return None
     tracer = Tracer(str(Path(__file__).resolve().parent), folder)
-    threading.settrace(tracer.called)
-    sys.settrace(tracer.called)
+    tracer.install()
     return tracer
 
 
-active = install() if __name__ == "sitecustomize" else None
+active = started() if __name__ == "sitecustomize" else None

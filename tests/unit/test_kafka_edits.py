@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridges.kafka import faults, partitions
+from bridges.kafka.admin import Bounds, Topic
+from bridges.kafka.info import describe
 from bridges.kafka.redelivery import ASSOCIATED, GAP, Event, after_gap, again, announced
 from gateway.amqp import sections
 from gateway.amqp.codec import encode
@@ -99,6 +101,29 @@ def test_a_partition_is_its_decimal_index_or_an_error(value: Any, count: int) ->
     with pytest.raises(AmqpError) as refused:
         partitions.number(value, count, "f")
     assert refused.value.condition == (NOT_FOUND if isinstance(value, str) else INVALID_FIELD)
+
+
+TOPIC = Topic("t", 2)
+
+
+@pytest.mark.parametrize(
+    ("topic", "ours"),
+    [
+        (TOPIC, {}),
+        (TOPIC._replace(append_time=True), {"timestamp-type": "append"}),
+        (TOPIC._replace(append_time=False, identity="x"), {"timestamp-type": "create", "log-id": "x"}),
+    ],
+)
+def test_what_a_log_tells_of_itself(topic: Topic, ours: dict[str, str]) -> None:
+    found = describe("log", topic, {0: Bounds(3, 7), 1: Bounds(5, 5)})
+    full = {"partition": "0", "earliest-offset": f"{3:020}", "latest-offset": f"{6:020}", "next-offset": f"{7:020}"}
+    empty = {"partition": "1", "earliest-offset": None, "latest-offset": None, "next-offset": f"{5:020}"}
+    assert found == {"address": "log", "partition-count": 2, "partitions": [full, empty], **ours}
+
+
+def test_a_log_that_nobody_has_seen_has_its_main_partition() -> None:
+    nothing = {"partition": "0", "earliest-offset": None, "latest-offset": None}
+    assert describe("log", None, {}) == {"address": "log", "partition-count": 1, "partitions": [nothing]}
 
 
 def test_groups_are_refused() -> None:
