@@ -195,6 +195,18 @@ def test_a_message_that_cannot_be_decoded_is_kept_and_matches_nothing() -> None:
     assert matches(p.Not(absent), bad, DATA) == [False, False]
 
 
+def test_numbers_that_some_of_many_messages_lack_are_null_in_their_rows() -> None:
+    """Many messages of one shape are read together."""
+    times = [codec.Timestamp(5000), None, codec.Timestamp(-1)] * 20
+    events = [Event(partition=0, offset=0, timestamp_ms=0, key=None, message=created(each) + DATA) for each in times]
+    found = [row["properties"]["creation_time"] for row in record_batch(events).to_pylist()]
+    assert found == times
+
+
+def created(time: int | None) -> bytes:
+    return sections.section(sections.PROPERTIES, [None] * 9 + [time])
+
+
 def test_no_rows_are_a_batch_too() -> None:
     assert compile_filter(p.IsNull(p.Field(AP, "a")))(record_batch([])).to_pylist() == []
 
