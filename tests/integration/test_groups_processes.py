@@ -13,7 +13,7 @@ import pytest
 from gateway.amqp.codec import Symbol, decode
 from tests.integration.test_groups import command, shown
 from tests.support import frames
-from tests.support.gateway import Gateways
+from tests.support.gateway import Gateway, Gateways
 from tests.support.gateways import LEASE, Pair, start_pair
 from tests.support.kafka import KafkaBroker
 from tests.support.links import connected
@@ -57,6 +57,11 @@ def knows(port: int, topic: str) -> bool:
         return peer.expect("attach").source is not None
 
 
+def wait_for_waiting(gateway: Gateway, topic: str, count: int) -> None:
+    """Wait until so many links wait for a partition of the group, as a gateway shows it."""
+    wait_until(lambda: shown(gateway, f"pend/{topic}", "g1")["waiting"] == count, f"{count} links to wait")
+
+
 @pytest.mark.row("ES-4.5-8", "ES-4.5.2-4", "ES-4.5.2-5", "ES-4.5.2-1", "ES-4.5-7")
 def test_an_epoch_counts_in_every_process(pair: Pair, topic: str) -> None:
     owner = Member(pair.a, f"events/{topic}", asked("g1", 0, 5))
@@ -78,12 +83,13 @@ def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: Pair, topic:
     owners = [Member(port, f"pend/{topic}", asked("g1")) for port in (pair.a, pair.b, pair.a)]
     assert {owner.attached().properties[PARTITION] for owner in owners} == {"0", "1", "2"}
     first = Member(pair.b, f"pend/{topic}", asked("g1"))
-    first.waits(0.3)
+    wait_for_waiting(pair.second, topic, 1)
     second = Member(pair.a, f"pend/{topic}", asked("g1"))
-    second.waits(0.3)
+    wait_for_waiting(pair.first, topic, 2)
+    first.quiet()
     owners[0].close()
     assert first.attached().properties[PARTITION] == owners[0].partition
-    second.waits(0.2)
+    second.quiet()
     pair.first.stop()
     third = Member(pair.b, f"pend/{topic}", asked("g1"))
     third.attached()  # an orderly end of a gateway keeps nobody waiting
@@ -95,7 +101,7 @@ def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic
     killed = time.monotonic()
     Member(pair.b, f"events/{topic}", asked("g1", 1)).refused("amqp:resource-locked")
     heir = Member(pair.b, f"events/{topic}", asked("g1", 1, 5))
-    heir.waits(0.3)
+    heir.quiet()
     heir.attached()
     took = time.monotonic() - killed
     print(f"a partition of a killed process after {took:.1f} s (lease {LEASE} s)")
@@ -156,7 +162,7 @@ def test_any_process_can_have_partitions_dealt_anew(pair: Pair, topic: str) -> N
     done = command(pair.second, "--address", f"events/{topic}", "--group", "g1", "--rebalance", "--json")
     assert done.returncode == 0, done.stderr
     mine.ended("amqp:link:detach-forced")
-    chosen.waits(0.3)
+    chosen.quiet()
 
 
 @pytest.mark.row("ES-4.5.1-5", "ES-4.5.1-7")
