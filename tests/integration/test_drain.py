@@ -42,7 +42,9 @@ def forced(peer: Peer) -> None:
     """The connection is closed with a reason that a person understands; answer, as a client library does."""
     error = peer.until("close", error="amqp:connection:forced").error
     assert "shutting down" in error["description"]
-    peer.close().expect_eof()
+    with contextlib.suppress(OSError):  # it waits two seconds for our answer, and this machine may be busy
+        peer.close()
+    peer.expect_eof()
 
 
 @BOTH
