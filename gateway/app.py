@@ -176,7 +176,7 @@ class Process:
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._reload.wait(), _WATCH)
-            await self._service.listen_again()
+            await self._service.listening.again()
             stamp = await self._stamped()
             if self._reload.is_set() or (stamp != self._seen and stamp is not None):
                 self._reload.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,6 +19,7 @@ from gateway.amqp.tls_server import TlsServer
 from gateway.amqp.users import UserStore
 from gateway.descriptors import spare
 from gateway.errors import AmqpError
+from gateway.logins import REVOKED, Logins
 from gateway.password_checks import PasswordChecks, Ticket
 from gateway.quota import Quota, Refusal
 from gateway.report import Report
@@ -57,6 +57,8 @@ class Listener:
         checks: PasswordChecks,
         users: UserStore,
         tls: ServerTls | None,
+        logins: Logins,
+        quota: Quota,
     ) -> None:
         self.settings: Final = settings
         self._scope: Final = scope
@@ -67,24 +69,12 @@ class Listener:
         self._tls = tls
         self._users = users
         self.connections: set[Connection] = set()
-        self._quota: Final = Quota(settings.model.limits)
-        self._recent: deque[float] = deque()
+        self._logins: Final = logins
+        self._quota: Final = quota
         self._server: asyncio.Server | TlsServer | None = None
         self._serial = 0
         self._counters: Final = report.metrics.sockets(settings.scope, str(settings.model.bind))
-        limits = settings.model.limits
-        self._engine_config: Final = EngineConfig(
-            container_id=settings.container_id,
-            offered=settings.offered,
-            properties=PRODUCT,
-            max_frame_size=limits.max_frame_size,
-            channel_max=limits.sessions - 1,
-            idle_timeout=limits.idle_timeout,
-            max_links=limits.links,
-            max_message_size=limits.max_message_size,
-            memory=limits.memory,
-            user_memory=limits.user_memory,
-        )
+        self._engine_config: Final = _engine_config(settings)
 
     async def start(self) -> None:
         """Bind and accept; raises OSError when the port is taken."""
@@ -125,13 +115,17 @@ class Listener:
         self._users, self._tls = users, tls
 
     def admits_login(self, connection: Connection) -> bool:
-        """Whether the login of an open connection, of this listener or one it replaced, would succeed now."""
-        peer = connection.peer
-        if peer.mechanism not in self.settings.model.sasl:
-            return False
-        if peer.mechanism == "EXTERNAL":
-            return self._tls is not None and self._tls.trusts(peer.anchor)
-        return peer.mechanism == "ANONYMOUS" or peer.user in self._users
+        """Whether a connection of this listener, which may have been replaced, would be accepted now."""
+        return self._logins.admits(self.settings, connection.peer)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are connections, or TLS handshakes that become some."""
+        return bool(self.connections or self._shaking)
+
+    @property
+    def _shaking(self) -> int:
+        return self._server.shaking if isinstance(self._server, TlsServer) else 0
 
     def stop(self) -> None:
         """Accept no more; connections stay."""
@@ -163,18 +157,11 @@ class Listener:
 
     def admits(self, peer: str, descriptor: int) -> bool:
         """A socket, nothing said yet: within the limits, or to be dropped at once."""
-        limits, now = self.settings.model.limits, self._hub.loop.time()
-        while self._recent and self._recent[0] < now - 1:
-            self._recent.popleft()
-        shaking = self._server.shaking if isinstance(self._server, TlsServer) else 0
         if not spare(descriptor):
             self.exhausted(peer)
-        elif len(self.connections) + shaking >= limits.connections:
-            self._report.bad_input("too-many-connections", bind=self.bound, peer=peer)
-        elif len(self._recent) >= limits.opens_per_second:
-            self._report.bad_input("too-many-opens", bind=self.bound, peer=peer)
+        elif (reason := self._quota.refusal(self._hub.loop.time(), self._shaking)) is not None:
+            self._report.bad_input(reason, bind=self.bound, peer=peer)
         else:
-            self._recent.append(now)
             return True
         return False
 
@@ -193,12 +180,14 @@ class Listener:
         connection.peer.scope = self.settings.scope
         admitted = self._tls is not None or self.admits(connection.peer.address, connection.descriptor)
         self.connections.add(connection)
+        self._quota.connected()
         self._report.bump("connections_accepted", self.settings.scope)
         if not admitted:
             connection.abort()
 
     def secure(self, connection: Connection) -> ServerSecurity:
         model, tls = self.settings.model, connection.ssl_object
+        connection.peer.tls = tls is not None
         connection.peer.anchor = trust_anchor(tls) if tls is not None else b""
 
         def make_sasl() -> SaslServer:
@@ -239,8 +228,8 @@ class Listener:
             peer=connection.peer.address,
         )
 
-    def revoked(self, connection: Connection) -> None:
-        """A reload has taken the login away; the connection is about to be closed."""
+    def revoke(self, connection: Connection) -> None:
+        """Close a connection that a reload has taken the login from."""
         self._report.bump("logins_revoked", self.settings.scope)
         self._report.log.warning(
             "login revoked",
@@ -249,6 +238,7 @@ class Listener:
             connection=connection.name,
             peer=connection.peer.address,
         )
+        connection.close(REVOKED)
 
     def opened(self, connection: Connection) -> None:
         engine, user = connection.engine, connection.peer.user
@@ -266,6 +256,9 @@ class Listener:
         except Refusal as refusal:
             self.refused(connection, refusal.reason)
             engine.close(refusal.error)
+        else:
+            if not self.admits_login(connection):  # it was logging in when a reload came
+                self.revoke(connection)
 
     def requested(self, connection: Connection, link: Link) -> None:
         if (stolen := self._scope.names.claim(link)) is not None:
@@ -289,7 +282,9 @@ class Listener:
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         engine = connection.engine
-        self.connections.discard(connection)
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._quota.disconnected()
         self._report.bump("connections_closed", self.settings.scope)
         self._count_bytes(connection)
         if engine is not None and engine.opened:
@@ -304,3 +299,19 @@ class Listener:
 def _cause(error: AmqpError | None) -> dict[str, str]:
     """What the log says of an error, and the peer does not hear."""
     return {} if error is None or error.__cause__ is None else {"cause": str(error.__cause__)}
+
+
+def _engine_config(settings: Settings) -> EngineConfig:
+    limits = settings.model.limits
+    return EngineConfig(
+        container_id=settings.container_id,
+        offered=settings.offered,
+        properties=PRODUCT,
+        max_frame_size=limits.max_frame_size,
+        channel_max=limits.sessions - 1,
+        idle_timeout=limits.idle_timeout,
+        max_links=limits.links,
+        max_message_size=limits.max_message_size,
+        memory=limits.memory,
+        user_memory=limits.user_memory,
+    )

@@ -9,7 +9,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway import connectors
@@ -25,7 +24,8 @@ from gateway.http.readiness import Readiness
 from gateway.journal import Journaling
 from gateway.judge import Judge, Replaced
 from gateway.listeners import Listener, Settings
-from gateway.logins import close_revoked
+from gateway.listening import Listeners
+from gateway.logins import Logins, close_revoked
 from gateway.materials import CheckCluster, Materials, load_materials
 from gateway.memory import Memory
 from gateway.nodes.crossings import Crossings
@@ -34,6 +34,7 @@ from gateway.nodes.scopes import Scope, World
 from gateway.password_checks import PasswordChecks
 from gateway.policy_file import make_filter_rules, make_ring, offered, routes_responses
 from gateway.policy_state import PolicyState
+from gateway.quota import Quota
 from gateway.report import Report, kafka_events, kafka_states
 from gateway.sharing import GroupDesk, announced, shared_leases
 from gateway.state import open_state
@@ -83,11 +84,9 @@ class Service:
         self._clusters: Final = Clusters(make_cluster, self.supervisor, self.readiness)
         self.clusters: Final = self._clusters.running
         self.memory: Final = Memory(policy, self.report, self.clusters)
-        self.listeners: dict[Settings, Listener] = {}
+        self.listening: Final = Listeners(self._make_listener, self.report)
+        self.listeners: Final = self.listening.serving
         self._replaced = Replaced(set(), set())
-        self._unbound: dict[Settings, Exception] = {}
-        self._materials: Materials | None = None
-        self.retired: list[Listener] = []
         self.connectors: dict[tuple[str, str], connectors.Connector] = {}
         self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
@@ -130,7 +129,7 @@ class Service:
         self._journaling.start()
         materials = load_materials(self.policy, self._check_cluster)
         await self._install(self.policy, materials, self._prepare(self.policy))
-        for error in self._unbound.values():
+        for error in self.listening.unbound.values():
             raise error
         bind = self.policy.model.gateway.http
         if bind is not None:
@@ -153,7 +152,7 @@ class Service:
         self._warn_of_restart(self.policy, policy)
         self.policy, self.world.crossings, self.world.filter_rules = policy, crossings, filter_rules
         await self._install(policy, materials, prepared)
-        revoked = close_revoked(self.listeners.values(), self.retired)
+        revoked = close_revoked(self.listening)
         closed = await self._judge()
         self.policy_state.replaced(policy, links_closed=closed, logins_revoked=revoked)
 
@@ -189,7 +188,12 @@ class Service:
         self.report.warnings(emptied(replaced, prepared.clusters))
         self._install_scopes(policy)
         self._install_connectors(policy, materials, prepared.connectors)
-        await self._install_listeners(policy, materials)
+        wanted = [
+            Settings(scope, model, policy.model.gateway.id, offered(policy, scope))
+            for scope, each in policy.model.scopes.items()
+            for model in each.listen
+        ]
+        await self.listening.install(wanted, materials, self.world.scopes)
         self.bridges.install(policy.model)
 
     # -- rooms
@@ -255,65 +259,25 @@ class Service:
             bridged=reads_logs(policy.model, *key),
         )
 
-    async def _install_listeners(self, policy: CompiledPolicy, materials: Materials) -> None:
-        wanted = {
-            Settings(scope, model, policy.model.gateway.id, offered(policy, scope)): scope
-            for scope, each in policy.model.scopes.items()
-            for model in each.listen
-        }
-        for settings, listener in list(self.listeners.items()):
-            if settings not in wanted:
-                listener.stop()
-                self.retired.append(self.listeners.pop(settings))
-        self.retired = [listener for listener in self.retired if listener.connections]
-        for listener in self.retired:
-            if listener.settings.scope not in self.world.scopes:
-                listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
-        self._unbound.clear()
-        self._materials = materials
-        for settings in wanted:
-            try:
-                await self._install_listener(settings, materials)
-            except Exception as error:  # one port in use must not keep the others from being served
-                self._unbound[settings] = error
-                if not isinstance(error, OSError):
-                    self.report.task_failed("listener", error)
-                bind = str(settings.model.bind)
-                self.report.log.error("cannot listen", scope=settings.scope, bind=bind, error=str(error))
-
-    async def listen_again(self) -> None:
-        """Try the ports that a reload could not listen on; whoever had them may have gone."""
-        for settings in list(self._unbound):
-            assert self._materials is not None  # they were looked for with it
-            with suppress(OSError):
-                await self._install_listener(settings, self._materials)
-                self._unbound.pop(settings, None)
-
-    async def _install_listener(self, settings: Settings, materials: Materials) -> None:
-        model = settings.model
-        users, tls = materials.users_of(model), materials.servers.get(model)
-        if (listener := self.listeners.get(settings)) is not None:
-            listener.renew(users, tls)
-            return
-        listener = Listener(
+    def _make_listener(self, settings: Settings, materials: Materials, logins: Logins, quota: Quota) -> Listener:
+        return Listener(
             settings,
             self.world.scopes[settings.scope],
             self.memory.hub,
             self.report,
             self.supervisor,
             checks=self._password_checks,
-            users=users,
-            tls=tls,
+            users=materials.users_of(settings.model),
+            tls=materials.servers.get(settings.model),
+            logins=logins,
+            quota=quota,
         )
-        await listener.start()
-        self.listeners[settings] = listener
 
     # -- what there is
 
     def connections(self) -> Iterator[Connection]:
         """Every connection of a listener."""
-        for listener in [*self.listeners.values(), *self.retired]:
-            yield from list(listener.connections)
+        yield from self.listening.connections()
 
     def links(self) -> Iterator[Link]:
         """Every link of the peers."""
@@ -327,15 +291,9 @@ class Service:
             if connector.engine is not None:
                 yield from connector.engine.links
 
-    def _listening(self) -> tuple[bool, str]:
-        """For `/readyz`."""
-        if self._unbound:
-            return False, f"cannot listen at {', '.join(str(each.model.bind) for each in self._unbound)}"
-        return all(each.listening for each in self.listeners.values()), ""
-
     def _observe(self) -> None:
         metrics = self.report.metrics
-        self.readiness.add("listeners", self._listening)
+        self.readiness.add("listeners", self.listening.ready)
         self.readiness.add("policy", self.policy_state.ready)
         metrics.count_source(self._count)
         metrics.gauge_source(lambda: kafka_states(self.clusters))
@@ -346,7 +304,7 @@ class Service:
     def _count(self) -> Iterator[tuple[str, Any, float]]:
         """Bring the counters of live links and connections up to now (they count for themselves)."""
         self.flush()
-        for listener in [*self.listeners.values(), *self.retired]:
+        for listener in self.listening:
             listener.count()
         yield from kafka_events(self.clusters)
         for event, count in self._state.store.counts().items():

@@ -28,7 +28,12 @@ _PLAIN_TEXT = "true: allow PLAIN on connections without TLS, where anybody on th
 
 
 class ListenerTls(Strict):
-    """TLS of a listener; files are read again on reload."""
+    """TLS of a listener; files are read again on reload.
+
+    The user of a client certificate (`external`) is its common name; without one its first URI among the subject
+    alternative names, else its first e-mail address, else its first DNS name. With several common names, or
+    unprintable characters in the name, it is no login.
+    """
 
     cert: Path = Field(description="certificate chain, PEM, path from the policy file")
     key: Path = Field(description="private key of the certificate, PEM, path from the policy file")
@@ -41,7 +46,12 @@ class ListenerTls(Strict):
 
 
 class Limits(Section):
-    """What one listener grants; more connections are dropped, more of the rest gets an error that names the limit."""
+    """What one listener grants; more connections are dropped, more of the rest gets an error that names the limit.
+
+    A reload closes nothing that is open. `connections`, `users`, `user_links` and the rates go on counting, and
+    hold from then on for everything that comes to the listener's address; the others hold for connections that are
+    opened after it.
+    """
 
     connections: Count = Field(default=10_000, description="connections of this listener at a time")
     users: Count | None = Field(default=None, description="connections of one user at a time; default: no own limit")
@@ -71,7 +81,13 @@ class Limits(Section):
 
 
 class Listener(Section):
-    """One place where AMQP clients connect."""
+    """One place where AMQP clients connect.
+
+    A reload closes the connections that the listener would not accept now: their user, SASL mechanism or authority
+    is gone, or the listener asks for `tls` or `require_client_cert` or no longer has `allow_plain_without_tls`.
+    Where its address (`bind`) is gone from the scope, they stay if another listener of the scope accepts them; a
+    user with a password only where `users` is the same file.
+    """
 
     bind: Place = parsed(parse_bind, "127.0.0.1:5672", "host:port; port 0 lets the system choose")
     advertise: Place | None = Field(

@@ -46,6 +46,7 @@ class Peer:
     address: str = ""
     mechanism: str = ""
     """The SASL mechanism of the login."""
+    tls: bool = False
     anchor: bytes = b""
     """The authority that vouched for the peer's certificate, where it logged in with one."""
     connector: str = ""

@@ -9,6 +9,6 @@ from __future__ import annotations
 from gateway.amqp.sasl_client import SaslClient
 from gateway.amqp.sasl_frames import AMQP_HEADER, MAX_FRAME, SASL_HEADER
 from gateway.amqp.sasl_mechanisms import ANONYMOUS_USER
-from gateway.amqp.sasl_server import SaslServer
+from gateway.amqp.sasl_server import SaslServer, offered
 
-__all__ = ["AMQP_HEADER", "ANONYMOUS_USER", "MAX_FRAME", "SASL_HEADER", "SaslClient", "SaslServer"]
+__all__ = ["AMQP_HEADER", "ANONYMOUS_USER", "MAX_FRAME", "SASL_HEADER", "SaslClient", "SaslServer", "offered"]

@@ -25,6 +25,15 @@ from gateway.amqp.verifiers import UserStore
 _NO_USERS: Final = UserStore({})
 
 
+def offered(mechanisms: Sequence[str], *, tls: bool, certificate: bool, plain: bool) -> list[str]:
+    """Which of a listener's mechanisms a connection is offered: `tls`: it is encrypted; `certificate`: the client has
+    shown one that names it; `plain`: passwords may be sent without TLS.
+    """
+    absent = {PLAIN} if not (tls or plain) else set()
+    absent |= {EXTERNAL} if not certificate else set()
+    return [name for name in mechanisms if name not in absent]
+
+
 class SaslServer(SaslMachine):
     """One exchange with one client: one attempt, then `done` (with `user`) or `failed`.
 
@@ -49,9 +58,8 @@ class SaslServer(SaslMachine):
         self._check: Check | None = None
         self.claimed = ""
         """The name a failed client gave, as it gave it: for the log, never for a label."""
-        absent = {PLAIN} if not (tls or allow_plain_without_tls) else set()
-        absent |= {EXTERNAL} if client_subject is None else set()
-        self._offered = [name for name in mechanisms if name not in absent]
+        certificate = client_subject is not None
+        self._offered = offered(mechanisms, tls=tls, certificate=certificate, plain=allow_plain_without_tls)
         self._greet()
 
     def _greet(self) -> None:

@@ -36,9 +36,16 @@ class ServerTls:
         elif require_client_cert:
             raise TlsError("client certificates are required, but no client_ca says which are trusted")
 
+        self._anchors: Final = frozenset(self.context.get_ca_certs(binary_form=True))
+
     def trusts(self, anchor: bytes) -> bool:
         """Whether client certificates that this authority (DER) vouches for are accepted."""
-        return anchor in self.context.get_ca_certs(binary_form=True)
+        return anchor in self._anchors
+
+    def admits(self, anchor: bytes) -> bool:
+        """Whether a handshake succeeds with a certificate that this authority (DER) vouches for; empty: with none."""
+        mode = self.context.verify_mode
+        return mode is ssl.CERT_NONE or (self.trusts(anchor) if anchor else mode is not ssl.CERT_REQUIRED)
 
 
 def trust_anchor(ssl_object: Any) -> bytes:

@@ -97,6 +97,11 @@ class UserStore:
     def __contains__(self, user: object) -> bool:
         return user in self._users
 
+    def admits(self, user: str, mechanism: str) -> bool:
+        """Whether a user, under its prepared name, can log in by a SASL mechanism; PLAIN is checked by any verifier."""
+        verifiers = self._users.get(user, {})
+        return bool(verifiers) if mechanism == "PLAIN" else mechanism.lower() in verifiers
+
     def verifier(self, user: str, mechanism: str) -> Verifier:
         """The verifier of a prepared user name for `scram-sha-…`; one that nothing fits when there is none."""
         verifiers = self._users.get(user)

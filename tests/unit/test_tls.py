@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -72,6 +73,19 @@ def test_tls_1_2_is_the_oldest_that_is_spoken(authority: Authority) -> None:
     assert near.version() == "TLSv1.2"
 
 
+class Shown(ssl.SSLObject):
+    """One end that has verified a certificate with these fields."""
+
+    def __new__(cls, *_: object) -> Shown:
+        return object.__new__(cls)
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self._fields = fields
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        return self._fields
+
+
 def client_name(authority: Authority, name: str | None, *alternatives: x509.GeneralName) -> str | None:
     server = ServerTls(*authority.server(), client_ca=authority.ca)
     cert, key = authority.client(name, *alternatives)
@@ -80,12 +94,18 @@ def client_name(authority: Authority, name: str | None, *alternatives: x509.Gene
 
 
 def test_the_client_certificate_names_the_user(authority: Authority) -> None:
+    """docs/policy.md, ListenerTls."""
     dns, uri = x509.DNSName("device-9.example"), x509.UniformResourceIdentifier("spiffe://example/device-9")
+    mail = x509.RFC822Name("device-9@example.org")
     assert client_name(authority, "device-7") == "device-7"
     assert client_name(authority, "device-7", dns) == "device-7"
     assert client_name(authority, None, dns) == "device-9.example"
     assert client_name(authority, None, dns, uri) == "spiffe://example/device-9"
+    assert client_name(authority, None, dns, mail) == "device-9@example.org"
+    assert client_name(authority, None, dns, mail, uri) == "spiffe://example/device-9"
     assert client_name(authority, "two\nlines") is None
+    two = {"subject": ((("commonName", "one"),), (("commonName", "two"),)), "subjectAltName": (("DNS", "three"),)}
+    assert peer_subject(Shown(two)) is None
 
 
 def test_client_certificates_optional_or_required(authority: Authority, tmp_path: Path) -> None:
