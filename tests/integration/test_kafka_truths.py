@@ -18,10 +18,11 @@ from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, Amqp
 from gateway.state.leases_board import Unavailable
 from gateway.state.redis import RedisState
 from gateway.tasks import Supervisor, until
+from policies.reading import Reading
 from tests.support.messages import message
 from tests.support.process import PATIENCE
 from tests.support.servers import Redis
-from tests.support.streams import Streams, bodies, fill, position
+from tests.support.streams import Route, Streams, bodies, fill, position
 
 
 @pytest.fixture
@@ -170,3 +171,20 @@ async def test_a_group_that_cannot_be_read_refuses_its_links(
     assert caught.value.condition == INTERNAL_ERROR
     with pytest.raises((AmqpError, Unavailable)):
         await local.bridge._leases.view("main/solo/g")
+
+
+async def test_what_is_read_with_either_isolation_counts_together(local: Streams) -> None:
+    local.routes["raw"] = Route("solo", reading=Reading(isolation="read_uncommitted"))
+    await fill(local, "solo", 3)
+    for address in ("solo", "raw"):
+        reader = await local.receiver(address, after="@earliest", credit=10)
+        assert bodies(await reader.receive(3)) == [0, 1, 2]
+    assert local.bridge.states()["streams"] == 2
+
+
+async def test_a_log_has_a_name_of_at_most_249_characters() -> None:
+    found = Streams(ClusterConfig(topics={"x" * 249: 1}, timeout=10))
+    await found.receiver("x" * 249)
+    with pytest.raises(AmqpError, match="no event log can have this name"):
+        await found.receiver("x" * 250)
+    await found.close()
