@@ -83,7 +83,8 @@ def _connector(policy: CompiledPolicy, scope: str, end: Route) -> Connector | No
 def _announces(connector: Connector | None) -> str:
     if connector is None:
         return f"the receiver's target announces {_SUPPORTED}"
-    offers = f" and that container offers {_OFFERED}" if connector.annotations == "offered" else ""
+    trusted = connector.annotations == "trust"
+    offers = ", whatever that container offers" if trusted else f" and that container offers {_OFFERED}"
     return f"the target at the container behind {connector.name} announces {_SUPPORTED}{offers}"
 
 

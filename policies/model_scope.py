@@ -193,10 +193,11 @@ class Connector(Strict):
     )
     backoff: Backoff = Field(default_factory=Backoff, description="see Backoff")
     replies: ConnectorReplies = Field(default_factory=ConnectorReplies, description="see ConnectorReplies")
-    annotations: Literal["auto", "offered", "never"] = Field(
-        default="auto",
-        description="requests carry cookies to targets that announce response-address-supported: auto; only if the "
-        "container offers RESPONSE_ANNOTATIONS_V1_0 too: offered; to none, all are rewritten: never",
+    annotations: Literal["offered", "trust", "never"] = Field(
+        default="offered",
+        description="requests carry cookies to targets that announce response-address-supported, if the container "
+        "offers RESPONSE_ANNOTATIONS_V1_0 too: offered; whatever it offers, which leaves the specification: trust; "
+        "to none, all are rewritten: never",
     )
     use_relay: Flag = Field(
         default=False,

@@ -196,7 +196,7 @@ class Judge:
         announced = self._known.announced.get(receiver, _EITHER)
         connector = self._connector(end)
         believed: Iterable[bool] = {True}
-        if connector is not None and connector.annotations != "auto":
+        if connector is not None and connector.annotations != "trust":
             seen = self._known.believed.get(receiver, _EITHER)
             believed = {False} if connector.annotations == "never" else seen
         return {one and other for one, other in product(announced, believed)}

@@ -62,7 +62,7 @@ class Homecoming:
         self.scope: Final = scope
         self.address: str | None = None
         """The address at the container; None: it reaches `$replies.<scope>` of this gateway."""
-        self.annotates = annotations == "auto"
+        self.annotates = annotations == "trust"
         """Whether targets there are believed when they announce `response-address-supported` (RA-2.1-4)."""
         self._engine: Engine | None = None
         self._settled = False

@@ -75,7 +75,7 @@ def answered(far: Peer) -> Frame:
     assert far.expect("sasl_init").mechanism == "ANONYMOUS"
     far.send("sasl_outcome", code=0).expect_header().send_raw(frames.AMQP_HEADER)
     opened = far.expect("open")
-    far.open()
+    far.open(offered_capabilities=[Symbol("RESPONSE_ANNOTATIONS_V1_0")])
     return opened
 
 

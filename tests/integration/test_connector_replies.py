@@ -241,18 +241,22 @@ def test_a_queue_with_a_name_is_read_from_the_start_and_by_any_process(fars: Far
 @pytest.mark.parametrize(
     ("policy", "offered", "capable", "annotated"),
     [
-        ("auto", True, True, True),
-        ("auto", False, True, True),
-        ("auto", True, False, False),
-        ("auto", False, False, False),
+        ("trust", True, True, True),
+        ("trust", False, True, True),
+        ("trust", True, False, False),
+        ("trust", False, False, False),
         ("offered", True, True, True),
         ("offered", False, True, False),
+        ("", True, True, True),
+        ("", False, True, False),
+        ("", True, False, False),
         ("never", True, True, False),
         ("never", False, False, False),
     ],
 )
 def test_which_requests_are_annotated(fars: Fars, policy: str, offered: bool, capable: bool, annotated: bool) -> None:
-    far = fars(f"annotations: {policy}, replies: {{address: gateway}}").accept(*([ANNOTATIONS] if offered else []))
+    wish = f"annotations: {policy}, " if policy else ""
+    far = fars(wish + "replies: {address: gateway}").accept(*([ANNOTATIONS] if offered else []))
     desired = far.opened.desired_capabilities
     assert (ANNOTATIONS in (desired.items if desired else ())) is (policy != "never")
     client = Outbox(far.edge, None)

@@ -42,7 +42,7 @@ def pair_at(far: Far, port: int, *, capable: bool) -> tuple[Paired, int, frames.
 @pytest.mark.parametrize("scope", ["core", "edge"])
 @pytest.mark.parametrize("capable", [True, False])
 def test_me_is_answered_on_the_pair_from_behind_a_connector(fars: Fars, scope: str, capable: bool) -> None:
-    far = fars().accept()
+    far = fars().accept("RESPONSE_ANNOTATIONS_V1_0")
     pair, responses, attach = pair_at(far, getattr(far, scope), capable=capable)
     sent = message(b"ask", reply_to="$me", message_id="m")
     delivery = pair.requests.post(sent)

@@ -85,7 +85,7 @@ def test_a_cookie_without_a_link_target_comes_back_where_reply_to_says(place: Pl
 @pytest.mark.parametrize("own", [False, True], ids=["dynamic node", "address of the gateway"])
 def test_a_response_whose_cookie_a_broker_has_stripped_is_rejected(fars: Callable[[str], Far], own: bool) -> None:
     """The broker understands annotations by its capability and target, and loses them on the way back."""
-    far = fars("replies: {address: gateway}" if own else "annotations: auto").accept("RESPONSE_ANNOTATIONS_V1_0")
+    far = fars("replies: {address: gateway}" if own else "annotations: trust").accept("RESPONSE_ANNOTATIONS_V1_0")
     home, client = Inbox(far.edge, "q/home"), connected(far.edge)
     client.attach("sender-0", SENDER, target=frames.target("far/x"))
     responses = None if own else far.respond_at("dynamic-1")

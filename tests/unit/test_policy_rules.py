@@ -359,7 +359,8 @@ def test_explain_says_how_responses_come_home_and_with_which_key() -> None:
 @pytest.mark.parametrize(
     ("more", "requests", "responses"),
     [
-        ("", "broker announces response-address-supported, otherwise rewritten", "a node that the container behind"),
+        ("", "and that container offers RESPONSE_ANNOTATIONS_V1_0, otherwise rewritten", "a node that the container"),
+        ("annotations: trust", "broker announces response-address-supported, whatever that container offers", "a node"),
         ("replies: {address: home}", "broker announces", "come to home at the container behind broker"),
         ("replies: {address: gateway}", "broker announces", "come to $replies.core with their cookie"),
         ("annotations: offered", "and that container offers RESPONSE_ANNOTATIONS_V1_0", "a node"),
