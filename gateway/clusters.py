@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.http.readiness import Readiness
+from gateway.memory import Reading
 from gateway.nodes.scopes import EventStreams
 from gateway.state.leases import Leases
 from gateway.state.termini import Termini
@@ -21,14 +22,13 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 
-class Cluster(EventStreams, Protocol):
+class Cluster(EventStreams, Reading, Protocol):
     """A Kafka cluster, as `bridges.kafka` makes it."""
 
     @property
     def in_flight(self) -> int: ...
     def appender(self, topic: str) -> Appender: ...
     def counts(self) -> Mapping[str, int]: ...
-    def states(self) -> Mapping[str, float]: ...
     def ready(self) -> tuple[bool, str]: ...
     async def ends(self, topic: str) -> dict[int, int]: ...
     async def close(self, limit: float = 10.0) -> None: ...

@@ -11,16 +11,17 @@ from gateway.amqp.hub import Hub
 from gateway.held.accounts import Budget
 from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
+from gateway.held.logs import Lots, Share, Wish, shares
+from policies.model_rules import KafkaRule
 
 if TYPE_CHECKING:
     from gateway.report import Report
+    from policies.model import Policy
     from policies.rules import CompiledPolicy
 
 _LOOK: Final = 1.0
 _PATIENCE: Final = 3
 """Seconds between two looks, and how many of them find too much before a connection has to go."""
-_CLIENT: Final = 8 * 2**20
-"""Bytes that a Kafka client fetches ahead (`queued.max.messages.kbytes`)."""
 _TRIMS: Final = 5
 """Looks between two times that memory is given back."""
 
@@ -28,7 +29,10 @@ _TRIMS: Final = 5
 class Reading(Protocol):
     """A Kafka cluster."""
 
+    @property
+    def held(self) -> int: ...
     def states(self) -> Mapping[str, float]: ...
+    def limit(self, share: Share, lots: Lots) -> None: ...
 
 
 class Memory:
@@ -38,10 +42,16 @@ class Memory:
         self._report: Final = report
         self.budget: Final = Budget(budget(policy.model.gateway.memory))
         self.hub: Final = Hub(asyncio.get_running_loop(), self.budget, self._slowed)
+        self._lots: Final = Lots(self.budget.pool, self.hub.loop.call_soon, self._charge_logs)
         self._trimmer: Final = Trimmer()
         self._clusters: Final = clusters
         self._over = self._trims = 0
         report.metrics.gauge_source(self.samples)
+
+    def divide(self, policy: Policy) -> None:
+        """Tell each cluster of a policy what it may take."""
+        for name, share in shares(self.budget.pool.limit, _wishes(policy)).items():
+            self._clusters[name].limit(share, self._lots)
 
     def _slowed(self, connection: Connection, how: str) -> None:
         self._report.bump("held_back", how)
@@ -70,9 +80,7 @@ class Memory:
         return pool.total
 
     def _charge_logs(self) -> None:
-        states = [each.states() for each in self._clusters.values()]
-        kept = sum(each["cached_bytes"] + each["ahead_bytes"] + each["readers"] * _CLIENT for each in states)
-        self.budget.charge_logs(int(kept))
+        self.budget.charge_logs(sum(each.held for each in self._clusters.values()))
 
     def samples(self) -> Iterator[tuple[str, Any, float]]:
         """The gauges, for metrics."""
@@ -94,3 +102,9 @@ class Memory:
             yield name, (("kind", kind),), float(value)
         yield "held_bytes", (("kind", "logs"),), float(self.budget.logs)
         yield "held_limit_bytes", (), float(self.budget.pool.limit)
+
+
+def _wishes(policy: Policy) -> dict[str, Wish]:
+    rules = [rule for scope in policy.scopes.values() for rule in scope.addresses if isinstance(rule, KafkaRule)]
+    both = {rule.kafka for rule in rules if rule.isolation == "read_uncommitted"}
+    return {name: Wish(each.cache, each.readers, 1 + (name in both)) for name, each in policy.kafka.items()}

@@ -186,6 +186,7 @@ class Service:
         replaced = self._clusters.install(prepared.clusters)
         self._replaced.clusters.update(replaced)
         self.report.warnings(emptied(replaced, prepared.clusters))
+        self.memory.divide(policy.model)
         self._install_scopes(policy)
         self._install_connectors(policy, materials, prepared.connectors)
         wanted = [

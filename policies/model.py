@@ -191,10 +191,15 @@ class KafkaCluster(Section):
         default=None, description="TLS and login at the brokers, see KafkaSecurity; default: neither"
     )
     readers: Annotated[StrictInt, Field(ge=1, le=256)] = Field(
-        default=16, description="Kafka clients that read for all links; links at the same place of a log share one"
+        default=16,
+        description="Kafka clients that read for all links, fewer in little memory (gateway.memory); links at the same "
+        "place of a log share one",
     )
     cache: Annotated[Size, Field(ge=2**20)] = parsed(
-        parse_size, "64MiB", "events kept for links that are a little behind; one far behind reads on its own"
+        parse_size,
+        "64MiB",
+        "events kept for links that are a little behind, less in little memory (gateway.memory); one far behind reads "
+        "on its own",
     )
     topics: dict[TopicName, Partitions] = Field(
         default_factory=dict, description="embedded only: topics to create, name: number of partitions"

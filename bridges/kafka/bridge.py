@@ -19,6 +19,7 @@ from bridges.kafka.groups import group_key
 from bridges.kafka.info import InfoNode
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.producer import ClusterProducer
+from gateway.held.logs import Lots, Share
 from gateway.state.leases import Leases
 from gateway.state.leases_open import open_leases
 from gateway.state.termini import MemoryTermini, Termini
@@ -78,6 +79,15 @@ class ClusterBridge:
         """How things are now, for metrics."""
         slow = float(client_slowness() is not None)
         return {"up": float(self.cluster.up), "client_slow": slow, **self.cluster.reading()}
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept of logs, or may be in clients."""
+        return self.cluster.held
+
+    def limit(self, share: Share, lots: Lots) -> None:
+        """What may be taken for what is read, of each isolation, and for what links are sent at once."""
+        self.cluster.limit(share, lots)
 
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""

@@ -119,7 +119,7 @@ class Cache:
     """Chunks that were used, the latest used last, up to `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
-        self._limit: Final = limit
+        self._limit = limit
         self._chunks: Final[OrderedDict[Chunk, None]] = OrderedDict()
         self.size = 0
 
@@ -130,6 +130,14 @@ class Cache:
             return
         self._chunks[chunk] = None
         self.size += chunk.size
+        self._make_room()
+
+    def limit(self, limit: int) -> None:
+        """Keep no more than this from now on."""
+        self._limit = limit
+        self._make_room()
+
+    def _make_room(self) -> None:
         while self.size > self._limit and len(self._chunks) > 1:
             oldest, _ = self._chunks.popitem(last=False)
             self.size -= oldest.size

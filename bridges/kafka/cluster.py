@@ -19,13 +19,14 @@ import structlog
 from confluent_kafka import KafkaException
 
 from bridges.kafka import faults
-from bridges.kafka.admin import Admin, Bounds, Topic
+from bridges.kafka.admin import Admin, Bounds, Topic, legal
 from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.mirror import Mirror
 from bridges.kafka.reader import Reader, join_all
 from bridges.kafka.streams import Streams
-from bridges.kafka.together import Together
+from bridges.kafka.together import Together, heard
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.held.logs import Lots, Share, Wish, unlimited, whole
 from gateway.tasks import Supervisor
 
 EMBEDDED: Final = "embedded"
@@ -39,7 +40,6 @@ _READER_END: Final = 2.0
 _MAX_QUESTIONS: Final = 1000
 _MAX_EMBEDDED_TOPICS: Final = 64
 _EMBEDDED_PARTITIONS: Final = 4
-_LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 T = TypeVar("T")
 log = structlog.get_logger(logger_name="kafka")
 
@@ -82,8 +82,7 @@ class Cluster:
         self.config: Final = config
         self.loop: Final = loop
         self.supervisor: Final = supervisor
-        self.up = False
-        self._reason = "not asked yet"
+        self.up, self._reason = False, "not asked yet"
         self._embedded = EmbeddedKafka() if config.bootstrap == EMBEDDED else None
         self.bootstrap: Final = self._embedded.bootstrap if self._embedded else config.bootstrap
         self._threads: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"kafka-{name}")
@@ -101,6 +100,8 @@ class Cluster:
         self._said: Final[set[str]] = set()
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
+        self.lots = unlimited(loop.call_soon)
+        self._share = whole(Wish(config.cache, config.max_readers))
         self.streams: Final = self._make_streams(COMMITTED)
         self._uncommitted: Streams | None = None
         self._together: Final = Together(self._bounds, supervisor)
@@ -125,13 +126,23 @@ class Cluster:
         others = self._uncommitted.states() if self._uncommitted is not None else {}
         return {name: value + others.get(name, 0) for name, value in states.items()}
 
+    @property
+    def held(self) -> int:
+        """Bytes that are kept of logs, or may be in clients."""
+        return self.streams.held + (0 if self._uncommitted is None else self._uncommitted.held)
+
+    def limit(self, share: Share, lots: Lots) -> None:
+        """What may be taken for the readers of each isolation, and for what links are sent at once."""
+        self._share, self.lots = share, lots
+        for streams in filter(None, (self.streams, self._uncommitted)):
+            streams.limit(share)
+
     def _make_streams(self, isolation: str) -> Streams:
         return Streams(
-            lambda owner: Reader(self.settings(), self.loop, owner, isolation),
+            lambda owner: Reader(self.settings(), self.loop, owner, isolation, self._share.queue),
             self.loop.call_soon,
             self.loop.call_later,
-            readers=self.config.max_readers,
-            cache=self.config.cache,
+            share=self._share,
             trouble=self.trouble,
             gone=self._gone,
         )
@@ -166,7 +177,7 @@ class Cluster:
         if (asked := self._asked.get(name)) is not None:
             return await asyncio.shield(asked)
         asked = self._asked[name] = self.loop.create_future()
-        asked.add_done_callback(_heard)
+        asked.add_done_callback(heard)
         try:
             asked.set_result(topic := await self._find(name))
             return topic
@@ -177,7 +188,7 @@ class Cluster:
             del self._asked[name]
 
     async def _find(self, name: str) -> Topic:
-        if not name or len(name) > 249 or name in (".", "..") or not _LEGAL.issuperset(name):
+        if not legal(name):
             raise AmqpError(NOT_FOUND, "no event log can have this name")
         await self.probed.wait()
         if self._embedded is not None:
@@ -212,9 +223,7 @@ class Cluster:
             advice = "set message.timestamp.type=LogAppendTime: peers want to know when an event was added"
             log.warning("topic keeps its producers' times", cluster=self.name, topic=topic.name, advice=advice)
 
-    async def bounds(
-        self, topic: str, partitions: Iterable[int], isolation: str = COMMITTED
-    ) -> dict[int, Bounds]:
+    async def bounds(self, topic: str, partitions: Iterable[int], isolation: str = COMMITTED) -> dict[int, Bounds]:
         """Log start and end of each partition for readers of this isolation; a committed one ends at what is stable."""
         return await self._together.bounds(topic, partitions, isolation)
 
@@ -267,9 +276,7 @@ class Cluster:
         if self.config.topics or name in self._invented:
             return
         if len(self._invented | {name}) > _MAX_EMBEDDED_TOPICS:
-            raise AmqpError(
-                RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka holds {_MAX_EMBEDDED_TOPICS} topics"
-            )
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka holds {_MAX_EMBEDDED_TOPICS} topics")
         await self.in_thread(lambda: embedded.create_topic(name, _EMBEDDED_PARTITIONS))
         self._invented.add(name)
 
@@ -390,9 +397,3 @@ class Cluster:
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
         if self._embedded is not None:
             self._embedded.close()
-
-
-def _heard(asked: asyncio.Future[Topic]) -> None:
-    """Whoever asked has the error already."""
-    if not asked.cancelled():
-        asked.exception()

@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridges.kafka import faults, fetch
 from bridges.kafka.fetch import Failure, Key
 from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.held.logs import QUEUE
 
 _BATCH: Final = 500
 _ON_THE_WAY: Final = 2
@@ -38,11 +39,23 @@ _SETTINGS: Final[dict[str, Any]] = {
     "auto.offset.reset": "error",
     "fetch.queue.backoff.ms": 1,  # at its default of 1000 both sides idle once the queue is full
     "fetch.wait.max.ms": 500,
-    "queued.max.messages.kbytes": 8192,
     "allow.auto.create.topics": False,
 }
+_MESSAGE: Final = 1_000_000
+"""librdkafka's default `message.max.bytes`; it wants no smaller `fetch.max.bytes`."""
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 log = structlog.get_logger(logger_name="kafka")
+
+
+def bounded(settings: Mapping[str, Any], queue: int) -> dict[str, int]:
+    """The settings that bound what a client holds; what a policy says of them counts where it is less.
+
+    Where nothing says how large an answer may be, the client takes its queue's size, or `message.max.bytes`.
+    """
+    ours = {"queued.max.messages.kbytes": queue // 1024}
+    if int(settings.get("fetch.max.bytes", 0)) > queue:
+        ours["fetch.max.bytes"] = max(queue, int(settings.get("message.max.bytes", _MESSAGE)))
+    return ours
 
 
 class Fetched(NamedTuple):
@@ -75,8 +88,10 @@ class Reader:
         loop: asyncio.AbstractEventLoop,
         owner: ReaderOwner,
         isolation: str = "read_committed",
+        queue: int = QUEUE,
     ) -> None:
-        self._settings: Final = {**settings, **_SETTINGS, "isolation.level": isolation}
+        """`queue`: bytes that may wait in the client, and the size of an answer that comes meanwhile."""
+        self._settings: Final = {**settings, **_SETTINGS, **bounded(settings, queue), "isolation.level": isolation}
         self._take: Final = fetch.way(settings)
         self._loop: Final = loop
         self._owner: Final = owner

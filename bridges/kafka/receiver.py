@@ -96,14 +96,12 @@ class Receiver:
         self._again: list[tuple[int, int, Event]] = []
         self._unresolved: Final[dict[int, set[int]]] = {}
         """Offsets by partition that newer events wait for, where order counts (KM-12)."""
-        self._letters = 0
-        """Bytes of dead letters that are not where they belong yet."""
+        self._letters = 0  # bytes of dead letters that are not where they belong yet
         self._announce = self._announces = not bound and terms.annotated
         self._gaps: Final[set[int]] = set()
         self._drain_to: dict[int, Bounds] | None = None
         self._draining = self._pump_soon = self._stalled = self._said_full = False
-        self._reading: Any = None
-        """What it tells the journal, if there is one (`gateway.journal.reading.Reading`)."""
+        self._reading: Any = None  # what it tells the journal, if there is one (`gateway.journal.reading.Reading`)
 
     def begin(self) -> None:
         """The attach is answered: read as soon as there is credit."""
@@ -256,9 +254,10 @@ class Receiver:
     def _pump(self) -> None:
         if self._again:
             self._send_again()
-        ready, link, turns = self._ready, self._link, _CHUNKS_AT_ONCE
+        ready, link, turns, lots = self._ready, self._link, _CHUNKS_AT_ONCE, self._cluster.lots
+        left = lots.size
         while ready and link.credit > 0 and not self._full:
-            if not turns:
+            if not turns or left <= 0:
                 self._pump_later()
                 break
             turns -= 1
@@ -269,7 +268,9 @@ class Receiver:
             chunk = self._logs[partition].take(self._positions[partition], self)
             if chunk is not None:  # else this link hears when it is there
                 ready[partition] = None
-                self._send_from(chunk, partition)
+                size = self._send_from(chunk, partition, left)
+                left -= size
+                lots.used(size)
         if (full := self._full) and not self._stalled:
             self._held_back()
         self._stalled = full
@@ -284,15 +285,16 @@ class Receiver:
             held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._letters, "limit": _MAX_HELD}
             log.warning("link gets no more until it settles what it has", topic=self._topic, **held)
 
-    def _send_from(self, chunk: Chunk, partition: int) -> None:
-        """Send until the chunk or the credit is used up; the hot path."""
+    def _send_from(self, chunk: Chunk, partition: int, size: int) -> int:
+        """Send until the chunk, the credit or about `size` bytes are used up; return how many were. The hot path."""
         position = self._positions[partition]
-        events = chunk.picked(self._selections[partition])
+        events, each = chunk.picked(self._selections[partition]), chunk.size // (len(chunk.messages) + 1)
+        most = min(self._link.credit, size // each + 1)
         first = index = 0 if position == chunk.start else bisect_left(events, position, key=_offset)
         if chunk.timed or self._terms.drop_expired:
-            chosen, index = self._living(events, index)
+            chosen, index = self._living(events, index, most)
         else:
-            chosen = events[index : index + self._link.credit]
+            chosen = events[index : index + most]
             index += len(chosen)
         if self._logs[partition].encoder.routed and self._link.leaving is not None:
             chosen, index = self._crossed(events, chosen, index)
@@ -304,11 +306,12 @@ class Receiver:
         if self._reading is not None:
             self._reading.lot(chunk.count(position, end), index - first, chosen)
         if not chosen:
-            return
+            return 0
         if self._announce or self._gaps:
             chosen[0] = self._edited(chosen[0])
         self._counters.delivered += len(chosen)
         self._link.send_all(chosen)
+        return each * len(chosen)
 
     def _crossed(self, events: list[Event], chosen: list[Event], after: int) -> tuple[list[Event], int]:
         """Requests of other scopes among them as this reader may get them; from one that is not known yet on, none."""
@@ -326,9 +329,8 @@ class Receiver:
             self._ready[partition] = None
             self._pump_later()
 
-    def _living(self, events: list[Event], index: int) -> tuple[list[Event], int]:
-        now, drop, most = time.time_ns() // 1_000_000, self._terms.drop_expired, self._link.credit
-        chosen, after = living(events, index, most, now, drop=drop)
+    def _living(self, events: list[Event], index: int, most: int) -> tuple[list[Event], int]:
+        chosen, after = living(events, index, most, time.time_ns() // 1_000_000, drop=self._terms.drop_expired)
         self._counters.expired += after - index - len(chosen)
         return chosen, after
 
@@ -360,7 +362,7 @@ class Receiver:
     def _pump_later(self) -> None:
         if not self._pump_soon:
             self._pump_soon = True
-            self._cluster.loop.call_soon(self._pump_now)
+            self._cluster.lots.later(self._pump_now)  # behind others, once what was sent in this turn is charged
 
     def _pump_now(self) -> None:
         self._pump_soon = False
@@ -391,9 +393,7 @@ class Receiver:
 
     def _finish_drain(self, ends: dict[int, Bounds]) -> None:
         link = self._link
-        reached = not self._again and all(
-            self._positions.get(partition, -1) >= bounds.high for partition, bounds in ends.items()
-        )
+        reached = not self._again and all(self._positions.get(each, -1) >= at.high for each, at in ends.items())
         if reached or not link.draining or link.credit <= 0:
             self._drain_to, self._draining = None, False
             if reached and link.draining:

@@ -6,8 +6,9 @@ partition yet, for a client has one position in each. So links at the same place
 behind get one of their own, and meet the chunks that others left in the cache when they have caught up. Where
 more positions of a partition are wanted than there are readers, they take turns.
 
-Three limits hold memory: a stream stops when `_AHEAD` of its chunks were picked by nobody, or one while all streams
-together have read more ahead than the cache may hold; used chunks live in a cache of `ClusterConfig.cache` bytes.
+Memory is held by a `Share` of what the process may take: a stream stops when `_AHEAD` of its chunks were picked by
+nobody, or none while all streams together have read too much ahead; used chunks live in a cache of limited size, and
+clients have queues of limited size.
 Everything here runs on the loop.
 """
 
@@ -20,13 +21,12 @@ from bridges.kafka.chunks import Cache, Chunk, PartitionLog, Waiter
 from bridges.kafka.fetch import Key
 from bridges.kafka.reader import Fetched, Reader, ReaderOwner
 from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.held.logs import Share
 
 _AHEAD: Final = 2
 """Chunks that nobody has picked yet, above which a stream has read enough for now."""
 _FAR_AHEAD: Final = 8
 """The same, above which its partition is paused in a client that others still need."""
-_ROOM: Final = 16 * 2**20
-"""Bytes that all streams together may always read ahead, however small the cache is."""
 _TURN: Final = 64
 """Chunks after which a stream makes room where others wait for their turn."""
 _LOOK: Final = 0.25
@@ -56,7 +56,7 @@ class Stream:
     @property
     def stalled(self) -> bool:
         """Read enough for now: nobody waits for what comes next."""
-        enough = 1 if self.streams.crowded else _AHEAD
+        enough = 0 if self.streams.crowded else _AHEAD
         return len(self.fresh) >= enough and self.position not in self.log.waiting
 
     def picked(self, chunk: Chunk) -> None:
@@ -76,8 +76,7 @@ class Streams:
         call_soon: Callable[..., object],
         call_later: Callable[..., object],
         *,
-        readers: int,
-        cache: int,
+        share: Share,
         trouble: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
@@ -85,18 +84,23 @@ class Streams:
         self._new: Final = new_reader
         self._call_soon: Final = call_soon
         self._call_later: Final = call_later
-        self._limit: Final = readers
         self._owner: Final = ReaderOwner(self._arrived, self._failed, trouble, self._ended)
-        self._cache: Final = Cache(cache)
-        self._most: Final = max(cache, _ROOM)
+        self._share = share
+        self._cache: Final = Cache(share.cache)
         self._ahead = 0
         self._logs: Final[dict[Key, PartitionLog]] = {}
         self._streams: Final[dict[Reader, dict[Key, Stream]]] = {}
         self._ending: Final[set[Reader]] = set()
+        self._clients: Final[dict[Reader, int]] = {}  # bytes that each may take
         self._turns: Final[set[Key]] = set()
         self._looking: Final[set[Key]] = set()
         self._tidying: Final[set[PartitionLog]] = set()
         self._gone: Final = gone
+
+    def limit(self, share: Share) -> None:
+        """Take no more than this from now on; clients that are there keep their queues until they end."""
+        self._share = share
+        self._cache.limit(share.cache)
 
     # -- links
 
@@ -145,10 +149,16 @@ class Streams:
             "readers": len(self._streams) + len(self._ending),
             "streams": sum(map(len, self._streams.values())),
             "turns": len(self._turns),
+            "client_bytes": sum(self._clients.values()),
             "ahead_bytes": self._ahead,
             "cached_bytes": self._cache.size,
             "cached_chunks": sum(log.chunks for log in self._logs.values()),
         }
+
+    @property
+    def held(self) -> int:
+        """Bytes of all of it."""
+        return self._cache.size + self._ahead + sum(self._clients.values())
 
     def _of(self, log: PartitionLog) -> list[Stream]:
         return [streams[log.key] for streams in self._streams.values() if log.key in streams]
@@ -230,13 +240,14 @@ class Streams:
         empty = [reader for reader, streams in free if not streams]
         if empty:
             return empty[0]
-        if len(self._streams) < (self._limit if not free else min(self._limit, _SPREAD)):
+        most = self._share.readers
+        if len(self._streams) < (most if not free else min(most, _SPREAD)):
             return self._new_reader()
         return min(free, key=lambda item: len(item[1]))[0] if free else None
 
     def _new_reader(self) -> Reader:
         reader = self._new(self._owner)
-        self._streams[reader] = {}
+        self._streams[reader], self._clients[reader] = {}, self._share.client
         reader.start()
         return reader
 
@@ -266,6 +277,7 @@ class Streams:
     def _ended(self, reader: Reader) -> None:
         """On the loop: the thread is over, asked or not; if not, others read on for who is left."""
         self._ending.discard(reader)
+        self._clients.pop(reader, None)
         for stream in list(self._streams.pop(reader, {}).values()):
             for chunk in stream.fresh:
                 chunk.source = None
@@ -282,7 +294,7 @@ class Streams:
     @property
     def crowded(self) -> bool:
         """All together have read so much that nobody has picked that each has to make do with less."""
-        return self._ahead > self._most
+        return self._ahead > self._share.ahead
 
     def took(self, size: int) -> None:
         """More bytes were read ahead, or fewer are left of them; when there is room again, all may read on."""
@@ -292,9 +304,8 @@ class Streams:
             self._call_soon(self._all_move_on)
 
     def _all_move_on(self) -> None:
-        for streams in list(self._streams.values()):
-            for stream in list(streams.values()):
-                self.moved_on(stream)
+        for stream in [stream for streams in self._streams.values() for stream in streams.values()]:
+            self.moved_on(stream)
 
     def moved_on(self, stream: Stream) -> None:
         """Chunks were picked, or somebody waits: read on?"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 from bridges.kafka.admin import Bounds
 from gateway.errors import AmqpError
@@ -53,7 +53,7 @@ class Together:
     async def _work(self, key: tuple[str, str]) -> None:
         try:
             while (question := self._next.pop(key, None)) is not None:
-                question.answer.add_done_callback(_heard)
+                question.answer.add_done_callback(heard)
                 try:
                     question.answer.set_result(await self._ask(key[0], tuple(sorted(question.partitions)), key[1]))
                 except Exception as error:
@@ -62,7 +62,7 @@ class Together:
             self._busy.discard(key)
 
 
-def _heard(answer: asyncio.Future[dict[int, Bounds]]) -> None:
-    """Nobody may be left who asks: then its failure is no news."""
+def heard(answer: asyncio.Future[Any]) -> None:
+    """Nobody may be left who asks, or whoever asked has the error already: then its failure is no news."""
     if not answer.cancelled():
         answer.exception()

@@ -52,23 +52,31 @@ NOTHING: Final = Held()
 
 
 class Pool:
-    """What several accounts share: `limit` bytes; `holders` of them hold more than a little."""
+    """What several accounts share: `limit` bytes; `holders` of them hold more than a little.
 
-    __slots__ = ("holders", "limit", "total")
+    `common` of `total` is held for all of them together.
+    """
+
+    __slots__ = ("common", "holders", "limit", "total")
 
     def __init__(self, limit: int) -> None:
         self.limit: Final = limit
-        self.total = 0
+        self.total = self.common = 0
         self.holders = 0
 
     @property
     def share(self) -> int:
         """What one holder may have when there is not enough for all, each way."""
-        return max(self.limit // (2 * max(self.holders, 1)), SMALL)
+        return max((self.limit - self.common) // (2 * max(self.holders, 1)), SMALL)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether three quarters are used."""
+        return self.total > self.limit - self.limit // 4
 
     def level(self, part: int) -> Level:
         """What who holds `part` one way has to bear."""
-        if self.total <= self.limit - self.limit // 4 or part <= self.share:
+        if not self.crowded or part <= self.share:
             return Level.FREE
         return Level.SLOW if self.total <= self.limit else Level.REFUSE
 
@@ -130,7 +138,6 @@ class Budget:
 
     def __init__(self, limit: int) -> None:
         self.pool: Final = Pool(limit)
-        self._logs = 0
         self._users: Final[dict[tuple[str, str], tuple[Pool, set[Account]]]] = {}
 
     def open(
@@ -160,13 +167,13 @@ class Budget:
 
     def charge_logs(self, size: int) -> None:
         """Say anew what is kept of event logs, for all links together."""
-        self.pool.total += size - self._logs
-        self._logs = size
+        self.pool.total += size - self.pool.common
+        self.pool.common = size
 
     @property
     def logs(self) -> int:
         """What is kept of event logs."""
-        return self._logs
+        return self.pool.common
 
     @property
     def accounts(self) -> Iterator[Account]:

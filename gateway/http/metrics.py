@@ -64,6 +64,7 @@ HELP: Final = {
     "kafka_ahead_bytes": "What was read of topics and not yet asked for; no more than the cache may hold, about.",
     "kafka_cached_bytes": "What is kept of topics for links that are a little behind.",
     "kafka_cached_chunks": "Runs of records that are kept, or were read and not yet asked for.",
+    "kafka_client_bytes": "What the Kafka clients that read may have in their queues and on the way.",
     "kafka_client_slow": "1: this version of confluent-kafka hands records over one by one, about half as fast.",
     "kafka_readers": "Kafka clients that read, each with a thread.",
     "kafka_streams": "Positions in partitions that are read on from; links at the same place share one.",

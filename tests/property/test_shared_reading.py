@@ -15,6 +15,7 @@ from bridges.kafka.fetch import Key
 from bridges.kafka.reader import Fetched, ReaderOwner
 from bridges.kafka.streams import Streams
 from gateway.errors import INTERNAL_ERROR, AmqpError
+from gateway.held.logs import AHEAD, QUEUE, Share
 from tests.support.examples import examples
 
 TOPIC = "orders"
@@ -166,7 +167,7 @@ class Link:
 class House:
     """Streams over scripted readers, and their links."""
 
-    def __init__(self, readers: int, cache: int) -> None:
+    def __init__(self, readers: int, cache: int, ahead: int = AHEAD) -> None:
         self.log = Log()
         self.scripted: list[ScriptedReader] = []
         self.soon: list[Any] = []
@@ -176,8 +177,7 @@ class House:
             self._new,  # type: ignore[arg-type]
             lambda call, *arguments: self.soon.append((call, arguments)),
             lambda _, call, *arguments: self.later.append((call, arguments)),
-            readers=readers,
-            cache=cache,
+            share=Share(cache, ahead, readers, QUEUE),
             trouble=lambda: None,
             gone=lambda topic: None,
         )
@@ -236,7 +236,7 @@ RESTS = [
 def test_every_link_sees_its_partition_whole_in_order_and_once(
     steps: list[tuple[str, int, int]], readers: int, cache: int
 ) -> None:
-    house = House(readers, cache)
+    house = House(readers, cache, cache)
     for step, which, argument in steps:
         if step == "attach":
             house.links.append(Link(house.streams, which, argument))

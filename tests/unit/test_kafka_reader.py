@@ -12,6 +12,7 @@ from confluent_kafka import Consumer
 from bridges.kafka import reader as module
 from bridges.kafka.reader import Fetched, Reader, ReaderOwner
 from bridges.kafka.streams import Streams
+from gateway.held.logs import QUEUE, Share, Wish, whole
 from tests.support.process import free_port
 
 KEY = ("orders", 0)
@@ -75,8 +76,8 @@ def test_another_thread_reads_on_when_one_has_died() -> None:
         return readers[-1]
 
     streams = Streams(
-        new, nobody, lambda _, call, *args: later.append(lambda: call(*args)), readers=4, cache=1000, trouble=nobody,
-        gone=nobody,
+        new, nobody, lambda _, call, *args: later.append(lambda: call(*args)), share=whole(Wish(1000, 4)),
+        trouble=nobody, gone=nobody,
     )  # fmt: skip
     member = Waits()
     log = streams.join("orders", 0, member)
@@ -108,9 +109,8 @@ class Record(bytes):
         return 0
 
 
-def test_what_all_streams_read_ahead_is_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_all_streams_read_ahead_is_bounded_together() -> None:
     """Many links at places of their own, each with one chunk that it has not picked: none reads another."""
-    monkeypatch.setattr("bridges.kafka.streams._ROOM", 0)
     readers: list[Gated] = []
     soon: list[Callable[[], None]] = []
 
@@ -119,8 +119,8 @@ def test_what_all_streams_read_ahead_is_bounded_together(monkeypatch: pytest.Mon
         return readers[-1]
 
     streams = Streams(
-        new, lambda call, *args: soon.append(lambda: call(*args)), nobody, readers=2, cache=70_000, trouble=nobody,
-        gone=nobody,
+        new, lambda call, *args: soon.append(lambda: call(*args)), nobody, share=Share(70_000, 70_000, 2, QUEUE),
+        trouble=nobody, gone=nobody,
     )  # fmt: skip
     members = {number: Waits() for number in range(40)}
     logs = {number: streams.join("orders", number, member) for number, member in members.items()}
