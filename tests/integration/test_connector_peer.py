@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Symbol, encode
+from gateway.amqp.codec import Described, Symbol, encode
 from gateway.amqp.users import make_entry, put_user
 from tests.support import frames
 from tests.support.certs import Authority
@@ -142,6 +142,17 @@ def test_a_refusal_keeps_its_condition(place: Place, role: bool) -> None:
     client.expect("attach", **{"target" if role is SENDER else "source": None})
     detach = client.expect("detach", closed=True, error="vendor:no")
     assert detach.error.matches(TOLD)
+
+
+def test_a_filter_that_nobody_applies_and_that_is_wrong_refuses_the_link(place: Place) -> None:
+    """The far container leaves it out of its answer, and here it cannot be read."""
+    wrong = {Symbol("f"): Described(Symbol("amqp:sql-filter"), "no such (")}
+    client, attach = asked(place, RECEIVER, source=frames.source("far/x", filter=wrong))
+    assert attach.source["filter"] == wrong
+    agree(place, attach, handle := next(_handles), source=frames.source("far/x"))
+    client.until("detach", closed=True, error="amqp:invalid-field")
+    place.far.until("detach", closed=True)
+    place.far.detach(handle)
 
 
 def test_the_largest_message_of_the_far_container_is_passed_on_and_heeded(place: Place) -> None:
