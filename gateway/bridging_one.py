@@ -180,7 +180,7 @@ class Bridge:
         except Unavailable:
             self._marks.changed = {**changed, **self._marks.changed}
             return True
-        return ours
+        return bool(ours)
 
     async def _look(self) -> None:
         """How far behind a topic of ours this is."""

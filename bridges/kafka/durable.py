@@ -20,8 +20,8 @@ from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.progress import Progress
 from gateway.amqp.link_base import Left
-from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, STOLEN, AmqpError, Fault
-from gateway.state.termini import Full, Kept, Overtaken, Save, Termini, Unavailable
+from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, STOLEN, AmqpError, Fault
+from gateway.state.termini import Full, Kept, Overtaken, Save, Saved, Termini, Unavailable
 
 _EVERY: Final = 0.1
 """Seconds between two writes of what changed."""
@@ -135,7 +135,7 @@ class Keeper:
             text = f"one user has at most {error.most} positions kept here (gateway.user_termini)"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text) from error
         except Overtaken as error:
-            raise _stolen() from error
+            raise _lost(Saved.TAKEN) from error
         except Unavailable as error:
             raise _unavailable(error) from error
         return Held(self, wish, kept)
@@ -161,11 +161,11 @@ class Keeper:
         held.topic, held.positions = topic, positions
         now = dict(positions())
         try:
-            (owner,) = await self._termini.save([held.save(now)])
+            (saved,) = await self._termini.save([held.save(now)])
         except Unavailable as error:
             raise _unavailable(error) from error
-        if not owner:
-            raise _stolen()
+        if not saved:
+            raise _lost(saved)
         held.saved = now
         self._held.add(held)
         if self._task is None:
@@ -245,13 +245,13 @@ class Keeper:
         now = {held: dict(held.positions() if held.last is None else held.last) for held in changed}
         saves = [held.save(positions) for held, positions in now.items()]
         try:
-            owners = await self._termini.save(saves)
+            done = await self._termini.save(saves)
         except Unavailable:
             self._changed = {**dict.fromkeys(changed), **self._changed}
             return
-        for (held, positions), owner in zip(now.items(), owners, strict=True):
-            if not owner:
-                self._displaced(held)
+        for (held, positions), saved in zip(now.items(), done, strict=True):
+            if not saved:
+                self._displaced(held, saved)
             elif positions != held.saved:
                 held.saved = positions
                 self._mirror[held.topic, held.wish.group] = {
@@ -259,11 +259,11 @@ class Keeper:
                     **positions,
                 }
 
-    def _displaced(self, held: Held) -> None:
+    def _displaced(self, held: Held, saved: Saved) -> None:
         self._parked.discard(held)
         if held in self._held:
             self._held.discard(held)
-            held.displaced(_stolen())
+            held.displaced(_lost(saved))
 
     async def _run_mirror(self) -> None:
         while True:
@@ -332,5 +332,10 @@ def _unavailable(error: Unavailable) -> AmqpError:
     return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)
 
 
-def _stolen() -> AmqpError:
-    return AmqpError(STOLEN, "another link has taken over this durable terminus")
+def _lost(saved: Saved) -> AmqpError:
+    """Why a link has no record any more."""
+    if saved is Saved.TAKEN:
+        return AmqpError(STOLEN, "another link has taken over this durable terminus")
+    text = "the state has this durable terminus no more (expired, or emptied); attach again, which begins a new one"
+    log.warning("durable terminus gone from the state")
+    return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)

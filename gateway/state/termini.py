@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
@@ -39,6 +40,19 @@ class Full(Exception):
 
 class Overtaken(Exception):
     """A later owner has the record already."""
+
+
+class Saved(IntEnum):
+    """What became of a write; true where it was done."""
+
+    TAKEN = 0
+    """Another link has the record."""
+    DONE = 1
+    GONE = 2
+    """There is no such record any more: it has expired or was dropped, or the state was emptied."""
+
+    def __bool__(self) -> bool:
+        return self is Saved.DONE
 
 
 class Kept(NamedTuple):
@@ -73,8 +87,8 @@ class Termini(Protocol):
         seen, `Overtaken` is raised.
         """
 
-    async def save(self, saves: Sequence[Save]) -> list[bool]:
-        """Write positions; False: another link has the record, nothing was written. Raises `Unavailable`."""
+    async def save(self, saves: Sequence[Save]) -> list[Saved]:
+        """Write positions; false: nothing was written. Raises `Unavailable`."""
 
     async def drop(self, key: str, token: str) -> None:
         """Forget the record, if `token` still has it; raises `Unavailable`."""
@@ -132,19 +146,21 @@ class MemoryTermini:
             raise Full(self._each)
         owned.add(key)
 
-    async def save(self, saves: Sequence[Save]) -> list[bool]:
+    async def save(self, saves: Sequence[Save]) -> list[Saved]:
         """Answers at once."""
         self._expire()
         return [self._save(save) for save in saves]
 
-    def _save(self, save: Save) -> bool:
+    def _save(self, save: Save) -> Saved:
         record = self._records.get(save.key)
-        if record is None or record.token != save.token:
-            return False
+        if record is None:
+            return Saved.GONE
+        if record.token != save.token:
+            return Saved.TAKEN
         record.positions = {**(record.positions or {}), **save.positions}
         record.marks.update(save.marks)
         self._lives(save.key, record, save.ttl_ms)
-        return True
+        return Saved.DONE
 
     async def drop(self, key: str, token: str) -> None:
         """Answers at once."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.state.termini import EACH, Full, Kept, Overtaken, Save, Unavailable
+from gateway.state.termini import EACH, Full, Kept, Overtaken, Save, Saved, Unavailable
 
 _PREFIX: Final = "scopegate:terminus:"
 _OWNED: Final = "scopegate:termini-of:"
@@ -41,7 +41,8 @@ redis.call('HSET', KEYS[1], 'about', ARGV[3], 'token', ARGV[1], 'fence', ARGV[4]
 return redis.call('HGETALL', KEYS[1])
 """
 _SAVE: Final = f"""
-if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
+local token = redis.call('HGET', KEYS[1], 'token')
+if token ~= ARGV[1] then return token and 0 or 2 end
 for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 {_LIVES}
 return 1
@@ -78,7 +79,7 @@ class RedisTermini:
             raise Unavailable(f"the record {_PREFIX}{key} cannot be read; delete it in Redis") from error
         return Kept(token, positions or None, marks)
 
-    async def save(self, saves: Sequence[Save]) -> list[bool]:
+    async def save(self, saves: Sequence[Save]) -> list[Saved]:
         """One round trip for all of them."""
         try:
             async with self._client.pipeline(transaction=False) as pipe:
@@ -86,7 +87,7 @@ class RedisTermini:
                     pairs: list[int | str | bytes] = [part for item in save.positions.items() for part in item]
                     pairs += [part for name, at in save.marks.items() for part in (_MARK + name.encode(), at)]
                     pipe.eval(_SAVE, 1, _PREFIX + save.key, save.token, _ttl(save.ttl_ms), *pairs)
-                return [bool(done) for done in await pipe.execute()]
+                return [Saved(done) for done in await pipe.execute()]
         except (RedisError, OSError, TimeoutError) as error:
             raise Unavailable(type(error).__name__) from error
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis as Client
 
-from gateway.state.termini import Full, MemoryTermini, Overtaken, Save, Termini, Unavailable
+from gateway.state.termini import Full, MemoryTermini, Overtaken, Save, Saved, Termini, Unavailable
 from gateway.state.termini_redis import RedisTermini
 from tests.support.process import PATIENCE, free_port
 from tests.support.servers import Redis
@@ -90,7 +90,7 @@ async def test_a_dropped_record_is_gone(termini: Termini) -> None:
     kept = await termini.take("k", "orders", None)
     await termini.save([Save("k", kept.token, {0: 9}, None)])
     await termini.drop("k", kept.token)
-    assert await termini.save([Save("k", kept.token, {0: 9}, None)]) == [False]
+    assert await termini.save([Save("k", kept.token, {0: 9}, None)]) == [Saved.GONE]
     assert (await termini.take("k", "orders", None)).positions is None
 
 
