@@ -9,10 +9,11 @@ import ssl
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gateway.amqp.tls import ServerTls, TlsError, client_context
+from gateway.amqp.tls import ServerTls, TlsError, client_context, out_of_date
 from gateway.amqp.users import UsersError, UserStore, load_users
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def load_materials(policy: CompiledPolicy, check_cluster: CheckCluster) -> Mater
             problems += _connector(policy, connector, materials, f"scopes.{name}.connect {connector.name}")
     if problems:
         raise MaterialsError(problems)
-    materials.warnings += _exposed(policy)
+    materials.warnings += [*_exposed(policy), *_out_of_date(policy, datetime.now(UTC))]
     return materials
 
 
@@ -80,15 +81,38 @@ def _exposed(policy: CompiledPolicy) -> Iterator[str]:
             yield f"{policy.path(users)}: can be written by every user of this machine; use chmod 644"
 
 
+def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
+    """Certificates that have expired, or are not valid yet."""
+    names: list[str | None] = []
+    for scope in policy.model.scopes.values():
+        for listener in scope.listen:
+            names += [] if listener.tls is None else [listener.tls.cert, listener.tls.client_ca]
+        for connector in scope.connect:
+            names += [connector.tls.cert, connector.tls.ca]
+    for name in dict.fromkeys(filter(None, names)):
+        yield from out_of_date(policy.path(name), now)
+
+
+def _users(path: Path, warnings: list[str]) -> UserStore:
+    """The users of a file; raises UsersError, OSError or UnicodeError where it cannot be used."""
+    text = path.read_text()
+    if not text.strip():  # half of a replacement, more likely than a wish: everybody would be disconnected
+        raise UsersError(["1:1: the users file is empty; {} says that nobody may log in"])
+    users = load_users(text)
+    if users.changes:
+        told = "answers to unknown users change with every change of the file, which tells them from known ones"
+        warnings.append(f"{path}: has no $secret: {told}; `scopegate users add` makes one")
+    if not len(users):
+        warnings.append(f"{path}: holds no user: nobody can log in with a password; `scopegate users add` adds one")
+    return users
+
+
 def _listener(policy: CompiledPolicy, model: Listener, materials: Materials, where: str) -> list[str]:
     problems = []
     if model.users is not None and str(model.users) not in materials.users:
         path = policy.path(model.users)
         try:
-            users = materials.users[str(model.users)] = load_users(path.read_text())
-            if users.changes:
-                told = "answers to unknown users change with every change of the file, which tells them from known ones"
-                materials.warnings.append(f"{path}: has no $secret: {told}; `scopegate users add` makes one")
+            materials.users[str(model.users)] = _users(path, materials.warnings)
         except UsersError as error:
             problems += [f"{path}:{problem}" for problem in error.problems]
         except (OSError, UnicodeError) as error:

@@ -96,12 +96,13 @@ class Listener(Section):
         "first listener of the scope that has it (ownership: sharded)",
     )
     sasl: OneOrMany[Mechanism] = Field(
-        default=("ANONYMOUS",), min_length=1, description="mechanisms offered; PLAIN is offered only on TLS"
+        default=("ANONYMOUS",), min_length=1, description="mechanisms offered; PLAIN is offered only on TLS; "
+        "a client that names an authorization identity has to name its user"
     )
     users: Path | None = Field(
         default=None,
         description="users file for plain and scram, made with `scopegate users add`; a reload closes the connections "
-        "of users that are no longer in it",
+        "of users that are no longer in it; an empty file is refused, {} says that nobody may log in",
     )
     tls: ListenerTls | None = Field(default=None, description="TLS; default: none")
     allow_plain_without_tls: Flag = Field(default=False, description=_PLAIN_TEXT)

@@ -6,6 +6,7 @@ raises `Denied` for everything else, and says no more than that.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -102,6 +103,20 @@ class Plain:
         return Check(user, name, self._users.password_check(user, secret))
 
 
+_AUTHORIZED: Final = re.compile(r"([ny],)a=([^,]*)(,.*)", re.DOTALL)
+"""A client-first-message with an authorization identity (RFC 5802, 7: gs2-header)."""
+
+
+class _Header(NamedTuple):
+    """A gs2-header with what scramp does not take: the client repeats it in its last message."""
+
+    said: bytes
+
+    def make_cbind_input(self, binding: object) -> bytes:
+        """What the client's last message has to repeat."""
+        return self.said
+
+
 class Scram:
     """RFC 5802 and 7677; channel binding is not offered."""
 
@@ -126,7 +141,14 @@ class Scram:
 
     def _first(self, message: str) -> bytes:
         self._asked = True
-        self._server.set_client_first(message)
+        if (found := _AUTHORIZED.fullmatch(message)) is None:
+            self._server.set_client_first(message)
+        else:
+            flag, identity, rest = found.groups()
+            self._server.set_client_first(flag + rest)
+            self._server.gs2_header = _Header(f"{flag}a={identity},".encode())
+            if prepare(identity.replace("=2C", ",").replace("=3D", "=")) != self._user:
+                raise Denied("authorization-identity", self._user)
         return str(self._server.get_server_first()).encode()
 
     def _last(self, message: str) -> Success:

@@ -7,8 +7,12 @@ into a user name.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
+
+from cryptography import x509
 
 _ENCODING_DER: Final = 2  # OpenSSL's number, which `_ssl` keeps to itself
 _NAME_TYPES: Final = ("URI", "email", "DNS")
@@ -77,6 +81,21 @@ def client_context(
     if cert is not None:
         _load_chain(context, cert, key)
     return context
+
+
+def out_of_date(path: Path, now: datetime) -> Iterator[str]:
+    """Which certificates of a PEM file nobody accepts at `now`, and why; none where the file cannot be read."""
+    try:
+        certificates = x509.load_pem_x509_certificates(path.read_bytes())
+    except (OSError, ValueError):  # what is wrong with it says whoever uses it
+        return
+    for certificate in certificates:
+        name, until = certificate.subject.rfc4514_string(), certificate.not_valid_after_utc
+        if until < now:
+            yield f"{path}: the certificate of {name!r} expired on {until:%Y-%m-%d}, and nobody accepts it any more"
+        elif certificate.not_valid_before_utc > now:
+            since = certificate.not_valid_before_utc
+            yield f"{path}: nobody accepts the certificate of {name!r} before {since:%Y-%m-%d}"
 
 
 def peer_subject(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> str | None:

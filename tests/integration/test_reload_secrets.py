@@ -284,7 +284,16 @@ def test_a_certificate_that_is_no_longer_trusted_ends_its_connections(
     stays.close().until("close")
 
 
-@pytest.mark.parametrize("wrong", ["users", "cert", "key", "pair"])
+def test_a_reload_warns_of_a_certificate_that_has_expired(secured: Secured) -> None:
+    secured.authority.expired(file="reloaded")
+    before = len(secured.gateway.log())
+    secured.gateway.reload()
+    warned = [line["warning"] for line in secured.gateway.log()[before:] if line["event"] == "policy warning"]
+    expired = f"{secured.pair.cert}: the certificate of 'CN=localhost' expired on"
+    assert [warning.startswith(expired) for warning in warned].count(True) == 1
+
+
+@pytest.mark.parametrize("wrong", ["users", "empty users", "cert", "key", "pair"])
 def test_a_wrong_file_beside_the_policy_keeps_everything_as_it_was(secured: Secured, wrong: str) -> None:
     stays = links_of_alice(secured)
     before = secured.serial()
@@ -293,7 +302,7 @@ def test_a_wrong_file_beside_the_policy_keeps_everything_as_it_was(secured: Secu
     changed = secured.document.but()
     changed.scope()["access"] = []
     problems = " ".join(secured.gateway.reload(changed.text, ok=False)["problems"])
-    assert str(secured.users if wrong == "users" else secured.pair.cert.with_suffix("")) in problems
+    assert str(secured.users if "users" in wrong else secured.pair.cert.with_suffix("")) in problems
     passes(*stays)
     assert secured.serial() == before
     secured.login("carol", "looking-glass", code=1)
@@ -303,7 +312,9 @@ def test_a_wrong_file_beside_the_policy_keeps_everything_as_it_was(secured: Secu
 
 def spoil(secured: Secured, what: str) -> None:
     """Make one of the files beside the policy useless."""
-    if what == "users":
+    if what == "empty users":
+        secured.users.write_text("")
+    elif what == "users":
         secured.users.write_text(secured.users.read_text().replace("iterations: 4096", "iterations: one"))
     elif what == "pair":
         secured.pair.key.write_bytes(secured.authority.server(file="another").key.read_bytes())

@@ -41,10 +41,17 @@ class Authority:
         """With `name` as common name, unless None."""
         return self._issue(file, name, list(alternatives))
 
-    def _issue(self, file: str, common: str | None, names: list[x509.GeneralName]) -> Pair:
+    def expired(self, *, file: str = "expired") -> Pair:
+        """A server's that was valid for an hour, two days ago."""
+        then = dt.datetime.now(dt.UTC) - dt.timedelta(days=2)
+        return self._issue(file, "localhost", [x509.DNSName("localhost")], then)
+
+    def _issue(
+        self, file: str, common: str | None, names: list[x509.GeneralName], then: dt.datetime | None = None
+    ) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [] if common is None else [x509.NameAttribute(NameOID.COMMON_NAME, common)]
-        builder = _builder(x509.Name(parts), self._name, key.public_key())
+        builder = _builder(x509.Name(parts), self._name, key.public_key(), then)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=not parts)
         pair = Pair(self._folder / f"{file}.pem", self._folder / f"{file}.key")
@@ -57,16 +64,20 @@ class Authority:
         return pair
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, then: dt.datetime | None = None
+) -> x509.CertificateBuilder:
+    """Valid for a day, or for an hour after `then`."""
     now = dt.datetime.now(dt.UTC)
+    until = now + dt.timedelta(days=1) if then is None else then + dt.timedelta(hours=1)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=1))
+        .not_valid_before((then or now) - dt.timedelta(hours=1))
+        .not_valid_after(until)
     )
 
 

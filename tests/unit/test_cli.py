@@ -16,6 +16,7 @@ from gateway import __version__
 from gateway.amqp.users import load_users
 from gateway.cli import main
 from policies.secrets import signing_key
+from tests.support.certs import Authority
 from tests.support.policy import KEY
 
 QUICKSTART = str(Path(__file__).resolve().parents[2] / "policies" / "examples" / "quickstart.yaml")
@@ -184,6 +185,31 @@ def test_check_warns_of_files_that_everybody_may_write(tmp_path: Path) -> None:
         f"warning: {key}: can be written by every user of this machine; use chmod 600",
         f"warning: {users}: can be written by every user of this machine; use chmod 644",
     ]
+
+
+def test_check_warns_of_certificates_that_nobody_accepts_and_of_a_file_without_users(tmp_path: Path) -> None:
+    Authority(tmp_path).expired(file="old")
+    (tmp_path / "old.key").chmod(0o600)
+    users = tmp_path / "users.yaml"
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        """
+        gateway: {http: off}
+        scopes:
+          edge:
+            listen: [{bind: "127.0.0.1:5672", sasl: plain, users: users.yaml, tls: {cert: old.pem, key: old.key}}]
+        """
+    )
+    users.write_text("{}\n")
+    result = call("check", str(policy))
+    assert result.exit_code == 0
+    empty, expired = result.stderr.splitlines()[-2:]
+    assert empty.startswith(f"warning: {users}: holds no user")
+    assert expired.startswith(f"warning: {tmp_path / 'old.pem'}: the certificate of 'CN=localhost' expired on 20")
+    users.write_text(" \n")
+    result = call("check", str(policy))
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith(f"{users}:1:1: the users file is empty; {{}} says")
 
 
 def test_users_are_not_added_to_what_is_no_users_file(tmp_path: Path) -> None:

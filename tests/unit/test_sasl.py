@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from scramp import ScramClient
 
 from gateway.amqp.codec import Array, Described, Symbol, Ubyte, Ulong, decode, encode
 from gateway.amqp.sasl import AMQP_HEADER, SASL_HEADER, SaslClient, SaslServer
@@ -207,6 +210,45 @@ def test_plain_with_its_own_authorization_identity() -> None:
     theirs = server()
     feed(theirs, frame(Kind.INIT, Symbol("PLAIN"), b"alice\0alice\0wonderland"))
     assert theirs.user == "alice"
+
+
+def scram_with_identity(user: str, password: str, identity: str, kept: str | None = None) -> SaslServer:
+    """A SCRAM client that names an authorization identity (RFC 5802, 7), and `kept` instead in its last message."""
+    theirs, client = server(), ScramClient(["SCRAM-SHA-256"], user, password)
+    first = client.get_client_first().replace("n,,", f"n,a={identity},", 1)
+    feed(theirs, frame(Kind.INIT, Symbol("SCRAM-SHA-256"), first.encode()))
+    if theirs.failed:
+        return theirs
+    _, (challenge,) = performatives(theirs.take().removeprefix(SASL_HEADER))[-1]
+    assert isinstance(challenge, bytes)
+    client.set_server_first(challenge.decode())
+    header = f"n,a={identity if kept is None else kept},".encode()
+    client.gs2_header = SimpleNamespace(make_cbind_input=lambda binding: header)
+    feed(theirs, frame(Kind.RESPONSE, client.get_client_final().encode()))
+    return theirs
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "identity"),
+    [("alice", "wonderland", "alice"), ("jörg,x=1", "pässwörd", "jörg=2Cx=3D1")],
+)
+def test_scram_with_its_own_authorization_identity(user: str, password: str, identity: str) -> None:
+    assert scram_with_identity(user, password, identity).user == user
+
+
+@pytest.mark.parametrize(
+    ("identity", "kept", "reason"),
+    [
+        ("bob", None, "authorization-identity"),
+        ("alice=2C", None, "authorization-identity"),
+        ("alice", "", "credentials"),
+        ("", None, "authorization-identity"),
+    ],
+)
+def test_scram_with_another_authorization_identity(identity: str, kept: str | None, reason: str) -> None:
+    theirs = scram_with_identity("alice", "wonderland", identity, kept)
+    assert last_code(theirs) == SaslCode.AUTH
+    assert (theirs.reason, theirs.user) == (reason, "")
 
 
 def test_channel_binding_is_not_pretended() -> None:
