@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from bridges.kafka import faults, partitions
 from bridges.kafka.admin import Bounds, Topic
+from bridges.kafka.cloudevents import event_header
+from bridges.kafka.durable import durable_wish
 from bridges.kafka.info import describe
 from bridges.kafka.redelivery import ASSOCIATED, GAP, Event, after_gap, again, announced
 from gateway.amqp import sections
@@ -101,6 +104,34 @@ def test_a_partition_is_its_decimal_index_or_an_error(value: Any, count: int) ->
     with pytest.raises(AmqpError) as refused:
         partitions.number(value, count, "f")
     assert refused.value.condition == (NOT_FOUND if isinstance(value, str) else INVALID_FIELD)
+
+
+EXPIRIES = ["link-detach", "session-end", "connection-close", "never"]
+
+
+@pytest.mark.parametrize(
+    ("durable", "expiry", "timeout", "ttl"),
+    [
+        (2, "never", 0, None),
+        (2, "never", 5, None),
+        (1, "link-detach", 5, 5000),
+        (2, "connection-close", 1, 1000),
+        (2, "link-detach", 0, "nothing"),
+        (0, "never", 5, "nothing"),
+    ],
+)
+def test_what_outlives_its_link(durable: int, expiry: str, timeout: int, ttl: int | str | None) -> None:
+    source = SimpleNamespace(durable=durable, expiry=EXPIRIES.index(expiry), timeout=timeout)
+    engine = SimpleNamespace(remote_container="c")
+    wish = durable_wish(SimpleNamespace(source=source, engine=engine, scope="s", user="u", name="l"), "n", {})
+    assert ("nothing" if wish is None else wish.ttl_ms) == ttl
+
+
+@pytest.mark.parametrize(
+    ("name", "header"), [("cloudEvents:type", "ce_type"), ("color", "color"), ("ce_type", None)]
+)
+def test_the_header_of_an_application_property_of_a_cloud_event(name: str, header: str | None) -> None:
+    assert event_header(name) == header
 
 
 TOPIC = Topic("t", 2)
