@@ -80,6 +80,7 @@ def matches(text: str, subject: str) -> bool:
     ("terms", "longest"),
     [
         ("s LIKE '%a_b%'", 524_288),
+        ("s LIKE '%!a_b%' ESCAPE '!'", 524_288),
         ("s LIKE '%b%'", 8_388_608),
         (" OR ".join(["s LIKE '%a_b%'"] * 48), 10_922),
         (f"s LIKE '%a{'_' * 512}b%'", 262_144),
