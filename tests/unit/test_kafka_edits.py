@@ -15,6 +15,7 @@ from bridges.kafka.admin import Bounds, Topic
 from bridges.kafka.cloudevents import event_header
 from bridges.kafka.durable import durable_wish
 from bridges.kafka.info import describe
+from bridges.kafka.record_access import EventAccess, PlainAccess
 from bridges.kafka.redelivery import ASSOCIATED, GAP, Event, after_gap, again, announced
 from gateway.amqp import sections
 from gateway.amqp.codec import encode
@@ -29,6 +30,8 @@ from gateway.errors import (
     UNAUTHORIZED_ACCESS,
     AmqpError,
 )
+from gateway.filters.access import ABSENT
+from gateway.filters.predicate import Section
 from tests.support.messages import message
 
 ANNOTATIONS = st.none() | st.dictionaries(
@@ -132,6 +135,27 @@ def test_what_outlives_its_link(durable: int, expiry: str, timeout: int, ttl: in
 )
 def test_the_header_of_an_application_property_of_a_cloud_event(name: str, header: str | None) -> None:
     assert event_header(name) == header
+
+
+@pytest.mark.parametrize("access", [PlainAccess(), EventAccess()])
+@pytest.mark.parametrize(
+    ("section", "names", "expected"),
+    [
+        (Section.APPLICATION_PROPERTIES, ("color", "event-streams-offset", "none"), ["red", "7", ABSENT]),
+        (Section.DELIVERY_ANNOTATIONS, ("event-streams-offset", "color"), [f"{7:020}", ABSENT]),
+    ],
+)
+def test_names_that_come_and_go_are_read_like_those_that_stay(
+    access: Any, section: Section, names: tuple[str, ...], expected: list[Any]
+) -> None:
+    record = SimpleNamespace(offset=lambda: 7)
+    source = ({"color": b"red", "event-streams-offset": b"7"}, record)
+    assert list(access.reader(section, names)(source)) == expected
+    entries, values = access.entries(section), [ABSENT] * len(names)
+    for slot, name in enumerate(names):
+        entries.add(name, slot)
+    entries.read(source, values)
+    assert values == expected
 
 
 TOPIC = Topic("t", 2)
