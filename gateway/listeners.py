@@ -14,7 +14,7 @@ from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.hub import Hub
 from gateway.amqp.sasl import SaslServer
 from gateway.amqp.security import ServerSecurity
-from gateway.amqp.tls import ServerTls, peer_subject, trust_anchor
+from gateway.amqp.tls import ServerTls, peer_subject
 from gateway.amqp.tls_server import TlsServer
 from gateway.amqp.users import UserStore
 from gateway.descriptors import spare
@@ -188,7 +188,7 @@ class Listener:
     def secure(self, connection: Connection) -> ServerSecurity:
         model, tls = self.settings.model, connection.ssl_object
         connection.peer.tls = tls is not None
-        connection.peer.anchor = trust_anchor(tls) if tls is not None else b""
+        connection.peer.anchor = self._tls.anchor(tls) if tls is not None and self._tls is not None else b""
 
         def make_sasl() -> SaslServer:
             return SaslServer(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from cryptography import x509
 
 _ENCODING_DER: Final = 2  # OpenSSL's number, which `_ssl` keeps to itself
 _NAME_TYPES: Final = ("URI", "email", "DNS")
+_KEPT: Final = 65_536
+"""Client certificates of which the authority is remembered."""
 
 
 class TlsError(Exception):
@@ -40,7 +43,25 @@ class ServerTls:
         elif require_client_cert:
             raise TlsError("client certificates are required, but no client_ca says which are trusted")
 
+        self._vouched: dict[bytes, bytes] = {}
         self._anchors: Final = frozenset(self.context.get_ca_certs(binary_form=True))
+
+    def anchor(self, ssl_object: ssl.SSLObject) -> bytes:
+        """The authority (DER) that vouches for a client's certificate; empty: it has shown none.
+
+        A resumed session shows no chain (RFC 8446, 2.2): then it is the authority of the handshake before. Sessions are
+        resumed only with the context that began them.
+        """
+        leaf = ssl_object.getpeercert(binary_form=True)
+        if not leaf:
+            return b""
+        key = sha256(leaf).digest()
+        known = self._vouched.pop(key, b"")
+        if anchor := trust_anchor(ssl_object) or known:
+            self._vouched[key] = anchor
+        if len(self._vouched) > _KEPT:
+            del self._vouched[next(iter(self._vouched))]
+        return anchor
 
     def trusts(self, anchor: bytes) -> bool:
         """Whether client certificates that this authority (DER) vouches for are accepted."""

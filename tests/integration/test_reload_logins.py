@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -223,6 +224,27 @@ def test_a_certificate_that_is_not_asked_for_any_more_is_no_login(secured: Secur
     assert secured.reload(lambda listener: listener.update(change)) == 1
     revoked(named)
     stays(shown)
+
+
+def test_a_resumed_tls_session_is_a_login_like_the_first(secured: Secured) -> None:
+    secured.reload(lambda listener: listener["tls"].update(require_client_cert=True))
+    own = secured.authority.client("bob", file="bob")
+    context = ssl.create_default_context(cafile=secured.authority.ca)
+    context.load_cert_chain(own.cert, own.key)
+
+    def login(session: ssl.SSLSession | None) -> tuple[ssl.SSLSocket, Peer]:
+        plain = socket.create_connection(("127.0.0.1", secured.document.edge), timeout=15)
+        wrapped = context.wrap_socket(plain, server_hostname="localhost", session=session)
+        peer = Peer(connection=wrapped, seconds=15).sasl("EXTERNAL", b"")
+        peer.negotiate()
+        return wrapped, peer
+
+    first, peer = login(None)
+    second, again = login(first.session)
+    assert second.session_reused
+    assert secured.reload(lambda listener: listener.update(limits={"links": 7})) == 0
+    stays(peer)
+    stays(again)
 
 
 def test_a_listener_that_gets_tls_keeps_no_connection_without(

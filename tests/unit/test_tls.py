@@ -21,12 +21,12 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def handshake(
-    server: ssl.SSLContext, client: ssl.SSLContext, name: str = "localhost"
+    server: ssl.SSLContext, client: ssl.SSLContext, name: str = "localhost", session: ssl.SSLSession | None = None
 ) -> tuple[ssl.SSLObject, ssl.SSLObject]:
     """Both ends after a handshake; raises what either end raises."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     far = server.wrap_bio(up, down, server_side=True)
-    near = client.wrap_bio(down, up, server_hostname=name)
+    near = client.wrap_bio(down, up, server_hostname=name, session=session)
     pending = [near, far]
     for _ in range(10):
         for end in list(pending):
@@ -168,3 +168,22 @@ def test_an_encrypted_key_is_refused_without_asking(authority: Authority) -> Non
     key.write_bytes(secret.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
     with pytest.raises(TlsError, match="encrypted"):
         ServerTls(cert, key)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_authority_is_known_of_a_resumed_session(authority: Authority, version: ssl.TLSVersion) -> None:
+    server = ServerTls(*authority.server(), client_ca=authority.ca)
+    cert, key = authority.client("device-7")
+    client = client_context(ca=authority.ca, cert=cert, key=key)
+    client.minimum_version = client.maximum_version = version
+    far, near = handshake(server.context, client)
+    anchor = server.anchor(far)
+    assert anchor == ssl.PEM_cert_to_DER_cert(authority.ca.read_text())
+    far.write(b"a ticket comes before this")
+    near.read(100)
+    again, _ = handshake(server.context, client, session=near.session)
+    assert again.session_reused
+    assert trust_anchor(again) == b""
+    assert server.anchor(again) == anchor
+    without, _ = handshake(server.context, client_context(ca=authority.ca))
+    assert server.anchor(without) == b""
