@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bridges.kafka.groups import Gate, GroupHandler
+from bridges.kafka.groups_shards import Process, Shards
 from gateway.amqp.link_base import Left
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.state.leases import Leases
@@ -94,3 +95,18 @@ async def test_only_an_orderly_end_forgets_the_epoch() -> None:
         again = await world.lease()
         assert again.epoch == (0 if orderly else 3)
         assert not world.errors
+
+
+def test_partitions_are_served_where_their_process_can_be_reached() -> None:
+    """Each is somebody's; a scope that the other process does not serve is served here."""
+    processes = [Process("me", {"edge": ("a", 1)}), Process("other", {"edge": ("b", 2)})]
+    here, there = Shards(processes, "me", "t"), Shards(processes, "other", "t")
+    edge, core = SimpleNamespace(scope="edge", address="log"), SimpleNamespace(scope="core", address="log")
+    mine, theirs = here.mine(edge, range(50)), there.mine(edge, range(50))
+    assert mine
+    assert theirs
+    assert sorted((*mine, *theirs)) == list(range(50))
+    assert here.mine(core, range(50)) == Shards([], "me", "t").mine(edge, range(50)) == tuple(range(50))
+    redirect = here.elsewhere(edge, theirs[0])
+    assert redirect is not None
+    assert redirect.info == {"hostname": "b", "network-host": "b", "port": 2, "address": "log"}
