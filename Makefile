@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Each has servers of its own: Kafka, Artemis, Redis, and Spark where it comes to that.
 WORKERS ?= 2
-SUITE := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+SUITE := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java test bench groups kills memory mutants conformance lint parts lock clean
+.PHONY: help run run-pipeline java check test bench groups kills memory mutants conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ run-pipeline: $(VENV)/.tests java ## install, then the data pipeline's journey: 
 java:
 	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
+
+check: parts lint ## the quick part of it: lint, types, walls, unit, protocol and property tests
+	$(SUITE) tests/unit tests/protocol tests/property $(ARGS)
 
 test: parts lint ## everything: parts of the suite, lint, types, walls, tests on real servers (WORKERS=2)
 	$(SUITE) $(ARGS)
