@@ -6,6 +6,7 @@ into a user name.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from datetime import datetime
@@ -17,6 +18,7 @@ from cryptography import x509
 
 _ENCODING_DER: Final = 2  # OpenSSL's number, which `_ssl` keeps to itself
 _NAME_TYPES: Final = ("URI", "email", "DNS")
+_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEPT: Final = 65_536
 """Client certificates of which the authority is remembered."""
 
@@ -44,7 +46,9 @@ class ServerTls:
             raise TlsError("client certificates are required, but no client_ca says which are trusted")
 
         self._vouched: dict[bytes, bytes] = {}
-        self._anchors: Final = frozenset(self.context.get_ca_certs(binary_form=True))
+        # A client's own certificate may be in the file, too; OpenSSL names only the authorities among them.
+        listed = () if client_ca is None else _certificates(client_ca)
+        self._anchors: Final = frozenset((*self.context.get_ca_certs(binary_form=True), *listed))
 
     def anchor(self, ssl_object: ssl.SSLObject) -> bytes:
         """The authority (DER) that vouches for a client's certificate; empty: it has shown none.
@@ -153,6 +157,11 @@ def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
     except (ssl.SSLError, ValueError) as error:
         files = str(cert) if key is None else f"{cert}, {key}"
         raise TlsError(f"{files}: {_why(error)}") from None
+
+
+def _certificates(path: Path) -> list[bytes]:
+    """The certificates of a PEM file (DER)."""
+    return [ssl.PEM_cert_to_DER_cert(block) for block in _CERTIFICATE.findall(path.read_text("latin-1"))]
 
 
 def _load_authorities(context: ssl.SSLContext, path: Path) -> None:

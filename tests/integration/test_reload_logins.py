@@ -226,6 +226,17 @@ def test_a_certificate_that_is_not_asked_for_any_more_is_no_login(secured: Secur
     stays(shown)
 
 
+def test_a_certificate_that_is_trusted_itself_is_a_login(secured: Secured) -> None:
+    own = secured.authority.pinned("bob")
+    secured.trusted.write_text(secured.authority.ca.read_text() + own.cert.read_text())
+    secured.reload(lambda listener: None)
+    bob = secured.login("EXTERNAL", b"", own)
+    assert secured.reload(lambda listener: listener.update(limits={"links": 7})) == 0
+    secured.trusted.write_text(secured.authority.ca.read_text())
+    assert secured.reload(lambda listener: None) == 1
+    revoked(bob)
+
+
 def test_a_resumed_tls_session_is_a_login_like_the_first(secured: Secured) -> None:
     secured.reload(lambda listener: listener["tls"].update(require_client_cert=True))
     own = secured.authority.client("bob", file="bob")

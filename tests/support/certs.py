@@ -41,6 +41,12 @@ class Authority:
         """With `name` as common name, unless None."""
         return self._issue(file, name, list(alternatives))
 
+    def pinned(self, name: str, *, file: str = "pinned") -> Pair:
+        """A client's that it has signed itself, and that is no authority."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return self._written(file, _builder(subject, subject, key.public_key()).sign(key, hashes.SHA256()), key)
+
     def expired(self, *, file: str = "expired") -> Pair:
         """A server's that was valid for an hour, two days ago."""
         then = dt.datetime.now(dt.UTC) - dt.timedelta(days=2)
@@ -54,8 +60,11 @@ class Authority:
         builder = _builder(x509.Name(parts), self._name, key.public_key(), then)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=not parts)
+        return self._written(file, builder.sign(self._key, hashes.SHA256()), key)
+
+    def _written(self, file: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
         pair = Pair(self._folder / f"{file}.pem", self._folder / f"{file}.key")
-        pair.cert.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
+        pair.cert.write_bytes(_pem(certificate))
         pair.key.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
