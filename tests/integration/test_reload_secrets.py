@@ -104,7 +104,7 @@ def test_a_link_through_a_connector_signs_with_the_new_key(start_gateway: Gatewa
     document.relay(key={"file": "old.key"})
     capable = frames.target("queues/a", capabilities=["response-address-supported"])
     with Listener() as listener:
-        document.connector(listener.port, scope="core", replies="auto")
+        document.connector(listener.port, scope="core", replies="auto", annotations="trust")
         document.scope("core")["connect"][0]["replies"] = {"address": "gateway"}
         rule = {"match": "far/{name}", "relay": "core", "address": "queues/{name}"}
         document.scope()["addresses"].append(rule)
