@@ -92,6 +92,7 @@ class Memory:
                 ("held_bytes", "unfinished", held.unfinished),
                 ("held_bytes", "unsettled", held.unsettled),
                 ("held_bytes", "output", held.output),
+                ("held_bytes", "kept", held.kept),
                 ("held_bytes", "retained", account.retained),
                 ("held_bytes", "connections", account.fixed),
                 ("held_deliveries", "received", held.received_deliveries),

@@ -9,7 +9,6 @@ after a change tells which partitions it has now.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -100,8 +99,7 @@ class SharedReceiver(Receiver):
         self._ready.pop(partition, None)
         self._unresolved.pop(partition, None)
         self._gaps.discard(partition)
-        self._again = [waiting for waiting in self._again if waiting[1] != partition]
-        heapq.heapify(self._again)
+        self._kept.forget(partition)
         self._announce = self._announces
         self._pump_later()  # a drain may have waited for it
         return position

@@ -7,7 +7,6 @@ event back, so `released` and `modified` mean "again on this link"; after some t
 from __future__ import annotations
 
 import contextlib
-import heapq
 import time
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from bridges.kafka.counters import Counters
 from bridges.kafka.deadletters import DeadLetters
 from bridges.kafka.durable import Terminus
 from bridges.kafka.expiry import living
+from bridges.kafka.kept import Kept
 from bridges.kafka.redelivery import Event, after_gap, again, announced
 from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -32,8 +32,6 @@ _DRAIN_QUESTIONS: Final = 3
 """How often a drain asks for the end of the log: "nothing there" must not mean that an answer came late."""
 _MAX_HELD: Final = 64 * 1024 * 1024
 """Bytes sent and unsettled above which a link waits for outcomes: they are held for redelivery."""
-_LETTER: Final = 1024
-"""What a dead letter on its way costs beside the event, roughly."""
 _CHUNKS_AT_ONCE: Final = 4
 """Chunks that one link goes through before others on the loop have their turn."""
 _offset: Final = itemgetter(2)
@@ -93,10 +91,9 @@ class Receiver:
         self._logs: Final[dict[int, PartitionLog]] = {}
         self._ready: dict[int, None] = {}
         """Partitions whose next chunk may be at hand, in the order of their turns."""
-        self._again: list[tuple[int, int, Event]] = []
+        self._kept: Final = Kept(link.keep)
         self._unresolved: Final[dict[int, set[int]]] = {}
         """Offsets by partition that newer events wait for, where order counts (KM-12)."""
-        self._letters = 0  # bytes of dead letters that are not where they belong yet
         self._announce = self._announces = not bound and terms.annotated
         self._gaps: Final[set[int]] = set()
         self._drain_to: dict[int, Bounds] | None = None
@@ -220,11 +217,11 @@ class Receiver:
         if self._terms.dead_letters is None:
             self._done(event)
             return
-        self._letters += len(event.data) + _LETTER  # held until it is there: a topic that is away must not cost memory
+        self._kept.letter(event)
         self._terms.dead_letters.bury(event, error, lambda: self._buried(event), lambda: self._link.open)
 
     def _buried(self, event: Event) -> None:
-        self._letters -= len(event.data) + _LETTER
+        self._kept.delivered(event)
         if self._stalled:
             self._pump_later()
         self._done(event)
@@ -242,17 +239,17 @@ class Receiver:
             self._streams.leave(log, self, self._positions[partition])
         self._logs.clear()
         self._ready.clear()
-        self._again.clear()
+        self._kept.end()
 
     # -- sending
 
     @property
     def _full(self) -> bool:
-        held: int = self._link.unsettled_bytes + self._letters
-        return held >= _MAX_HELD
+        link = self._link
+        return bool(link.unsettled_bytes + self._kept.letters >= _MAX_HELD or link.keeps_too_much)
 
     def _pump(self) -> None:
-        if self._again:
+        if self._kept.again:
             self._send_again()
         ready, link, turns, lots = self._ready, self._link, _CHUNKS_AT_ONCE, self._cluster.lots
         left = lots.size
@@ -282,7 +279,7 @@ class Receiver:
         self._counters.held_back += 1
         if not self._said_full:
             self._said_full = True
-            held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._letters, "limit": _MAX_HELD}
+            held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._kept.letters, "limit": _MAX_HELD}
             log.warning("link gets no more until it settles what it has", topic=self._topic, **held)
 
     def _send_from(self, chunk: Chunk, partition: int, size: int) -> int:
@@ -354,9 +351,7 @@ class Receiver:
             return
         if self._terms.strict_order:
             self._unresolved.setdefault(event.partition, set()).add(event.offset)
-        repeated = again(event, failed=failed, annotations=annotations)
-        # Offset first: what comes back together goes out in the order of the log.
-        heapq.heappush(self._again, (repeated.offset, repeated.partition, repeated))
+        self._kept.put(again(event, failed=failed, annotations=annotations))
         self._pump_later()
 
     def _pump_later(self) -> None:
@@ -371,8 +366,8 @@ class Receiver:
 
     def _send_again(self) -> None:
         link = self._link
-        while self._again and link.credit > 0:
-            _, _, event = heapq.heappop(self._again)
+        while self._kept.again and link.credit > 0:
+            event = self._kept.next()
             self._counters.redelivered += 1
             link.send(event.data, event)
 
@@ -393,7 +388,7 @@ class Receiver:
 
     def _finish_drain(self, ends: dict[int, Bounds]) -> None:
         link = self._link
-        reached = not self._again and all(self._positions.get(each, -1) >= at.high for each, at in ends.items())
+        reached = not self._kept.again and all(self._positions.get(each, -1) >= at.high for each, at in ends.items())
         if reached or not link.draining or link.credit <= 0:
             self._drain_to, self._draining = None, False
             if reached and link.draining:

@@ -50,7 +50,7 @@ class Pressure:
         engine, tally = self._engine, self._engine.tally
         engine.weigh()
         moved = tally.in_bytes + tally.out_bytes + engine.unread + engine.unwritten + engine.unfinished + unread
-        moved += LINK * engine.link_count
+        moved += LINK * engine.link_count + 2 * engine.kept  # twice: what was unsettled and is kept now has changed
         if self._timer is None and -SMALL < moved - self._seen < SMALL:
             return
         self._seen = moved
@@ -64,14 +64,17 @@ class Pressure:
             unfinished=engine.unread + engine.unfinished + unread,
             unsettled=tally.out_bytes,
             output=engine.unwritten + self._transport.get_write_buffer_size(),
+            kept=engine.kept,
             links=engine.link_count,
             received_deliveries=tally.in_count,
             unsettled_deliveries=tally.out_count,
         )
         account.charge(held)
-        self._apply(account.reading, account.sending)
+        self._restrain_reading(account.reading)
+        self._restrain_sending(account.sending, account.keeping)
+        self._look_later(bool(account.reading or account.keeping))  # `keeping` is never below `sending`
 
-    def _apply(self, reading: Level, sending: Level) -> None:
+    def _restrain_reading(self, reading: Level) -> None:
         engine = self._engine
         slow = reading is not Level.FREE
         if slow is not self._slow:
@@ -80,11 +83,19 @@ class Pressure:
             if slow:
                 self._told("reading")
         engine.refusing = engine.ending or reading is Level.REFUSE
-        if (choked := sending is not Level.FREE) is not engine.choked:
+
+    def _restrain_sending(self, sending: Level, keeping: Level) -> None:
+        engine = self._engine
+        choked, stuffed = sending is not Level.FREE, keeping is not Level.FREE
+        if stuffed and not engine.stuffed:
+            self._told("sending")
+        if choked is not engine.choked:
             engine.choke(choked)
-            if choked:
-                self._told("sending")
-        if (slow or choked) and self._timer is None:
+        if stuffed is not engine.stuffed:
+            engine.stuff(stuffed)
+
+    def _look_later(self, restrained: bool) -> None:
+        if restrained and self._timer is None:
             self._timer = self._loop.call_later(self._wait, self._look)
             self._wait = min(2 * self._wait, _LONGEST)
         elif self._timer is None:

@@ -23,15 +23,17 @@ class Restraint:
 
     _sessions: Iterable[Any]
     _output: Output
-    paused = blocked = refusing = choked = withholding = ending = False
-    """The socket is full; nothing may be sent; messages are refused; the peer has too much to settle; no credit; the
-    gateway takes no more messages."""
+    paused = blocked = refusing = choked = stuffed = withholding = ending = False
+    """The socket is full; nothing may be sent; messages are refused; the peer has too much to settle; too much is kept
+    for it; no credit; the gateway takes no more messages."""
 
     def __init__(self) -> None:
         self._withheld: set[Link] = set()
         self._held_up: dict[Link, None] = {}
         self.unfinished = self.unread = self.unwritten = 0
         """Bytes of messages that are not complete, taken from proton and still in it; of what waits to be written."""
+        self.kept = 0
+        """Bytes of events of logs that the peer gave back."""
 
     def touch(self) -> None:
         """Output may wait."""
@@ -59,9 +61,12 @@ class Restraint:
         """Let the links send again if nothing stands against it any more."""
         was, self.blocked = self.blocked, self.paused or self.choked or self.unwritten > _OVERFULL
         if was and not self.blocked:
-            held_up, self._held_up = self._held_up, {}
-            for link in held_up:
-                link.flowed()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        held_up, self._held_up = self._held_up, {}
+        for link in held_up:
+            link.flowed()
 
     def hold_up(self, link: Link) -> None:
         """`link` may not send though it wants to: it goes on when nothing stands against it any more."""
@@ -78,6 +83,12 @@ class Restraint:
         if not on:
             self.unblock()
             self.touch()
+
+    def stuff(self, on: bool) -> None:
+        """Send nothing new of logs for now: what the peer gave back of them is too much."""
+        self.stuffed = on
+        if not on and not self.blocked:
+            self._go_on()
 
     def stop_taking(self) -> None:
         """Release what comes from now on (the end of a drain): it is not begun, so that nothing is left half done."""

@@ -38,6 +38,18 @@ class Sending(LinkBase):
         """What messages take that have no outcome yet."""
         return self.unsettled.bytes
 
+    @property
+    def keeps_too_much(self) -> bool:
+        """Whether so much is kept for the peer that nothing new may be sent; `on_credit` follows when it may again."""
+        if self.engine.stuffed:
+            self.engine.hold_up(self)  # type: ignore[arg-type]  # a `Link`, like every link
+        return self.engine.stuffed
+
+    def keep(self, size: int) -> None:
+        """So many bytes more, or fewer, are kept of what the peer gave back."""
+        self.engine.kept += size
+        self.engine.touch()
+
     def send(self, data: bytes, context: Any, settled: bool = False) -> None:
         """Send one message; `context` comes back with its outcome (not when `settled`).
 

@@ -31,13 +31,15 @@ class Held(NamedTuple):
     """What is held for one connection, in bytes, and how many deliveries.
 
     `received`: messages of the peer that have no outcome yet, wherever they wait; `unfinished`: what came of messages
-    that are not complete; `unsettled`: messages to the peer that have no outcome yet; `output`: what it has not read.
+    that are not complete; `unsettled`: messages to the peer that have no outcome yet; `output`: what it has not read;
+    `kept`: what it gave back of logs, to be sent again or on its way to a dead-letter topic.
     """
 
     received: int = 0
     unfinished: int = 0
     unsettled: int = 0
     output: int = 0
+    kept: int = 0
     links: int = 0
     received_deliveries: int = 0
     unsettled_deliveries: int = 0
@@ -45,7 +47,7 @@ class Held(NamedTuple):
     @property
     def size(self) -> int:
         """All of it that messages take."""
-        return self.received + self.unfinished + self.unsettled + self.output
+        return self.received + self.unfinished + self.unsettled + self.output + self.kept
 
 
 NOTHING: Final = Held()
@@ -82,9 +84,13 @@ class Pool:
 
 
 class Account:
-    """What one connection holds; `reading` and `sending` say what its peer has to bear for it."""
+    """What one connection holds; `reading` and `sending` say what its peer has to bear for it.
 
-    __slots__ = ("_count", "_peak", "_pools", "end", "fixed", "held", "limit", "reading", "sending", "total")
+    `keeping`: the same for what is sent the first time. What it gave back is sent again though there is much of it:
+    there is no other way for it to become less.
+    """
+
+    __slots__ = ("_count", "_peak", "_pools", "end", "fixed", "held", "keeping", "limit", "reading", "sending", "total")
 
     def __init__(self, limit: int, pools: tuple[Pool, ...], end: Callable[[], None]) -> None:
         """`end` ends the connection where nothing else gives back what it holds."""
@@ -93,7 +99,7 @@ class Account:
         self._pools: Final = pools
         self.total = self.fixed = self._peak = self._count = 0
         self.held = NOTHING
-        self.reading = self.sending = Level.FREE
+        self.reading = self.sending = self.keeping = Level.FREE
 
     def charge(self, held: Held) -> None:
         """Say anew what is held.
@@ -105,6 +111,7 @@ class Account:
         self._total(held.size + self.fixed + self._peak - held.received - held.unsettled)
         self.reading = self._level(held.received + held.unfinished)
         self.sending = self._level(held.unsettled + held.output)
+        self.keeping = self._level(held.unsettled + held.output + held.kept)
 
     @property
     def retained(self) -> int:

@@ -141,6 +141,11 @@ class LocalSource(InnerLink):
         """What may be sent now; nothing once another process may own the bridge."""
         return self.window if self._owner.valid else 0
 
+    keeps_too_much = False
+
+    def keep(self, size: int) -> None:
+        """What comes back is of a few events: a flow has no more on its way."""
+
     def send(self, data: bytes, context: Any, settled: bool = False) -> None:
         """One event."""
         self.window -= 1

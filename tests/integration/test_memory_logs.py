@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
 
 import pytest
 
 from tests.bench.running import resident_kib
-from tests.support import kafka_embedded
+from tests.support import frames, kafka_embedded
 from tests.support.document import Document
 from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import writing
-from tests.support.links import passes, receiving, sending
-from tests.support.members import Member, keep_connected
+from tests.support.links import connected, passes, receiving, sending
+from tests.support.members import Member, keep_connected, since
+from tests.support.peer import Peer
 from tests.support.process import PATIENCE, wait_until
 
 MEMORY = 256
@@ -78,3 +80,74 @@ def test_a_hundred_readers_that_read_nothing_stay_within_the_budget(start_gatewa
         each.cut()
     place.sees(lambda metrics: metrics['scopegate_held_bytes{kind="logs"}'] == 0, "what was kept of the log to go")
     place.sees(lambda metrics: metrics['scopegate_held_deliveries{kind="unsettled"}'] == 0, "all to be let go of")
+
+
+LINKS, EVENTS, EVENT = 8, 100, 15_000
+"""Links on one connection, and what the log has for each: 1.5 MB."""
+LIMIT = 8
+"""MiB that the connection may hold: above half of it, it gets nothing new."""
+KEPT = 'scopegate_held_bytes{kind="kept"}'
+
+
+class Links:
+    """Links on one log, on one connection: how much each was sent, and how much was released of all."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.sent = [0] * LINKS
+        self.released = 0
+        for handle in range(LINKS):
+            source = frames.source("events/large", filter=since("@earliest"))
+            peer.attach_receiver("events/large", handle, source=source)
+
+    def grant(self, handle: int) -> None:
+        self.peer.flow(handle, link_credit=EVENTS, delivery_count=self.sent[handle], incoming_window=ANY)
+
+    def next(self) -> int:
+        """The number of the next delivery."""
+        frame = self.peer.until("transfer")
+        self.sent[frame.handle] += 1
+        return int(frame.delivery_id)
+
+    def release_lot(self, handle: int, over: Callable[[], object] = bool) -> None:
+        """Take what one link gets and release all of it at once: with credit left, it would come again."""
+        self.grant(handle)
+        got = list[int]()
+        while len(got) < EVENTS and not over():
+            if select.select([self.peer.detached()], [], [], 0.1)[0]:  # else it may just be held up
+                got.append(self.next())
+        if got:
+            self.peer.disposition(got[0], "released", last=got[-1])
+        self.released += len(got)
+
+
+def test_events_that_are_released_are_on_the_account_and_hold_up_new_ones(start_gateway: Gateways) -> None:
+    """They wait for credit to be sent again: a peer that grants none must not fill the memory link by link."""
+    kafka = kafka_embedded.EmbeddedKafka()
+    kafka.topics = {"large": 1}
+    document = Document()
+    document.scope()["listen"][0]["limits"] = {"memory": f"{LIMIT}MiB", "idle_timeout": "10m"}
+    kafka_embedded.on(kafka, document)
+    gateway = start_gateway(document.text)
+    kafka_embedded.begun(kafka, gateway)
+    with writing(kafka.bootstrap) as write:
+        for _ in range(EVENTS):
+            write("large", bytes(EVENT), partition=0)
+
+    def held_up() -> bool:
+        return bool(gateway.metrics().get(SENDING))
+
+    with connected(document.edge) as peer:
+        links = Links(peer)
+        links.release_lot(0)
+        gateway.wait_metric(KEPT, lambda size: size >= EVENTS * EVENT)
+        assert not held_up()
+        for handle in range(1, LINKS):
+            links.release_lot(handle, held_up)
+        assert sum(links.sent) < LINKS * EVENTS
+        assert gateway.metrics()[KEPT] <= LIMIT * 2**20
+        for handle in range(LINKS):  # now it takes them again, and gets all that is new
+            links.grant(handle)
+        while sum(links.sent) < LINKS * EVENTS + links.released:
+            peer.disposition(links.next(), "accepted")
+        gateway.wait_metric(KEPT, lambda size: size < 2 * EVENT)

@@ -38,6 +38,20 @@ def test_what_comes_and_what_goes_are_looked_at_apart(incoming: str, outgoing: s
     assert (mine.reading, mine.sending) == (Level.FREE, Level.REFUSE)
 
 
+def test_what_was_given_back_holds_up_only_what_is_new() -> None:
+    """It has to be sent again to become less, so it must not stand against itself (found as B3)."""
+    mine = account(budget := Budget(100 * MIB), connection=4 * MIB)
+    mine.charge(Held(unsettled=MIB, kept=MIB))
+    assert (mine.sending, mine.keeping) == (Level.FREE, Level.FREE)
+    mine.charge(Held(unsettled=MIB, kept=3 * MIB // 2))
+    assert (mine.sending, mine.keeping) == (Level.FREE, Level.SLOW)
+    mine.charge(Held(unsettled=3 * MIB, kept=0))
+    assert (mine.sending, mine.keeping) == (Level.SLOW, Level.SLOW)
+    before = budget.pool.total
+    mine.charge(Held(unsettled=3 * MIB, kept=2 * MIB))
+    assert budget.pool.total == before + 2 * MIB
+
+
 @pytest.mark.parametrize("users", [("alice", "alice"), ("alice", "bob")])
 def test_who_holds_little_never_notices_who_holds_much(users: tuple[str, str]) -> None:
     budget = Budget(10 * MIB)

@@ -1,0 +1,58 @@
+"""What is kept of events that a peer gave back is charged, whatever becomes of its link (found as B3)."""
+
+from __future__ import annotations
+
+from bridges.kafka.kept import Kept
+from bridges.kafka.redelivery import Event
+
+
+def event(offset: int, partition: int = 0) -> Event:
+    return Event(bytes(10_000), partition, offset)
+
+
+class Charged:
+    def __init__(self) -> None:
+        self.size = 0
+        self.kept = Kept(self.more)
+
+    def more(self, size: int) -> None:
+        self.size += size
+
+
+def test_events_to_be_sent_again_are_charged_until_they_are_sent() -> None:
+    charged = Charged()
+    for offset in (3, 1, 2):
+        charged.kept.put(event(offset))
+    assert charged.size >= 30_000
+    assert [charged.kept.next().offset for _ in range(3)] == [1, 2, 3]
+    assert (charged.size, charged.kept.again) == (0, False)
+
+
+def test_a_partition_that_others_read_is_charged_no_longer() -> None:
+    charged = Charged()
+    for partition in (0, 1, 0):
+        charged.kept.put(event(7, partition))
+    one = charged.size // 3
+    charged.kept.forget(0)
+    assert charged.size == one
+    assert charged.kept.next().partition == 1
+    assert charged.size == 0
+
+
+def test_dead_letters_are_charged_until_they_are_there() -> None:
+    charged = Charged()
+    for offset in (1, 2):
+        charged.kept.letter(event(offset))
+    assert charged.kept.letters == charged.size >= 20_000
+    charged.kept.delivered(event(1))
+    assert charged.kept.letters == charged.size >= 10_000
+
+
+def test_the_end_of_a_link_gives_back_all_of_it_once() -> None:
+    charged = Charged()
+    charged.kept.put(event(1))
+    charged.kept.letter(event(2))
+    charged.kept.end()
+    assert (charged.size, charged.kept.again) == (0, False)
+    charged.kept.delivered(event(2))
+    assert charged.size == 0
