@@ -196,8 +196,7 @@ class Cluster:
         try:
             topic = await self._ask(name, lambda: self._admin.topic(name))
         except AmqpError as error:
-            known = self._topics.get(name)
-            if known is None:
+            if (known := self._topics.get(name)) is None:
                 raise
             if error.condition != NOT_FOUND:  # away for a moment: what was seen last will do
                 return known
@@ -262,7 +261,9 @@ class Cluster:
             raise faults.unreachable() from error
 
     async def in_thread(self, question: Callable[[], T]) -> T:
-        """Ask something that blocks; RESOURCE_LIMIT_EXCEEDED where too many ask already."""
+        """Ask something that blocks; RESOURCE_LIMIT_EXCEEDED where too many ask already, INTERNAL_ERROR once closed."""
+        if self._refresher.cancelling():  # `close` has begun
+            raise faults.unreachable()
         if self._questions >= _MAX_QUESTIONS:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links are waiting for Kafka")
         self._questions += 1
