@@ -21,10 +21,15 @@ from tests.support.parts import ROOT
 from tests.support.process import PATIENCE, Process, wait_until
 
 BIG = bool(os.environ.get("SCOPEGATE_MEMORY"))
-MEMORY, CONNECTIONS, SECONDS, SLOW = ("1GiB", 12, 20, 0.1) if BIG else ("192MiB", 3, 6, 10.0)
-"""Of the process; connections of each kind; how long it lasts; what 99 of 100 round trips take at most, seconds."""
+MEMORY, CONNECTIONS, SECONDS, SLOW = ("1GiB", 12, 20, 0.1) if BIG else ("192MiB", 3, 6, PATIENCE)
+"""Of the process; connections of each kind; how long it lasts; what 99 of 100 round trips take at most, seconds.
+
+The small form only asks that the bystander is served at all: how fast is for a quiet machine.
+"""
 MOST = 1024 if BIG else 192
 """MiB that may be resident."""
+HEAP = 24 * 1024
+"""KiB that the heap may keep however little the flood came to on a busy machine."""
 
 
 @pytest.fixture
@@ -60,5 +65,6 @@ def test_every_way_at_once_stays_within_the_budget(start_gateway: Gateways, floo
     assert slow < SLOW
     flood.pop().discard()
     wait_until(lambda: gateway.metrics()["scopegate_held_deliveries"] <= 2, "all is let go of")
-    wait_until(lambda: resident_kib(pid) < idle + (highest - idle) // 3, "memory has been given back")
+    left = max((highest - idle) // 3, HEAP)
+    wait_until(lambda: resident_kib(pid) < idle + left, "memory has been given back")
     passes(sender, receiver, len(times))
