@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,11 +28,13 @@ from bridges.spark.archive import write_whole
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.row_messages import Encoder, encoder
 from bridges.spark.source_options import WriteOptions
+from bridges.spark.written import Token
 from gateway.amqp import sections
 from gateway.amqp.outcomes import ACCEPTED, Outcome
 from gateway.errors import AmqpError
 
 _LOT: Final = 500
+_SHARED: Final = ".scopegate-progress"
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Where Spark tells a task whose micro-batch it is."""
 
@@ -45,6 +49,9 @@ class Written(WriterCommitMessage):
 
 
 class _Sink:
+    _token: Token | None = None
+    """In the folder of the progress: whoever does not see it has another folder there."""
+
     def __init__(self, options: WriteOptions, schema: Any, *, overwrite: bool) -> None:
         """Raises `PipelineError` where rows like these cannot become messages."""
         if overwrite:
@@ -55,6 +62,7 @@ class _Sink:
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send the rows of a task. Raises `PipelineError` where one is not accepted."""
         options = self._options
+        self._check_folder()
         done = _Done.of_task(options.progress)
         task = TaskContext.get()
         number = 0 if task is None else task.partitionId()
@@ -75,6 +83,15 @@ class _Sink:
         except AmqpError as error:
             raise PipelineError(f"{options.address} at {options.endpoint}: {error.description or error}") from None
         return Written(sent, skipped)
+
+    def _check_folder(self) -> None:
+        """Raise `PipelineError` where this process has another folder for the progress than the driver."""
+        if self._token is not None and not self._token.seen():
+            raise PipelineError(
+                f"a worker of Spark does not reach the progress: for the one at {socket.gethostname()}, working "
+                f"directory {os.getcwd()}, {self._options.progress} is another folder or none; every machine of the "
+                f"job needs the same folder there (progressLocation), or whole micro-batches may come twice"
+            )
 
     def _encoded(self, rows: Sequence[dict[str, Any]], task: int, before: int) -> list[bytes]:
         messages = []
@@ -110,6 +127,16 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
     """Micro-batches of rows."""
+
+    def __init__(self, options: WriteOptions, schema: Any, *, overwrite: bool) -> None:
+        """On the driver. Raises `PipelineError` also where nothing can be noted in the folder of the progress."""
+        super().__init__(options, schema, overwrite=overwrite)
+        if (folder := options.progress) is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._token = Token.shared(folder / _SHARED)
+            except OSError as error:
+                raise PipelineError(f"the progress in {folder} cannot be kept: {sentence(error)}") from None
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Everything was accepted."""

@@ -73,12 +73,35 @@ class Token(NamedTuple):
         path.write_text(token.text)
         return token
 
+    @classmethod
+    def shared(cls, path: Path) -> Token:
+        """The one that is there, or a new one, for all who ask at once; raises `OSError`."""
+        token = cls(str(path.absolute()), secrets.token_hex(16))
+        mine = path.with_name(f"{path.name}-{token.text}")
+        try:
+            mine.write_text(token.text)
+            _link(mine, path)
+            return cls(token.path, path.read_text())
+        finally:
+            mine.unlink(missing_ok=True)
+
     def seen(self) -> bool:
         """Whether it is there, for the process that asks."""
         try:
             return Path(self.path).read_text() == self.text
         except OSError:
             return False
+
+
+def _link(mine: Path, path: Path) -> None:
+    """Have `path` whole or not at all, and leave it where it is there."""
+    try:
+        os.link(mine, path)
+    except FileExistsError:
+        return
+    except OSError:  # of a file system without hard links
+        if not path.exists():
+            mine.replace(path)
 
 
 class Watch:
