@@ -74,7 +74,10 @@ typedef struct {
         PyObject *context;
         size_t next; /* free place */
     } its;
+    size_t size; /* what librdkafka keeps of the record, roughly */
 } place;
+
+#define BESIDE 256 /* bytes that librdkafka takes for a record beside its key, value and headers, roughly */
 
 typedef struct {
     PyObject_HEAD
@@ -82,6 +85,7 @@ typedef struct {
     pointer handle, queue;
     place *places;
     size_t room, free, count; /* `free` is the first free place, `room`: none is */
+    size_t bytes; /* the sizes of all */
 } Outbox;
 
 static PyTypeObject outbox_type;
@@ -95,7 +99,7 @@ static bool make_room(Outbox *self) {
         return false;
     }
     for (index = self->room; index < room; index++)
-        grown[index] = (place){NULL, {.next = index + 1}};
+        grown[index] = (place){NULL, {.next = index + 1}, 0};
     self->places = grown;
     self->free = self->room;
     self->room = room;
@@ -103,13 +107,14 @@ static bool make_room(Outbox *self) {
 }
 
 /* The number of a place that now has both. */
-static size_t keep(Outbox *self, PyObject *owner, PyObject *context) {
+static size_t keep(Outbox *self, PyObject *owner, PyObject *context, size_t size) {
     size_t index = self->free;
     place *place = self->places + index;
     self->free = place->its.next;
     self->count++;
     place->owner = Py_NewRef(owner);
     place->its.context = Py_NewRef(context);
+    self->bytes += place->size = size + BESIDE;
     return index;
 }
 
@@ -124,6 +129,7 @@ static bool take_out(Outbox *self, size_t index, PyObject **owner, PyObject **co
     place->its.next = self->free;
     self->free = index;
     self->count--;
+    self->bytes -= place->size;
     return true;
 }
 
@@ -169,7 +175,7 @@ static bool read_piece(PyObject *given, piece *found) {
 }
 
 /* One header, a tuple of its name and its value. As confluent-kafka does it, a name ends with its first NUL. */
-static bool add_header(pointer headers, PyObject *given) {
+static bool add_header(pointer headers, PyObject *given, size_t *size) {
     const char *name;
     piece value;
     if (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != 2 || !PyUnicode_Check(PyTuple_GET_ITEM(given, 0))) {
@@ -178,14 +184,15 @@ static bool add_header(pointer headers, PyObject *given) {
     }
     if (!read_piece(PyTuple_GET_ITEM(given, 1), &value) || (name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(given, 0))) == NULL)
         return false;
+    *size += strlen(name) + value.size;
     if (kafka.add_header(headers, name, -1, value.data, (Py_ssize_t)value.size) == 0)
         return true;
     PyErr_SetString(PyExc_ValueError, "librdkafka does not take the header");
     return false;
 }
 
-/* `headers` is NULL where there are none. */
-static bool read_headers(PyObject *given, pointer *headers) {
+/* `headers` is NULL where there are none; `size` grows by theirs. */
+static bool read_headers(PyObject *given, pointer *headers, size_t *size) {
     Py_ssize_t index;
     *headers = NULL;
     if (given == Py_None)
@@ -197,7 +204,7 @@ static bool read_headers(PyObject *given, pointer *headers) {
     if (PyList_GET_SIZE(given) > 0)
         *headers = kafka.make_headers((size_t)PyList_GET_SIZE(given));
     for (index = 0; index < PyList_GET_SIZE(given); index++)
-        if (!add_header(*headers, PyList_GET_ITEM(given, index))) {
+        if (!add_header(*headers, PyList_GET_ITEM(given, index), size)) {
             kafka.drop_headers(*headers);
             return false;
         }
@@ -221,14 +228,15 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
     PyObject *given_key, *given_value, *given_headers, *owner, *context;
     piece key, value;
     pointer headers = NULL, topic;
-    size_t kept;
+    size_t kept, size;
     if (!PyArg_ParseTuple(args, "siOOOOO", &name, &partition, &given_key, &given_value, &given_headers, &owner, &context))
         return NULL;
     if (!usable(self) || !read_piece(given_key, &key) || !read_piece(given_value, &value))
         return NULL;
-    if ((self->free == self->room && !make_room(self)) || !read_headers(given_headers, &headers))
+    size = key.size + value.size;
+    if ((self->free == self->room && !make_room(self)) || !read_headers(given_headers, &headers, &size))
         return NULL;
-    kept = keep(self, owner, context);
+    kept = keep(self, owner, context, size);
     if ((topic = named(self, name)) != NULL) {
         code = hand_over(self, topic, partition, key, value, headers, kept);
         kafka.let_go(topic);
@@ -291,7 +299,7 @@ static PyObject *outbox_put_plain(Outbox *self, PyObject *args) {
     for (; index < PyList_GET_SIZE(messages) && is_plain(item = PyList_GET_ITEM(messages, index), &value); index++) {
         if (self->free == self->room && !make_room(self))
             break;
-        kept = keep(self, owner, PyTuple_GET_ITEM(item, 0));
+        kept = keep(self, owner, PyTuple_GET_ITEM(item, 0), value.size);
         if (hand_over(self, topic, partition, none, value, NULL, kept) != 0) {
             forget(self, kept); /* why not, and what is done then: whoever hands it over by itself will see */
             break;
@@ -403,7 +411,7 @@ static int outbox_clear(Outbox *self) {
     size_t index, room = self->room;
     pointer queue = self->queue;
     self->places = NULL; /* whatever goes with the contexts finds nothing here */
-    self->room = self->free = self->count = 0;
+    self->room = self->free = self->count = self->bytes = 0;
     self->handle = self->queue = NULL;
     for (index = 0; index < room; index++)
         if (places[index].owner != NULL) {
@@ -442,6 +450,13 @@ static PyObject *outbox_new(PyTypeObject *type, PyObject *args, PyObject *named)
 
 static Py_ssize_t outbox_length(Outbox *self) { return (Py_ssize_t)self->count; }
 
+static PyObject *outbox_bytes(Outbox *self, void *unused) { return PyLong_FromSize_t(self->bytes); }
+
+static PyGetSetDef outbox_values[] = {
+    {"size", (getter)outbox_bytes, NULL, "What the records take that librdkafka has not reported, roughly.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMethodDef outbox_methods[] = {
     {"put", (PyCFunction)outbox_put, METH_VARARGS, "Hand one record over."},
     {"put_plain", (PyCFunction)outbox_put_plain, METH_VARARGS, "Hand over messages that are nothing but data."},
@@ -461,6 +476,7 @@ static PyTypeObject outbox_type = {
     .tp_doc = "Records that a client has and has not reported yet, and what is kept for them.",
     .tp_as_sequence = &outbox_sequence,
     .tp_methods = outbox_methods,
+    .tp_getset = outbox_values,
     .tp_new = outbox_new,
 };
 

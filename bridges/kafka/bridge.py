@@ -82,8 +82,8 @@ class ClusterBridge:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept of logs, or may be in clients."""
-        return self.cluster.held
+        """Bytes that are kept of logs, or may be in clients: those that read, and records on their way to Kafka."""
+        return self.cluster.held + self._producer.held
 
     def limit(self, share: Share, lots: Lots) -> None:
         """What may be taken for what is read, of each isolation, and for what links are sent at once."""

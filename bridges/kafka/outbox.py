@@ -35,6 +35,8 @@ _FUNCTIONS: Final = (
     "rd_kafka_headers_destroy",
 )
 """In the order of the table in `_produce.c`."""
+_BESIDE: Final = 256
+"""What a record takes beside its key, value and headers, roughly; as in `_produce.c`."""
 _FULL: Final = KafkaError._QUEUE_FULL
 
 Header = tuple[str, bytes | None]
@@ -57,10 +59,12 @@ class Owner(Protocol):
 
 
 class Outbox(Protocol):
-    """Of one client; nobody else may `poll` or `flush` it."""
+    """Of one client; nobody else may `poll` or `flush` it. `size`: bytes that its records take, roughly."""
 
     @property
     def client(self) -> Producer: ...
+    @property
+    def size(self) -> int: ...
 
     def put(
         self,
@@ -108,6 +112,11 @@ class Many:
         self._said: Final = said
         self._kept: Final = _produce.Outbox(self.client)
 
+    @property
+    def size(self) -> int:
+        """Bytes of records that are not reported, roughly."""
+        return self._kept.size
+
     def put(
         self,
         topic: str,
@@ -142,6 +151,7 @@ class Single:
         self.client: Final = Producer({**settings, "error_cb": said})
         self._said: Final = said
         self._groups: list[Group] = []
+        self.size = 0
 
     def put(
         self,
@@ -154,15 +164,19 @@ class Single:
         context: Any,
     ) -> None:
         """As that of `Many`."""
-        told = partial(self._reported, owner, context)
+        size = _BESIDE + len(key or b"") + len(value or b"")
+        size += sum(len(name) + len(content or b"") for name, content in headers or ())
+        told = partial(self._reported, owner, context, size)
         more = {"headers": headers} if headers else {}
         self.client.produce(topic, value, key, partition, told, **more)  # type: ignore[arg-type]
+        self.size += size
 
     def put_plain(self, topic: str, partition: int, messages: Sequence[Came], start: int, owner: Owner) -> int:
         """None is handed over: each takes a call in any case."""
         return start
 
-    def _reported(self, owner: Owner, context: Any, error: KafkaError | None, message: Message) -> None:
+    def _reported(self, owner: Owner, context: Any, size: int, error: KafkaError | None, message: Message) -> None:
+        self.size -= size
         code, keyed = (0, False) if error is None else (error.code(), message.key() is not None)
         self._groups.append((owner, code, keyed, [context]))
 

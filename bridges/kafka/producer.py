@@ -166,6 +166,11 @@ class ClusterProducer:
         """Records whose report is still to come."""
         return sum(len(each.client) for _, each in self._all()) + len(self._due)
 
+    @property
+    def held(self) -> int:
+        """Bytes that these records take in librdkafka's queues: a copy beside the message that has no outcome yet."""
+        return sum(each.size for _, each in self._all())
+
     def _poll(self) -> None:
         try:
             self._hear(self._all())

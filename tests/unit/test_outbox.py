@@ -241,3 +241,18 @@ def test_room_is_given_back() -> None:
         assert kept.put_plain(TOPIC, -1, messages, 0, owner) == 20_000
         found = [each for group in purged(client, kept, 20_000) for each in group[3]]
         assert found == list(range(20_000)), f"round {again}"
+
+
+@pytest.mark.parametrize("way", [Many, Single])
+def test_records_on_their_way_are_counted_in_bytes_until_they_are_reported(way: Any) -> None:
+    """Librdkafka has a copy of each beside the message that waits for its outcome (found as B3)."""
+    made, owner = way(NOWHERE, nobody), Hearer()
+    assert made.size == 0
+    made.put(TOPIC, -1, b"k" * 100, b"v" * 5000, [("name", b"h" * 1000)], owner, "one")
+    assert 6104 <= made.size < 7000
+    made.put_plain(TOPIC, -1, [("two", plain(b"v" * 100), False)], 0, owner)
+    with pytest.raises((TypeError, KafkaException)):
+        made.put(TOPIC, -1, None, "no bytes" if way is Many else b"x" * 2**21, None, owner, "three")
+    made.client.purge()
+    wait_until(lambda: made.reports() or not len(made.client), "their reports")
+    wait_until(lambda: (made.reports(), made.size == 0)[1], "nothing to be on its way")
