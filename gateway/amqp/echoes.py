@@ -82,7 +82,8 @@ def _with_state(data: bytes, link: Link) -> bytes:
     flow, _ = decode(data[4 * offset : size])
     if size != len(data) or flow.descriptor != FLOW:
         return data
-    credit = lib.pn_link_credit(link.ptr) + lib.pn_link_queued(link.ptr)
+    # what the peer said before it heard of our last deliveries may be less than those took: none is left then (2.6.7)
+    credit = max(0, lib.pn_link_credit(link.ptr) + lib.pn_link_queued(link.ptr))
     state = [Uint(link.handle), Uint(link.sent % 2**32), Uint(credit), None, bool(lib.pn_link_get_drain(link.ptr))]
     body = encode(Described(Ulong(FLOW), [*flow.value[:_SESSION], *state]))
     return _HEAD.pack(_HEAD.size + len(body), 2, kind, channel) + body

@@ -61,6 +61,23 @@ def test_of_a_link_on_which_the_peer_receives(served: Served) -> None:
         receiver.expect("flow", delivery_count=7, link_credit=0, drain=False)
 
 
+@pytest.mark.row("CORE-12")
+@pytest.mark.parametrize("credit", [0, 5, 9])
+def test_of_a_receiver_that_has_not_heard_of_its_last_messages(served: Served, credit: int) -> None:
+    """Its flow was on the way when they came: of the credit that it says nothing is left."""
+    sender, receiver = served.pair("chat/echo-stale", credit=10)
+    with sender, receiver:
+        for _ in range(10):
+            sender.transfer(message(b"one"))
+        for _ in range(10):
+            receiver.until("transfer")
+        receiver.flow(0, delivery_count=0, link_credit=credit, echo=True)
+        receiver.until("flow", handle=0, delivery_count=10, link_credit=0)
+        receiver.flow(0, delivery_count=10, link_credit=1)
+        sender.transfer(message(b"two"))
+        assert b"two" in receiver.until("transfer").payload
+
+
 def test_the_handle_is_ours(served: Served) -> None:
     with served.peer() as peer:
         peer.attach_receiver("news/a", handle=7)
