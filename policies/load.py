@@ -56,7 +56,7 @@ def _read(path: Path, read_bytes: ReadBytes) -> bytes:
         return read_bytes(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise PolicyErrors([Problem(str(path), 1, 1, "", f"cannot be read: {reason}")]) from None
+        raise PolicyErrors([Problem(str(path), 0, 0, "", f"cannot be read: {reason}")]) from None
 
 
 def _examine(tree: Tree, vault: Vault | None) -> tuple[Policy | None, list[Problem], list[Problem]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True, slots=True)
 class Problem:
-    """One mistake or warning; lines and columns count from 1."""
+    """One mistake or warning; lines and columns count from 1. `line` 0: it is in no place of the file."""
 
     file: str
     line: int
@@ -18,7 +18,8 @@ class Problem:
 
     def __str__(self) -> str:
         key = f"{self.key}: " if self.key else ""
-        return f"{self.file}:{self.line}:{self.column}: {key}{self.message}"
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {key}{self.message}"
 
 
 class PolicyErrors(Exception):

@@ -67,7 +67,7 @@ def test_check_can_do_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_file_is_a_mistake_like_any_other() -> None:
     result = call("check", "nowhere.yaml")
     assert result.exit_code == 1
-    assert "nowhere.yaml:1:1: cannot be read: No such file or directory" in result.stderr
+    assert "nowhere.yaml: cannot be read: No such file or directory" in result.stderr
 
 
 def test_explain_allowed_and_refused() -> None:
