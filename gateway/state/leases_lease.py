@@ -174,6 +174,9 @@ def refusal(denied: Denied, wish: Wish) -> AmqpError:
         return AmqpError(RESOURCE_LOCKED, text)
     if denied is Denied.FULL:
         return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{wish.pend} links wait for a partition of this group already")
+    if denied is Denied.MIXED:
+        text = "other links of this group have another group_mode: make it bound or shared in every rule and gateway"
+        return AmqpError(RESOURCE_LOCKED, text)
     return AmqpError(DETACH_FORCED, "every partition has an owner in this group")
 
 

@@ -28,6 +28,7 @@ class Denied(Enum):
     LOCKED = "locked"
     SURPLUS = "surplus"
     FULL = "full"
+    MIXED = "mixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class Group:
     def claim(self, claim: Claim, now: Now) -> Denied | None:
         """Grant, queue, or say why not; None: look into the record."""
         self.sweep(now)
+        if self.sharing:
+            return Denied.MIXED
         self.partitions = max(self.partitions, *(partition + 1 for partition in claim.among), 0)
         if claim.partition is not None:
             return self._claim_one(claim.partition, claim, now)
@@ -123,6 +126,8 @@ class Group:
     def share(self, claim: Claim, now: Now) -> Denied | None:
         """A link that takes its share of `among`; more links than partitions are surplus, or stand by (`pend`)."""
         self.sweep(now)
+        if self.waiting or any(whole(held.who) == held.who for held in self.held.values()):
+            return Denied.MIXED
         self.partitions = max(self.partitions, *(partition + 1 for partition in claim.among), 0)
         surplus = len(self.sharing) - len(claim.among)
         if surplus >= 0 and not claim.pend:

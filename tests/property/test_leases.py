@@ -313,6 +313,8 @@ class Machine(RuleBasedStateMachine):
         owners = [link.lease.partition for link in self.links if link.active and link.lease is not None]
         owners += itertools.chain.from_iterable(link.owned for link in self.links if isinstance(link, SharingLink))
         assert len(owners) == len(set(owners)), "two active owners"
+        modes = {isinstance(link, SharingLink) for link in self.links if link.active}
+        assert len(modes) < 2, "bound and shared at once"
         assert not self.errors
 
     @rule()

@@ -307,3 +307,24 @@ def test_what_is_shared_stays_level_and_few_partitions_move() -> None:
     for link in "34567":
         group.release(Who("m", link), now, orderly=True)
     assert group.empty
+
+
+def test_a_group_is_bound_or_shared_and_never_both() -> None:
+    group, now = Group(), Now(5, 1, {"m", "n"})
+
+    def bound(link: str, partition: int | None = None) -> Denied | None:
+        return group.claim(Claim(Who("m", link), partition, None, (0, 1), pend=3), now)
+
+    def share(link: str) -> Denied | None:
+        return group.share(Claim(Who("n", link), None, None, (0, 1)), now)
+
+    assert bound("1", 1) is None
+    assert share("2") is Denied.MIXED, "it would get what the other leaves over"
+    assert bound("3") is bound("4") is None
+    for link in "13":
+        group.release(Who("m", link), now, orderly=True)
+    group.release(Who("m", "4"), now, orderly=True)
+    assert share("2") is share("5") is None
+    assert bound("6") is bound("6", 0) is Denied.MIXED
+    group.sweep(Now(6, 2, {"m"}))
+    assert bound("6") is None, "the others are gone"
