@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from gateway.amqp.codec import Symbol, decode
-from tests.integration.test_groups import command, shown
 from tests.support import frames
 from tests.support.gateway import Gateway, Gateways
 from tests.support.gateways import LEASE, Pair, start_pair
+from tests.support.groups import command, shown, wait_for_waiting
 from tests.support.kafka import KafkaBroker
 from tests.support.links import connected
 from tests.support.members import EPOCH, PARTITION, Member, Producer, asked, keep_connected
@@ -33,8 +32,18 @@ def own_redis() -> Iterator[Redis]:
 
 
 @pytest.fixture
-def pair(start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis) -> Pair:
-    return start_pair(start_gateway, kafka_broker, own_redis)
+def lease() -> float:
+    """Seconds; a test may be parametrized with another one."""
+    return LEASE
+
+
+@pytest.fixture
+def pair(start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis, lease: float) -> Pair:
+    return start_pair(start_gateway, kafka_broker, own_redis, lease)
+
+
+endless = pytest.mark.parametrize("lease", [2 * PATIENCE])
+"""No lease ends while a test waits: what comes to pass did so without that."""
 
 
 @pytest.fixture
@@ -57,25 +66,37 @@ def knows(port: int, topic: str) -> bool:
         return peer.expect("attach").source is not None
 
 
-def wait_for_waiting(gateway: Gateway, topic: str, count: int) -> None:
-    """Wait until so many links wait for a partition of the group, as a gateway shows it."""
-    wait_until(lambda: shown(gateway, f"pend/{topic}", "g1")["waiting"] == count, f"{count} links to wait")
+def held(gateway: Gateway, address: str, partition: int) -> dict[str, Any]:
+    """What a gateway shows of the owner of a partition of the group g1, nothing where there is none."""
+    owners = shown(gateway, address, "g1")["owners"]
+    return next((owner for owner in owners if owner["partition"] == partition), {})
+
+
+def wait_for_heir(gateway: Gateway, address: str, partition: int) -> None:
+    """Wait until a link waits for the end of the owner."""
+    wait_until(lambda: held(gateway, address, partition).get("moving"), f"an heir of partition {partition}")
+
+
+def alive(redis: Redis, member: str) -> bool:
+    """Whether the session of a process lasts, by the clock that decides."""
+    till = redis.command("ZSCORE", "scopegate:members", member)
+    now = redis.command("TIME").split()
+    return bool(till) and float(till) > int(now[0]) * 1000 + int(now[1]) // 1000
 
 
 @pytest.mark.row("ES-4.5-8", "ES-4.5.2-4", "ES-4.5.2-5", "ES-4.5.2-1", "ES-4.5-7")
+@endless
 def test_an_epoch_counts_in_every_process(pair: Pair, topic: str) -> None:
     owner = Member(pair.a, f"events/{topic}", asked("g1", 0, 5))
     owner.attached(credit=10_000)
     Member(pair.b, f"events/{topic}", asked("g1", 0, 5)).refused("amqp:resource-locked")
     Producer(pair.a, f"events/{topic}").send(*[b"x" * 60_000] * 20, partition=0)  # the owner reads none of it
-    began = time.monotonic()
     winner = Member(pair.b, f"events/{topic}", asked("g1", 0, 6))
     assert winner.attached(credit=10).properties[EPOCH] == 6
-    assert time.monotonic() - began < 0.8 * LEASE  # within a second on a quiet machine; no lease had to end
     owner.ended("amqp:link:stolen")
     Producer(pair.a, f"events/{topic}").send(b"new", partition=0)
     winner.take(1)
-    owner.waits(0.3)
+    owner.quiet()
 
 
 @pytest.mark.row("ES-4.5.1-3", "ES-4.5-8", "ES-4.5.1-1")
@@ -83,9 +104,9 @@ def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: Pair, topic:
     owners = [Member(port, f"pend/{topic}", asked("g1")) for port in (pair.a, pair.b, pair.a)]
     assert {owner.attached().properties[PARTITION] for owner in owners} == {"0", "1", "2"}
     first = Member(pair.b, f"pend/{topic}", asked("g1"))
-    wait_for_waiting(pair.second, topic, 1)
+    wait_for_waiting(pair.second, "g1", 1, f"pend/{topic}")
     second = Member(pair.a, f"pend/{topic}", asked("g1"))
-    wait_for_waiting(pair.first, topic, 2)
+    wait_for_waiting(pair.first, "g1", 2, f"pend/{topic}")
     first.quiet()
     owners[0].close()
     assert first.attached().properties[PARTITION] == owners[0].partition
@@ -95,17 +116,17 @@ def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: Pair, topic:
     third.attached()  # an orderly end of a gateway keeps nobody waiting
 
 
-def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic: str) -> None:
-    Member(pair.a, f"pend/{topic}", asked("g1", 1, 4)).attached()
+def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic: str, own_redis: Redis) -> None:
+    address = f"pend/{topic}"
+    Member(pair.a, address, asked("g1", 1, 4)).attached()
+    dead = held(pair.second, address, 1)["process"]
     pair.first.kill()
-    killed = time.monotonic()
-    Member(pair.b, f"events/{topic}", asked("g1", 1)).refused("amqp:resource-locked")
-    heir = Member(pair.b, f"events/{topic}", asked("g1", 1, 5))
+    Member(pair.b, address, asked("g1", 1)).refused("amqp:resource-locked")
+    heir = Member(pair.b, address, asked("g1", 1, 5))
+    wait_for_heir(pair.second, address, 1)
     heir.quiet()
     heir.attached()
-    took = time.monotonic() - killed
-    print(f"a partition of a killed process after {took:.1f} s (lease {LEASE} s)")
-    assert took < 3 * LEASE
+    assert not alive(own_redis, dead)
 
 
 @pytest.mark.row("ES-4.5-8")
@@ -118,7 +139,8 @@ def test_a_process_that_slept_sends_nothing_any_more(pair: Pair, topic: str) -> 
     pair.first.process.send_signal(signal.SIGSTOP)
     try:
         heir = Member(pair.b, f"events/{topic}", asked("g1", 2, 1))
-        heir.waits(0.3)  # nobody is sure yet that the owner is gone
+        wait_for_heir(pair.second, f"events/{topic}", 2)
+        heir.quiet()  # nobody is sure yet that the owner is gone
         heir.attached(credit=1000)
         producer.send(*[b"after %d" % number for number in range(50)], partition=2)
         heir.take(50)
@@ -137,10 +159,9 @@ def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, o
     owner.attached(credit=10)
     plain = Member(pair.a, f"events/{topic}", {})
     plain.attached(credit=10)
+    former = held(pair.second, f"events/{topic}", 0)["process"]
     own_redis.kill()
-    killed = time.monotonic()
     owner.ended("amqp:link:detach-forced")
-    assert time.monotonic() - killed < 2 * LEASE
     error = Member(pair.b, f"events/{topic}", asked("g1", 1)).refused("amqp:internal-error")
     assert "cannot be reached" in error["description"]
     status, text = pair.first.get("/readyz")
@@ -149,6 +170,7 @@ def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, o
     plain.take(1)
     own_redis.start()
     wait_until(lambda: pair.first.get("/readyz")[0] == pair.second.get("/readyz")[0] == 200, "ready again")
+    wait_until(lambda: not alive(own_redis, former), "the former session to be over for everybody")
     Member(pair.b, f"events/{topic}", asked("g1", 0)).attached()
 
 
@@ -171,7 +193,8 @@ def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) ->
     assigned = Member(pair.a, f"pend/{topic}", asked("g1"))
     assigned.attached()
     waiting = Member(pair.b, f"pend/{topic}", asked("g1"))
-    waiting.waits(0.3)
+    wait_for_waiting(pair.second, "g1", 1, f"pend/{topic}")
+    waiting.quiet()
     kafka_broker.grow(topic, 2)
     with kafka_broker.writing() as write:
         write(topic, b"early", partition=1)
@@ -190,7 +213,8 @@ def test_who_waits_for_a_log_that_is_deleted_is_told(pair: Pair, kafka_broker: K
     member = Member(pair.a, f"pend/{topic}", asked("g1"))
     member.attached()
     late = Member(pair.b, f"pend/{topic}", asked("g1"))
-    late.waits(0.3)
+    wait_for_waiting(pair.second, "g1", 1, f"pend/{topic}")
+    late.quiet()
     admin = kafka_broker.admin()  # kept: an answer ends with its client
     admin.delete_topics([topic])[topic].result(PATIENCE)
     late.peer.expect("attach", source=None)

@@ -23,9 +23,9 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.amqp.sections import delivery_annotations, walk
-from tests.integration.test_groups import shown
 from tests.support.gateway import Gateway, Gateways
 from tests.support.gateways import Pair, start_pair
+from tests.support.groups import shown
 from tests.support.kafka import KafkaBroker
 from tests.support.members import EPOCH, PARTITION, Member, asked
 from tests.support.process import PATIENCE, wait_until

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.amqp.codec import Array, Long, Symbol
 from gateway.amqp.sections import body_values, delivery_annotations, walk
-from tests.integration.test_groups import command, shown
 from tests.support.fixtures import started
 from tests.support.gateway import Gateway, Gateways
+from tests.support.groups import command, shown
 from tests.support.kafka import KafkaBroker
 from tests.support.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
 from tests.support.process import PATIENCE, ports, wait_until
@@ -27,6 +27,7 @@ scopes:
     addresses:
       - {{match: "events/{{topic}}", kafka: main, group_mode: shared}}
       - {{match: "pend/{{topic}}", kafka: main, group_mode: shared, surplus: pend, pending_limit: 1}}
+      - {{match: "bound/{{topic}}", kafka: main, surplus: pend}}
     access: [{{may: [send, receive, info]}}]
 """
 CHANGED = "event-streams-associated-partitions-changed"
@@ -210,6 +211,21 @@ def test_more_links_than_partitions(port: int) -> None:
     owners[0].cut()
     levelled(producer, *waiting[1:])
     assert len(told(waiting[4])) == 1
+
+
+def test_a_group_is_not_bound_by_one_rule_and_shared_by_another(port: int) -> None:
+    bound = Member(port, "bound/mixed", asked("g"))
+    bound.attached()
+    error = Member(port, "events/mixed", asked("g")).refused("amqp:resource-locked")
+    assert "group_mode" in error["description"]
+    Sharer(port, "events/mixed", "other").close()
+    bound.close()
+    shared = Sharer(port, "events/mixed")
+    for partition in (None, 1):  # it would wait for ever, or hear of an owner that no epoch displaces
+        error = Member(port, "bound/mixed", asked("g", partition)).refused("amqp:resource-locked")
+        assert "group_mode" in error["description"]
+    shared.close()
+    Member(port, "bound/mixed", asked("g")).attached()
 
 
 def test_a_drain_ends_for_a_link_that_has_nothing(port: int) -> None:

@@ -9,8 +9,8 @@ from tests.support.kafka import KafkaBroker
 from tests.support.process import ports
 from tests.support.servers import Redis
 
-LEASE = 5.0
-"""Seconds; long enough for a gateway that is kept from renewing it for a while."""
+LEASE = 15.0
+"""Seconds; long enough for a gateway that is kept from renewing it for a while, and for what a test does meanwhile."""
 POLICY = """
 gateway: {{id: {name}, http: "127.0.0.1:{http}", state: "{redis}", lease: {lease}s, drain: 1s, log: json}}
 kafka: {{main: {{bootstrap: "{kafka}"}}}}
