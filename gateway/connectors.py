@@ -14,6 +14,7 @@ from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.hub import Hub
 from gateway.amqp.sasl import SaslClient
+from gateway.connector_failures import Failures, why, worth_a_line
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.listeners import PRODUCT
 from gateway.nodes.announcing import Way, way
@@ -79,6 +80,7 @@ class Connector:
         self._ended = asyncio.Event()
         self._was_open = False
         self._down = False
+        self._failures: Final = Failures()
         self._detail = "not connected yet"
         self.routes: Final = routes
         correlation = model.replies.ids == "both"
@@ -143,7 +145,7 @@ class Connector:
                     server_hostname=endpoint.host if endpoint.tls else None,
                 )
         except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: a name that DNS cannot hold
-            self._failed(f"{endpoint}: {error or 'timed out'}")
+            self._failed(why(error, self._tls if endpoint.tls else None, opened=False))
             return
         await self._ended.wait()
 
@@ -152,15 +154,16 @@ class Connector:
             self._hub, self, server=False, handshake=_HANDSHAKE, name=f"{self.scope}/{self.name}"
         )
 
-    def _failed(self, detail: str) -> None:
+    def _failed(self, reason: str) -> None:
         """Once an attempt, with the first reason: that the socket went too says nothing new."""
         if self._down:
             return
-        self._down, self._detail = True, detail
+        self._down, self._detail = True, f"{self._endpoint}: {reason}"
         self._report.bump("connector_failures", self.name)
-        self._report.log.warning(
-            "connector down", connector=self.name, detail=detail, relays=len(self._relays)
-        )
+        if worth_a_line(times := self._failures.count(self._endpoint, reason)):
+            self._report.log.warning(
+                "connector down", connector=self.name, detail=self._detail, relays=len(self._relays), times=times
+            )
 
     def ready(self) -> tuple[bool, str]:
         """Whether the container is reached, and if not, why; what is not pulled from it is said beside it."""
@@ -272,10 +275,10 @@ class Connector:
         return self._engine_config
 
     def refused(self, connection: Connection, reason: str) -> None:
-        self._failed(f"{self._endpoint}: {reason}")
+        self._failed(reason)
 
     def unauthenticated(self, connection: Connection, security: SaslClient) -> None:
-        self._failed(f"{self._endpoint}: authentication failed: {security.reason}")
+        self._failed(f"authentication failed: {security.reason}")
 
     def opened(self, connection: Connection) -> None:
         engine = connection.engine
@@ -284,6 +287,7 @@ class Connector:
             self._refuse(connection, engine)
             return
         self._was_open = True
+        self._failures.clear()
         self._report.bump("connector_opens", self.name)
         self._report.log.info(
             "connector open", connector=self.name, to=str(self._endpoint), container=engine.remote_container
@@ -302,7 +306,7 @@ class Connector:
         """ES-3.1-4: what the policy requires is not there."""
         self._unfit = True
         text = f"the policy requires {CAPABILITY}, and this container does not offer it"
-        self._failed(f"{self._endpoint}: {text}")
+        self._failed(text)
         engine.close(AmqpError(NOT_IMPLEMENTED, text))
         self.later(_HANDSHAKE, connection.abort)
 
@@ -326,5 +330,6 @@ class Connector:
             pull.closed()
         for watcher in list(self._watchers):
             watcher.closed()
-        self._failed(f"{self._endpoint}: {error or 'connection lost'}")
+        tls = self._tls if self._endpoint.tls else None
+        self._failed(str(error) if error is not None else why(connection.loss, tls, opened=self._was_open))
         self._ended.set()

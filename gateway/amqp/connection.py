@@ -94,6 +94,7 @@ class Connection(asyncio.Protocol):
         self.peer = Peer(connection=name)
         self._security: Security | None = None
         self._ticket: Ticket | None = None
+        self.loss: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending = False
         self._unread = b""
@@ -187,6 +188,7 @@ class Connection(asyncio.Protocol):
             self.engine.pause(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.loss = exc
         self._stop_timer()
         if self._ticket is not None:
             self._ticket.cancel()

@@ -87,14 +87,22 @@ def trust_anchor(ssl_object: Any) -> bytes:
     return chain[-1] if isinstance(chain[-1], bytes) else bytes(chain[-1].public_bytes(_ENCODING_DER))
 
 
+class ClientTls(ssl.SSLContext):
+    """A connector's TLS, and what is known of the certificate that it shows."""
+
+    certificate: Path | None = None
+    expires: datetime | None = None
+    """UTC; None: there is no certificate, or its time cannot be read."""
+
+
 def client_context(
     *, ca: Path | None = None, cert: Path | None = None, key: Path | None = None, verify: bool = True
-) -> ssl.SSLContext:
+) -> ClientTls:
     """A connector's TLS: the server's certificate and host name are checked unless `verify` is off.
 
     SNI is sent by asyncio from `server_hostname`, which also is the name that is checked.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = ClientTls(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not verify:
         context.check_hostname = False
@@ -105,6 +113,7 @@ def client_context(
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if cert is not None:
         _load_chain(context, cert, key)
+        context.certificate, context.expires = cert, _expires(cert)
     return context
 
 
@@ -121,6 +130,14 @@ def out_of_date(path: Path, now: datetime) -> Iterator[str]:
         elif certificate.not_valid_before_utc > now:
             since = certificate.not_valid_before_utc
             yield f"{path}: nobody accepts the certificate of {name!r} before {since:%Y-%m-%d}"
+
+
+def _expires(cert: Path) -> datetime | None:
+    """When the first certificate of a file ends; the file has been loaded, and may hold a key, too."""
+    try:
+        return x509.load_pem_x509_certificates(cert.read_bytes())[0].not_valid_after_utc
+    except (OSError, ValueError):
+        return None
 
 
 def peer_subject(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> str | None:

@@ -1,0 +1,65 @@
+"""What operators are told of a connector without a connection."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from pathlib import Path
+
+import pytest
+
+from gateway.amqp.tls import client_context
+from gateway.connector_failures import Failures, why, worth_a_line
+from policies.units import Endpoint
+from tests.support.certs import Authority
+
+RESET = ConnectionResetError(104, "Connection reset by peer")
+
+
+def alert(name: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {name}] (_ssl.c:1006)")
+    error.reason = name
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "begins"),
+    [
+        (alert("SSLV3_ALERT_CERTIFICATE_EXPIRED"), "the container ended TLS with the alert 'certificate expired'"),
+        (alert("TLSV1_ALERT_UNKNOWN_CA"), "the container ended TLS with the alert 'unknown ca'"),
+        (RESET, "[Errno 104] Connection reset by peer"),
+        (None, "connection lost"),
+    ],
+)
+def test_a_certificate_is_named_with_its_end(tmp_path: Path, error: Exception | None, begins: str) -> None:
+    authority = Authority(tmp_path)
+    for expired, says in ((True, "expired on"), (False, "valid until")):
+        pair = authority.expired() if expired else authority.client("gate")
+        context = client_context(ca=authority.ca, cert=pair.cert, key=pair.key)
+        assert context.expires is not None
+        assert (context.expires < dt.datetime.now(dt.UTC)) is expired
+        text = why(error, context, opened=False)
+        assert text.startswith(f"{begins}; ")
+        assert f"{pair.cert} ({says} {context.expires:%Y-%m-%d %H:%M} UTC); replace the file and reload" in text
+    assert "client certificate, which this connector does not have" in why(error, client_context(), opened=False)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionRefusedError(111, "Connection refused"), alert("CERTIFICATE_VERIFY_FAILED"), TimeoutError()],
+)
+def test_other_reasons_say_nothing_of_certificates(error: Exception) -> None:
+    assert why(error, client_context(), opened=False) == (str(error) or "timed out")
+
+
+def test_nothing_is_guessed_on_plain_tcp_or_once_a_connection_was_open() -> None:
+    assert why(None, None, opened=False) == why(None, client_context(), opened=True) == "connection lost"
+
+
+def test_rows_of_failures_are_counted_for_each_endpoint_until_one_is_open() -> None:
+    failures, (one, two) = Failures(), (Endpoint(False, "a", 1), Endpoint(False, "b", 1))
+    assert [failures.count(each, "away") for each in (one, two, one, two)] == [1, 1, 2, 2]
+    assert [failures.count(one, reason) for reason in ("away", "refused", "refused")] == [3, 1, 2]
+    failures.clear()
+    assert failures.count(one, "refused") == 1
+    assert [count for count in range(1, 20) if worth_a_line(count)] == [1, 2, 4, 8, 16]
