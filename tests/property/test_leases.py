@@ -313,8 +313,7 @@ class Machine(RuleBasedStateMachine):
         owners = [link.lease.partition for link in self.links if link.active and link.lease is not None]
         owners += itertools.chain.from_iterable(link.owned for link in self.links if isinstance(link, SharingLink))
         assert len(owners) == len(set(owners)), "two active owners"
-        modes = {isinstance(link, SharingLink) for link in self.links if link.active}
-        assert len(modes) < 2, "bound and shared at once"
+        assert len({isinstance(link, SharingLink) for link in self.links if link.active}) < 2, "bound and shared"
         assert not self.errors
 
     @rule()
@@ -352,8 +351,7 @@ class Machine(RuleBasedStateMachine):
             return
         seen = self.loop.run_until_complete(self.boards[0].board.load(KEY))
         queued = {claim.who.link for claim in parse(seen.text).waiting}
-        plain = [each for each in self.links if each.wish.partition is each.wish.epoch is None and each.wish.pend]
-        plain = [each for each in plain if not isinstance(each, SharingLink)]
+        plain = [each for each in self.links if type(each) is Link and each.wish[:2] == (None, None) and each.wish.pend]
         waiting = [each.number for each in plain if each.waits and str(each.number) in queued]
         late = [each.number for each in plain if each.active and waiting and each.number > min(waiting)]
         assert not late, f"{late} came before {waiting}"
