@@ -7,7 +7,7 @@ class Counters:
     """Totals since start."""
 
     __slots__ = (
-        "accepted", "dead_lettered", "delivered", "dropped", "expired", "gaps", "held_back",
+        "accepted", "annotations_refused", "dead_lettered", "delivered", "dropped", "expired", "gaps", "held_back",
         "modified", "presettled_failed",
         "redelivered", "rejected", "released",
     )  # fmt: skip
@@ -29,6 +29,8 @@ class Counters:
         """Events given up for a link after too many redeliveries."""
         self.expired = 0
         """Events left out because their time was over (drop_expired)."""
+        self.annotations_refused = 0
+        """Times annotations of a modified outcome were left out: the event had 64 KiB of them with those."""
         self.held_back = 0
         """Times a link got nothing more until it settles what it has (64 MiB)."""
         self.gaps = 0

@@ -351,7 +351,7 @@ class Receiver:
             return
         if self._terms.strict_order:
             self._unresolved.setdefault(event.partition, set()).add(event.offset)
-        self._kept.put(again(event, failed=failed, annotations=annotations))
+        self._kept.put(again(event, failed=failed, annotations=annotations, counters=self._counters))
         self._pump_later()
 
     def _pump_later(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from bridges.kafka.counters import Counters
 from gateway.amqp import sections
 from gateway.amqp.codec import decode_all, encode
 from gateway.amqp.types import Array, Symbol, Uint
@@ -15,6 +16,8 @@ from gateway.amqp.types import Array, Symbol, Uint
 ASSOCIATED: Final = "event-streams-associated-partitions-changed"
 GAP: Final = "x-opt-gateway-gap"
 _DELIVERY_COUNT: Final = 4
+_MOST_ANNOTATIONS: Final = 64 * 1024
+"""Bytes of message annotations that receivers may bring an event to, if it has not more itself."""
 
 
 class Event(NamedTuple):
@@ -46,14 +49,23 @@ def after_gap(data: bytes) -> bytes:
     return sections.splice(data, layout, ma=edited)
 
 
-def again(event: Event, *, failed: bool, annotations: bytes | None = None) -> Event:
-    """The event for its next delivery on the same link: KM-12."""
+def again(
+    event: Event, *, failed: bool, annotations: bytes | None = None, counters: Counters | None = None
+) -> Event:
+    """The event for its next delivery on the same link: KM-12.
+
+    Annotations that would make its own larger than 64 KiB are left out, and counted in `counters`.
+    """
     data, failures = event.data, event.failures
     if failed:
         failures += 1
         data = _counted(data, failures)
     if annotations:
-        data = _merged(data, annotations)
+        merged = _merged(data, annotations)
+        if merged is not None:
+            data = merged
+        elif counters is not None:
+            counters.annotations_refused += 1
     return Event(data, event.partition, event.offset, event.attempts + 1, failures, event.time)
 
 
@@ -65,13 +77,16 @@ def _counted(data: bytes, failures: int) -> bytes:
     return sections.section(sections.HEADER, fields) + data[layout.da :]
 
 
-def _merged(data: bytes, annotations: bytes) -> bytes:
+def _merged(data: bytes, annotations: bytes) -> bytes | None:
+    """With what a receiver has annotated; None: that would be too much."""
     layout = sections.walk(data)
-    edited = data[layout.ma : layout.bare]
-    changes = decode_all(annotations)
-    for key, value in changes.items() if isinstance(changes, dict) else ():
-        if isinstance(key, str) and key.isascii():
-            edited = _put(edited, sections.MESSAGE_ANNOTATIONS, str(key), encode(value))
+    section, changes = data[layout.ma : layout.bare], decode_all(annotations)
+    if not isinstance(changes, dict):
+        return data
+    put = {str(key): encode(value) for key, value in changes.items() if isinstance(key, str) and key.isascii()}
+    edited = sections.edit_map(section, put=put, code=sections.MESSAGE_ANNOTATIONS) or b""
+    if len(edited) > max(_MOST_ANNOTATIONS, len(section)):
+        return None
     return sections.splice(data, layout, ma=edited)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridges.kafka import faults, partitions
 from bridges.kafka.admin import Bounds, Topic
 from bridges.kafka.cloudevents import event_header
+from bridges.kafka.counters import Counters
 from bridges.kafka.durable import durable_wish
 from bridges.kafka.info import describe
 from bridges.kafka.record_access import EventAccess, PlainAccess
@@ -32,6 +33,7 @@ from gateway.errors import (
 )
 from gateway.filters.access import ABSENT
 from gateway.filters.predicate import Section
+from tests.support.direct import steps
 from tests.support.messages import message
 
 ANNOTATIONS = st.none() | st.dictionaries(
@@ -234,3 +236,43 @@ def test_errors_of_links() -> None:
     }
     for code, condition in conditions.items():
         assert faults.link_error(KafkaError(code)).condition == condition
+
+
+def noted(*names: str) -> bytes:
+    return encode({Symbol(name): None for name in names})
+
+
+def test_the_work_of_merging_annotations_grows_with_them() -> None:
+    event = Event(message(b"x"), 0, 1)
+
+    def work(count: int) -> int:
+        change = noted(*(f"x-opt-{number:05}" for number in range(count)))
+        return steps(lambda: again(event, failed=True, annotations=change))
+
+    assert work(1200) < 6 * work(300)
+
+
+def test_annotations_that_receivers_add_to_an_event_are_bounded() -> None:
+    """Each `modified` may bring others: what makes them more than 64 KiB is left out and counted (KM-12)."""
+    counters = Counters()
+    event = Event(message(b"x"), 0, 1)
+    for turn in range(5):
+        change = noted(*(f"x-opt-{turn}-{number:04}" for number in range(1500)))
+        event = again(event, failed=True, annotations=change, counters=counters)
+    annotations = sections.message_annotations(event.data, sections.walk(event.data))
+    assert {name[6] for name in annotations} == {"0", "1"}
+    assert counters.annotations_refused == 3
+    assert event.failures == 5, "the rest of the outcome counts"
+    event = again(event, failed=False, annotations=noted("x-opt-0-0000"), counters=counters)
+    assert counters.annotations_refused == 3, "what makes them no larger is merged"
+
+
+def test_an_event_that_has_many_annotations_itself_keeps_them() -> None:
+    """The bound is for what is added."""
+    own = {f"x-opt-{number:05}": number for number in range(8000)}
+    data, counters = message(b"x", ma=own), Counters()
+    edited = again(Event(data, 0, 1), failed=False, annotations=noted("x-opt-new"), counters=counters).data
+    assert edited == data
+    assert counters.annotations_refused == 1
+    edited = again(Event(data, 0, 1), failed=False, annotations=noted("x-opt-00000"), counters=counters).data
+    assert sections.message_annotations(edited, sections.walk(edited)) == {**own, "x-opt-00000": None}
