@@ -152,6 +152,19 @@ def test_a_container_without_dynamic_nodes_answers_at_the_gateway(fars: Fars) ->
     far.gateway.wait_log("no response address")
 
 
+def test_a_queue_for_responses_that_is_refused_refuses_whoever_asks(fars: Fars) -> None:
+    """With the container's own word, and at once; nothing is sent that could not be answered."""
+    far = fars("replies: {address: gate-queue}").accept()
+    attach = far.attach()
+    client = asking(far).peer
+    client.attach("beside", RECEIVER, 1, source=frames.source("q/1"))
+    assert client.until("attach").name == "beside", "so the gateway has seen the other, and waits"
+    far.refuse(attach)
+    refused = client.until("attach")
+    assert (refused.name, refused.target) == ("sender-0", None)
+    assert client.until("detach").error.matches("amqp:not-implemented")
+
+
 def test_no_response_address_is_made_for_what_needs_none(fars: Fars) -> None:
     """One-way traffic, traffic within the scope, and receivers."""
     far = fars().accept()
