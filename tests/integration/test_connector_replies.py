@@ -10,7 +10,7 @@ import pytest
 
 from gateway.amqp.codec import Ulong
 from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, connected, hop_annotations
+from tests.support.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
 from tests.support.far import Far
 from tests.support.gateway import Gateways
 from tests.support.messages import bare, fields, message, sections, split
@@ -283,6 +283,21 @@ def test_which_requests_are_annotated(fars: Fars, policy: str, offered: bool, ca
     names = set(hop_annotations(got))
     assert bool(names) is annotated
     assert (bare(got) == bare(sent)) is annotated
+
+
+@pytest.mark.row("RA-2.2-4")
+@pytest.mark.parametrize(
+    ("crossing", "capable", "announced"),
+    [(True, False, True), (True, True, True), (False, False, False), (False, True, True)],
+)
+def test_what_a_target_behind_a_connector_announces(fars: Fars, crossing: bool, capable: bool, announced: bool) -> None:
+    """Into another scope the gateway honours annotations itself; in the same one the container has to."""
+    far = fars("replies: {address: gateway}").accept(ANNOTATIONS)
+    client = connected(far.edge if crossing else far.core)
+    client.attach("sender-0", SENDER, target=frames.target("far/x"))
+    far.take(far.attach(), capable=capable)
+    capabilities = client.until("attach").target["capabilities"]
+    assert (capabilities is not None and SUPPORTED in capabilities.items) is announced
 
 
 @pytest.mark.row("RA-2.2-5", "RA-3-1", "RA-2.3-4")
