@@ -102,6 +102,18 @@ def test_it_is_left_behind_on_the_way_to_another_container_too(fars: Fars) -> No
     assert outcome(far).matches("accepted")
 
 
+def test_a_request_is_not_moved_to_a_target_that_does_not_take_its_annotations(fars: Fars) -> None:
+    far = fars(to="{connector: far, address: queue}").accept(STREAMS)
+    target = far.attach()
+    far.take(target, credit=5)
+    attach, handle = asked(far)
+    credit(far, attach)
+    far.peer.transfer(event(0, da={"response-address-cookie": b"c"}), handle)
+    assert outcome(far)["error"].matches("amqp:not-implemented")
+    far.peer.transfer(event(1), handle)
+    assert body(far.transfer(target)) == 1, "and the next one is"
+
+
 def test_partitions_are_kept_where_the_policy_says_so(fars: Fars) -> None:
     far = fars(to="{connector: far, address: other}", keep_partitions="true").accept(STREAMS)
     target = far.attach()
