@@ -344,6 +344,19 @@ def test_who_waits_at_the_end_lets_others_have_their_turn() -> None:
     assert house.streams.states()["turns"] == 0
 
 
+def test_who_waits_for_a_client_gets_it_from_a_link_that_makes_no_use_of_it() -> None:
+    """Its stream has served nothing between two looks; what comes first goes on when there is a client again."""
+    house = House(1, 1)
+    resting = house.link(0, 1)
+    assert house.scripted[0].hand_over(1)
+    waiting = house.link(200, END)
+    assert house.scripted[0].positions[TOPIC, 0] < 200, "the only client reads for the first"
+    house.settle()
+    assert waiting.seen == house.log.offsets(200)
+    assert resting.seen == house.log.offsets(0)[:1]
+    assert house.streams.states()["turns"] == 0
+
+
 def test_the_cache_keeps_the_latest_and_forgets_the_oldest() -> None:
     cache = Cache(4000)
     log = PartitionLog(TOPIC, 0, cache, lambda log, position: None)
