@@ -7,7 +7,7 @@ from typing import Any, Final
 from cproton_ffi import lib
 
 from gateway.amqp import pndata
-from gateway.amqp.outcomes import RELEASED, SETTLED, Modified, Outcome, Rejected
+from gateway.amqp.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
 from gateway.errors import told
 
 _RELEASED: Final = lib.PN_RELEASED
@@ -33,8 +33,9 @@ def write(delivery: Any, outcome: Outcome, scope: str) -> None:
 
 
 def read(delivery: Any, state: int, scope: str | None = None, said: str | None = None) -> Outcome:
-    """The outcome in full of a peer in `scope`; an unknown state counts as settled without one.
+    """The outcome in full of a peer in `scope`; `FAILED` for a state that is none (3.4), such as `received`.
 
+    Such a state does not say what has become of the message, which may have been processed or not.
     `said`: the whole of an error's text that proton shows up to a NUL.
     """
     if state == _RELEASED:
@@ -49,4 +50,4 @@ def read(delivery: Any, state: int, scope: str | None = None, said: str | None =
             pndata.read_bytes(lib.pn_disposition_annotations(remote)) or None,
             scope,
         )
-    return SETTLED
+    return FAILED if state else SETTLED

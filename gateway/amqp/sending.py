@@ -9,7 +9,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp import dispositions, turn
 from gateway.amqp.link_base import LinkBase
-from gateway.amqp.outcomes import ACCEPTED, SETTLED
+from gateway.amqp.outcomes import ACCEPTED, FAILED, SETTLED
 
 _RECEIVED: Final = lib.PN_RECEIVED
 _GONE: Final = object()
@@ -104,8 +104,8 @@ class Sending(LinkBase):
             return
         context = self.unsettled.take(number)
         outcome = dispositions.read(delivery, state, self.scope, self.engine.said)
-        if outcome is SETTLED:
-            outcome = self.unsaid
+        if outcome is SETTLED or (outcome is FAILED and self.unsaid is not SETTLED):
+            outcome = self.unsaid  # 3.5.3: also for a state that is no outcome
         lib.pn_delivery_settle(delivery)
         engine = self.engine
         if not engine.dirty:

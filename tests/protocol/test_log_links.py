@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.amqp.types import Described, Ulong
 from tests.protocol.conftest import Served
 from tests.support.frames import Frame, composite, error
 from tests.support.peer import Peer
@@ -85,6 +86,28 @@ def test_every_outcome_settles_in_both_modes(served: Served, state: Any, count: 
         assert peer.expect("flow", handle=0, link_credit=0).delivery_count == done + 5
         peer.close()
         assert peer.expect("close").error is None
+
+
+NO_OUTCOMES = {
+    "received": composite("received", section_number=0, section_offset=0),
+    "transactional": composite("transactional_state", txn_id=b"1", outcome=composite("accepted")),
+    "unknown": Described(Ulong(0x1234_0000_0001), []),
+}
+
+
+@pytest.mark.parametrize("state", NO_OUTCOMES.values(), ids=NO_OUTCOMES)
+def test_an_event_that_is_settled_in_a_state_that_is_no_outcome_comes_again(served: Served, state: Any) -> None:
+    """Nobody knows what has become of it (core 3.4): so it may have been delivered before, and counts as that."""
+    with receiver(served) as peer:
+        produce(served, FIRST, SECOND)
+        peer.flow(0, link_credit=1)
+        peer.disposition(event(peer, FIRST).delivery_id, state)
+        peer.flow(0, link_credit=1, delivery_count=1)
+        again = event(peer, FIRST)
+        assert again.payload.startswith(COUNTED_ONCE)
+        peer.disposition(again.delivery_id, None)
+        peer.flow(0, link_credit=1, delivery_count=2)
+        event(peer, SECOND)
 
 
 @pytest.mark.row("ES-3.2-1")

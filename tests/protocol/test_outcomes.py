@@ -109,6 +109,31 @@ def test_what_is_settled_without_an_outcome_has_the_default_of_its_source(served
     assert [plain(a) for a in given] == [plain(b) for b in expected]
 
 
+RECEIVED = composite("received", section_number=0, section_offset=0)
+
+
+def test_what_is_settled_in_a_state_that_is_no_outcome_is_modified(served: Served) -> None:
+    """It may have been processed or not, as where the receiver leaves (3.4): settled alone would say "done with"."""
+    sender, receiver = served.pair("chat/received")
+    with sender, receiver:
+        sender.transfer(message())
+        receiver.disposition(receiver.expect("transfer").delivery_id, RECEIVED)
+        state = sender.expect("disposition", first=0, settled=True, state="modified").state
+        assert state["delivery_failed"] is True
+
+
+def test_the_default_of_a_source_is_also_for_states_that_are_no_outcomes(served: Served) -> None:
+    """3.5.3: for what has not reached a terminal state when it is settled."""
+    with served.peer() as receiver, served.peer() as sender:
+        receiver.attach_receiver("chat/default", source=source("chat/default", default_outcome=composite("released")))
+        receiver.flow(0, link_credit=1)
+        sender.attach_sender("chat/default")
+        sender.until("flow")
+        sender.transfer(message())
+        receiver.disposition(receiver.expect("transfer").delivery_id, RECEIVED)
+        sender.expect("disposition", first=0, settled=True, state="released")
+
+
 OUTCOME_NAMES = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 
 
