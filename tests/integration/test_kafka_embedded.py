@@ -71,6 +71,7 @@ async def test_consumers_do_not_compete_and_credit_continues(streams: Clients) -
     "ES-1-3", "ES-4.4-1", "ES-4.6.4-1", "ES-4.6.5-1", "ES-5.1-1", "ES-5.1.1-1"
 )
 async def test_every_event_says_where_and_when_it_was_added(streams: Clients) -> None:
+    """The first also tells which partitions the link has: a change from none (ES 4.6.5)."""
     await fill(streams, ORDERS, 30)
     receiver = await streams.receiver(ORDERS, after="@earliest", credit=100)
     events = await receiver.receive(30)
