@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka.chunks import Cache, Chunk, PartitionLog
 from bridges.kafka.fetch import Key
 from bridges.kafka.reader import Fetched, ReaderOwner
 from bridges.kafka.streams import Streams
@@ -357,17 +356,6 @@ def test_who_waits_for_a_client_gets_it_from_a_link_that_makes_no_use_of_it() ->
     assert house.streams.states()["turns"] == 0
 
 
-def test_the_cache_keeps_the_latest_and_forgets_the_oldest() -> None:
-    cache = Cache(4000)
-    log = PartitionLog(TOPIC, 0, cache, lambda log, position: None)
-    for start in range(0, 30, 3):
-        log.add(chunk := Chunk(log, start, start + 3, [Record(0, start + 1)]))
-        cache.use(chunk)
-    assert cache.size <= 4000
-    assert log.find(28) is not None
-    assert log.find(0) is None
-
-
 def test_what_lies_behind_a_link_that_is_alone_is_let_go() -> None:
     house = House(1, 1 << 20)
     first = Link(house.streams, 0, 0)
@@ -375,8 +363,7 @@ def test_what_lies_behind_a_link_that_is_alone_is_let_go() -> None:
     house.settle()
     assert first.seen == house.log.offsets(0)
     assert house.streams.states()["cached_chunks"] <= 4
-    second = Link(house.streams, 0, 0)
-    second.grant(END)
+    second = house.link(0, END)
     house.settle()
     assert second.seen == house.log.offsets(0)
 

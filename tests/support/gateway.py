@@ -36,7 +36,8 @@ class Gateway:
         self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True, warm: bool = False
     ) -> None:
         self.policy = policy if isinstance(policy, Path) else written(policy)
-        self._ready, self._warm = ready, warm
+        self._ready = ready
+        self._warm = warm and "PYTHONPATH" not in (env or {})  # who sets it wants other modules imported
         self._env = {"PYTHONPATH": str(ROOT), **(env or {})}
         self.process = self._run()
 
