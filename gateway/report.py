@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import STANDARD, AmqpError, Fault
 from gateway.filters.leaves import UNSEARCHED
+from gateway.filters.readers import UNREAD
 from gateway.http.counters import LinkCounters
 from gateway.http.metrics import Metrics
 from gateway.logs import get_logger
@@ -46,8 +47,9 @@ _REFUSED: Final = 100
 
 
 def _filter_events() -> Iterator[tuple[str, Any, float]]:
-    """What LIKE did not search, for metrics."""
+    """What LIKE did not search, and what was not looked through for any filter, for metrics."""
     yield "filter_texts_unsearched", (), float(UNSEARCHED.texts)
+    yield "filter_sections_unread", (), float(UNREAD.sections)
 
 
 class Report:

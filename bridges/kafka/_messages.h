@@ -322,7 +322,7 @@ static bool opened_seal(const header *header, sealed *seal) {
     seal->exact = (size_t)header->sizes.value - 1 - DIGEST;
     seal->sections = header->value + 1 + DIGEST + 1;
     seal->size = (Py_ssize_t)seal->exact - 1;
-    return find((const uint8_t *)seal->sections, seal->size, seal->starts) && seal->starts[1] == seal->starts[2] &&
+    return find((const uint8_t *)seal->sections, seal->size, seal->starts, 0) && seal->starts[1] == seal->starts[2] &&
            seal->starts[5] == seal->starts[6];
 }
 

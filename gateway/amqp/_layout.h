@@ -1,15 +1,24 @@
-/* Where the sections of an encoded message begin, of messages that begin as they usually do: each section once and in
- * order (`_section.h`). */
+/* Where the sections of an encoded message begin, of messages that begin as they usually do: each section in order and
+ * once, but for the data and sequences of a body (`_section.h`). */
 #pragma once
 #include "_section.h"
 
-/* Each section's start or its successor's, by place; false where anything is unusual. */
-static bool find(const uint8_t *data, ptrdiff_t length, ptrdiff_t *starts) {
+enum { BODY = 5 };
+
+/* Whether the section at `at`, which is of the body, follows one of the same code of which there may be several. */
+static bool repeated(const uint8_t *data, ptrdiff_t at, ptrdiff_t before) {
+    return data[at + 2] == data[before + 2] && (data[at + 2] == DATA_SECTION || data[at + 2] == SEQUENCE_SECTION);
+}
+
+/* Each section's start or its successor's, by place; false where anything is unusual, or more than `most` repeated. */
+static bool find(const uint8_t *data, ptrdiff_t length, ptrdiff_t *starts, ptrdiff_t most) {
     ptrdiff_t at = 0, end;
     int next = 0, place = 0;
     while (at < length) {
         end = section_end(data, at, length, &place);
-        if (end < 0 || place < next)
+        if (end < 0)
+            return false;
+        if (place < next && !(place == BODY && next == BODY + 1 && most-- > 0 && repeated(data, at, starts[BODY])))
             return false;
         while (next <= place)
             starts[next++] = at;

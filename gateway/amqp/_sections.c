@@ -3,7 +3,7 @@
  *
  * Every message that crosses a boundary is looked at several times, and in Python each look costs more than all that the
  * engine does for the message. What is here knows only how messages usually begin: `00 53`, the code, a value of the
- * right kind with its size, each section once and in order. For anything else, be it allowed or an error, the answer is
+ * right kind with its size, each section in order, none but data and sequences twice. For anything else, be it allowed or an error, the answer is
  * `...` and the Python code says what it is (layout.py, properties.py). Nothing outside the given bytes is read.
  */
 #define PY_SSIZE_T_CLEAN
@@ -20,15 +20,19 @@ enum { LEADING = 6, REPLY_TO = 4, NULL_VALUE = 0x40, PROPERTIES = 0x73, LIST8 = 
 
 static PyTypeObject *layout_type;
 static PyObject *null_field;
+static Py_ssize_t most_repeated; /* sections of a body */
 static uint8_t steps[256]; /* decoder.STEPS: a constructor's whole width, SIZE8 or ASK */
 
-/* bind(Layout, STEPS) */
+/* bind(Layout, STEPS, the most sections of a message) */
 static PyObject *bind(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2 || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], &PyTuple_Type) ||
+    if (count != 3 || !PyLong_Check(args[2]) || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], &PyTuple_Type) ||
         !PyBytes_Check(args[1]) || PyBytes_GET_SIZE(args[1]) != sizeof steps) {
-        PyErr_SetString(PyExc_TypeError, "a class of tuples and 256 bytes are wanted");
+        PyErr_SetString(PyExc_TypeError, "a class of tuples, 256 bytes and a number are wanted");
         return NULL;
     }
+    most_repeated = PyLong_AsSsize_t(args[2]) - PLACES;
+    if (PyErr_Occurred())
+        return NULL;
     Py_INCREF(args[0]);
     Py_XSETREF(layout_type, (PyTypeObject *)args[0]);
     memcpy(steps, PyBytes_AS_STRING(args[1]), sizeof steps);
@@ -47,7 +51,7 @@ static PyObject *layout(PyObject *module, PyObject *message) {
     if (layout_type == NULL || !PyBytes_Check(message))
         return unusual();
     length = PyBytes_GET_SIZE(message);
-    if (!find((const uint8_t *)PyBytes_AS_STRING(message), length, starts))
+    if (!find((const uint8_t *)PyBytes_AS_STRING(message), length, starts, most_repeated))
         return unusual();
     result = layout_type->tp_alloc(layout_type, PLACES + 2);
     if (result == NULL)
@@ -242,7 +246,7 @@ static int crossing(PyObject *const *args, bool right, Py_ssize_t *starts) {
         return -1;
     }
     return PyBytes_Check(args[0]) &&
-           find((const uint8_t *)PyBytes_AS_STRING(args[0]), PyBytes_GET_SIZE(args[0]), starts);
+           find((const uint8_t *)PyBytes_AS_STRING(args[0]), PyBytes_GET_SIZE(args[0]), starts, most_repeated);
 }
 
 /* put_on(data, sections by encoded reply-to) -> the message with its section as delivery annotations, or ... where it has

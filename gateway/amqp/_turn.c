@@ -381,14 +381,15 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyBool_FromLong(event != NULL);
 }
 
-/* usual(messages, most, whether one may be annotated, whether one may be settled) -> whether all are: none is larger than
- * `most`, or may have delivery annotations, or is settled, where it may not */
+/* usual(messages, most, bytes of annotations, whether one may be annotated, whether one may be settled) -> whether all are:
+ * none is larger than `most`, or may have delivery annotations, or more than so many bytes of them, or is settled, where it
+ * may not */
 static PyObject *usual(PyObject *module, PyObject *args) {
     PyObject *messages, *item, *data;
-    Py_ssize_t most, index;
+    Py_ssize_t most, annotated_most, index;
     int annotations, settled;
     bool all = true;
-    if (!PyArg_ParseTuple(args, "O!npp", &PyList_Type, &messages, &most, &annotations, &settled))
+    if (!PyArg_ParseTuple(args, "O!nnpp", &PyList_Type, &messages, &most, &annotated_most, &annotations, &settled))
         return NULL;
     for (index = 0; all && index < PyList_GET_SIZE(messages); index++) {
         item = PyList_GET_ITEM(messages, index);
@@ -397,7 +398,7 @@ static PyObject *usual(PyObject *module, PyObject *args) {
             return NULL;
         }
         all = PyBytes_GET_SIZE(data) <= most && (settled || PyTuple_GET_ITEM(item, 2) == Py_False) &&
-              (annotations || !annotated(data));
+              ((annotations && PyBytes_GET_SIZE(data) <= annotated_most) || !annotated(data));
     }
     return PyBool_FromLong(all);
 }

@@ -83,22 +83,19 @@ def decode_all(data: bytes, *, limits: Limits = LIMITS) -> Any:
 
 def skip(data: bytes, offset: int = 0) -> int:
     """Where the value at `offset` ends; looks at constructors and sizes only."""
-    position, pending = offset, 1
     try:
-        while pending:
-            code = data[position]
-            width = _WIDTHS[code]
-            if width >= 0:
-                position += 1 + width
-            elif width == _SIZE8:
-                position += 2 + data[position + 1]
-            elif width == _SIZE32:
-                position += 5 + _u32(data, position + 1)[0]
-            else:
-                _descriptor_or_unknown(code)
-                position += 1
-                pending += 2  # a descriptor and a value in the place of one value
-            pending -= 1
+        code = data[offset]
+        width = _WIDTHS[code]
+        if width >= 0:
+            position = offset + 1 + width
+        elif width == _SIZE8:
+            position = offset + 2 + data[offset + 1]
+        elif width == _SIZE32:
+            position = offset + 5 + int(_u32(data, offset + 1)[0])
+        elif code:
+            raise malformed(f"unknown constructor 0x{code:02x}")
+        else:
+            position = _skip_described(data, offset)
     except _TRUNCATED:
         raise malformed("value cut off") from None
     if position > len(data):
@@ -106,9 +103,18 @@ def skip(data: bytes, offset: int = 0) -> int:
     return position
 
 
-def _descriptor_or_unknown(code: int) -> None:
-    if code:
-        raise malformed(f"unknown constructor 0x{code:02x}")
+def _skip_described(data: bytes, position: int) -> int:
+    """Past a described value: descriptors and values that are described themselves are as many as may be nested."""
+    pending, left = 1, LIMITS.depth
+    while pending:
+        if data[position]:
+            position = skip(data, position)
+            pending -= 1
+            continue
+        position, pending, left = position + 1, pending + 1, left - 1
+        if left < 0:
+            raise malformed("nested too deeply")
+    return position
 
 
 def _unknown(data: bytes, position: int, depth: int) -> NoReturn:

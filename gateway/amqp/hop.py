@@ -10,10 +10,11 @@ from collections.abc import Collection
 from typing import Final
 
 from gateway.amqp._sections import may_be_annotated
+from gateway.amqp.bounds import ANNOTATIONS
 from gateway.amqp.sections import edit_map, keep_entries, splice, walk
 from gateway.errors import AmqpError
 
-__all__ = ["EVENTS", "ROUTING", "TARGETED", "may_be_annotated", "only", "without"]
+__all__ = ["EVENTS", "ROUTING", "TARGETED", "may_be_annotated", "only", "too_many", "without"]
 
 ROUTING: Final = frozenset(
     (b"response-address-cookie", b"response-link-target-address", b"response-address-cookie-expiry", b"address-cookie")
@@ -35,16 +36,25 @@ EVENTS: Final = ROUTING | {
 def only(data: bytes, names: frozenset[bytes]) -> bytes:
     """The message with the delivery annotations of these names alone; what is no message stays as it is.
 
-    Whoever reads that says what is wrong with it.
+    Whoever reads that says what is wrong with it. So does what has too many (`too_many`): its link rejects it.
     """
     try:
         layout = walk(data)
         section = data[layout.da : layout.ma]
-        if not section or (left := keep_entries(section, names)) is section:
+        if not section or len(section) > ANNOTATIONS or (left := keep_entries(section, names)) is section:
             return data
         return splice(data, layout, da=left)
     except AmqpError:
         return data
+
+
+def too_many(data: bytes) -> bool:
+    """Whether a message has more than `ANNOTATIONS` bytes of delivery annotations; they are not read for it."""
+    try:
+        layout = walk(data)
+        return layout.ma - layout.da > ANNOTATIONS
+    except AmqpError:
+        return False
 
 
 def without(data: bytes, names: Collection[str]) -> bytes:

@@ -11,7 +11,9 @@ import struct
 from typing import Final, NamedTuple
 
 from gateway.amqp import _sections
+from gateway.amqp.bounds import SECTIONS
 from gateway.amqp.decoder import STEPS, decode, malformed, skip
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -81,7 +83,7 @@ def walk(data: bytes) -> Layout:
 def _walk(data: bytes) -> Layout:
     """Any form of anything that may be there, and the errors."""
     length = len(data)
-    position, previous = 0, 0
+    position, previous, left = 0, 0, SECTIONS
     starts: list[int] = []
     try:
         while position < length:
@@ -98,6 +100,9 @@ def _walk(data: bytes) -> Layout:
             elif code != previous or place != _BODY or missing < 0 or code == AMQP_VALUE:
                 raise malformed(f"section 0x{code:02x} twice or out of order")
             previous = code
+            left -= 1
+            if left < 0:
+                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"a message has {SECTIONS} sections at most")
             found = data[position]
             if form and found == form:
                 position += 2 + data[position + 1]
@@ -158,4 +163,4 @@ def opened(data: bytes, start: int) -> tuple[int, int, int]:
     return first, end, count
 
 
-_sections.bind(Layout, STEPS)
+_sections.bind(Layout, STEPS, SECTIONS)

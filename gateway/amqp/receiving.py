@@ -8,7 +8,8 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp import dispositions, turn
 from gateway.amqp.annotated import annotated
-from gateway.amqp.hop import may_be_annotated, only
+from gateway.amqp.bounds import ANNOTATIONS
+from gateway.amqp.hop import may_be_annotated, only, too_many
 from gateway.amqp.intake import RESUMED
 from gateway.amqp.link_base import BUFFER_SIZE, LinkBase
 from gateway.amqp.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
@@ -122,14 +123,17 @@ class Receiving(LinkBase):
             return True
         self.transfers += 1
         text = f"the message-format is {message_format:#x}; the gateway takes only messages of format 0"
-        error = AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": tag})
+        self._reject(delivery, settled, AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": tag}))
+        return True
+
+    def _reject(self, delivery: int, settled: bool, error: AmqpError) -> None:
+        """Refuse a message that reaches no node; its link ends where its sender could not be told otherwise."""
         self.message_refused(error)
         if (settled and not self._never_settled) or not self.rejects:
             self.detach(error)
         else:
             self.settle(delivery, Rejected(error))
             self.grant(1)
-        return True
 
     def _refuse_all(self, messages: list[tuple[int, bytes, bool]]) -> None:
         """The peer, or all with it, hold too much: it may send these again when what it sent before is done with."""
@@ -163,7 +167,7 @@ class Receiving(LinkBase):
 
     def _usual(self, messages: list[tuple[int, bytes, bool]]) -> bool:
         """Whether `_received` would only hand them on."""
-        return turn.usual(messages, self._at_once, not self.unannounced, not self._never_settled)
+        return turn.usual(messages, self._at_once, ANNOTATIONS, not self.unannounced, not self._never_settled)
 
     def understood(self, data: bytes) -> bytes:
         """A message that may have delivery annotations, with those alone that this link understands (3.2.2)."""
@@ -178,6 +182,9 @@ class Receiving(LinkBase):
             self._too_large(len(data))
             return
         self.transfers += 1
+        if len(data) > ANNOTATIONS and may_be_annotated(data) and too_many(data):
+            self._reject(delivery, settled, self._too_annotated(delivery))
+            return
         if self.unannounced and may_be_annotated(data) and annotated(data):
             self._unsupported(delivery)
             return
@@ -209,11 +216,18 @@ class Receiving(LinkBase):
             self._refuse_one(number, bool(lib.pn_delivery_settled(delivery)))
             return
         if may_be_annotated(data):
+            if too_many(data):
+                self._reject(number, settled, self._too_annotated(number))
+                return
             data = self.understood(data)
         if self.unannounced and annotated(data):
             self._unsupported(number)
             return
         self.handler.on_transfer(number, data, settled)
+
+    def _too_annotated(self, delivery: int) -> AmqpError:
+        text = f"delivery annotations have at most {ANNOTATIONS} bytes; what is long belongs in the message itself"
+        return AmqpError(RESOURCE_LIMIT_EXCEEDED, text, info={"delivery-tag": self.tag(delivery)})
 
     def _unsupported(self, delivery: int) -> None:
         """RA-2.3-3: whoever was not told that annotations are followed must not send them."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from gateway.amqp.decoder import decode, malformed, skip
+from gateway.amqp.decoder import ASK_SKIP, STEPS, decode, malformed, skip
 from gateway.amqp.encoder import encode, encode_map
 from gateway.amqp.layout import (
     AMQP_SEQUENCE,
@@ -64,6 +64,8 @@ __all__ = [
 KEEP: Final = b""
 """Leaves a section as it is: no encoded section is empty."""
 
+_SHORT: Final = (0xA3, 0xA1)
+"""Symbols and strings of up to 255 bytes."""
 _NOTHING: Final[Mapping[str, bytes]] = {}
 
 
@@ -166,9 +168,21 @@ def keep_entries(annotations: bytes, names: frozenset[bytes]) -> bytes | None:
 
     `None`: nothing is left. A string key counts as the symbol of the same text.
     """
-    entries = _entries(annotations)
-    kept = [entry[1:] for entry in entries if entry[0] in names]
-    if kept and len(kept) == len(entries):
+    position, end, count = opened(annotations, 0)
+    kept = []
+    try:
+        for _ in range(count >> 1):
+            start, form = position, annotations[position]
+            after = position + 2 + annotations[position + 1] if form in _SHORT else skip(annotations, position)
+            step = STEPS[annotations[after]]
+            position = skip(annotations, after) if step == ASK_SKIP else after + (step or 2 + annotations[after + 1])
+            if _key_text(annotations, start, after) in names:
+                kept.append((annotations[start:after], annotations[after:position]))
+    except IndexError:
+        position = -1
+    if position != end or count & 1:
+        raise malformed("entries do not fill the annotations")
+    if kept and 2 * len(kept) == count:
         return annotations
     code = descriptor(annotations, 0)[0]
     return bytes((0, 0x53, code)) + encode_map(kept) if kept else None

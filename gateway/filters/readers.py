@@ -11,10 +11,11 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from gateway.amqp.bounds import ENTRIES, FIELDS
 from gateway.amqp.codec import malformed, skip
 from gateway.amqp.decoder import ASK_SKIP, LIMITS, READERS, STEPS
 from gateway.amqp.layout import AMQP_VALUE, Layout, descriptor, opened
-from gateway.errors import AmqpError
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters.predicate import number_in
 
 Encoded = tuple[bytes, Layout]
@@ -46,6 +47,8 @@ class Slotted(dict[int, Any]):
 
 _V = TypeVar("_V", list[Any], Slotted)
 _Read = Callable[[Encoded], Sequence[Any]]
+_LONGEST_KEY: Final = 1 << 16
+"""Bytes: no expression is as long, so nobody asks for a key that is."""
 _MAX_ULONG: Final = (1 << 64) - 1
 _DEPTH: Final = LIMITS.depth - 1
 _STRING8, _SYMBOL8, _NULL, _SMALL_ULONG, _MAP8, _MAP32 = 0xA1, 0xA3, 0x40, 0x53, 0xC1, 0xD1
@@ -62,12 +65,13 @@ def list_reader(place: int, slots: Mapping[int, int], blank: list[Any]) -> _Read
             return blank
         values = blank.copy()
         position, end, count = opened(data, start)
+        readers = _VALUES if end - position <= FIELDS else _SMALL_VALUES
         for index in range(min(count, last + 1)):
             slot = slots.get(index)
             if slot is None or data[position] == _NULL:
                 position = skip(data, position)
             else:
-                values[slot], position = _VALUES[data[position]](data, position + 1, _DEPTH)
+                values[slot], position = readers[data[position]](data, position + 1, _DEPTH)
         if position > end:
             raise malformed("fields do not fill their section")
         return values
@@ -77,8 +81,8 @@ def list_reader(place: int, slots: Mapping[int, int], blank: list[Any]) -> _Read
 
 def map_reader(place: int, names: tuple[str, ...]) -> _Read:
     """For the map at `layout[place]`: the entries under `names`, the first of each."""
-    find, blank, wanted = _finder(_slots(names)), [ABSENT] * len(names), len(names)
-    after = place + 1
+    slots, blank, wanted = _slots(names), [ABSENT] * len(names), len(names)
+    find, find_few, after = _finder(slots), _few_finder(slots), place + 1
 
     def read(source: Encoded) -> Sequence[Any]:
         data, layout = source
@@ -87,7 +91,9 @@ def map_reader(place: int, names: tuple[str, ...]) -> _Read:
             return blank
         if data[start + 1] == _SMALL_ULONG and data[start + 3] == _MAP8:  # what nearly everybody sends
             return find(data, start + 6, start + 5 + data[start + 4], blank.copy(), wanted)
-        position, end, _ = opened(data, start)
+        position, end, count = opened(data, start)
+        if end - position > FIELDS:
+            return find_few(data, position, end, count, blank.copy())
         return find(data, position, end, blank.copy(), wanted)
 
     return read
@@ -95,25 +101,30 @@ def map_reader(place: int, names: tuple[str, ...]) -> _Read:
 
 def value_reader(names: tuple[str, ...]) -> _Read:
     """For a body that is one value: the entries of a map; nothing of any other value."""
-    find, blank, wanted = _finder(_slots(names)), [ABSENT] * len(names), len(names)
+    slots, blank, wanted = _slots(names), [ABSENT] * len(names), len(names)
+    find, find_few = _finder(slots), _few_finder(slots)
 
     def read(source: Encoded) -> Sequence[Any]:
         found = _value_map(source)
-        return blank if found is None else find(source[0], *found, blank.copy(), wanted)
+        if found is None:
+            return blank
+        position, end, count = found
+        if end - position > FIELDS:
+            return find_few(source[0], position, end, count, blank.copy())
+        return find(source[0], position, end, blank.copy(), wanted)
 
     return read
 
 
-def _value_map(source: Encoded) -> tuple[int, int] | None:
-    """Where the entries of a body that is a map begin and end."""
+def _value_map(source: Encoded) -> tuple[int, int, int] | None:
+    """Where the entries of a body that is a map begin and end, and how many items they are."""
     data, layout = source
     if layout.body == layout.footer:
         return None
     code, position = descriptor(data, layout.body)
     if code != AMQP_VALUE or data[position] not in (_MAP8, _MAP32):
         return None
-    position, end, _ = opened(data, layout.body)
-    return position, end
+    return opened(data, layout.body)
 
 
 class MapEntries:
@@ -127,6 +138,7 @@ class MapEntries:
         self._place: Final = place
         self._slots: Final[dict[bytes, int]] = {}
         self._find: Final = _finder(self._slots)
+        self._find_few: Final = _few_finder(self._slots)
         self._names = 0
 
     def add(self, name: str, slot: int) -> None:
@@ -147,7 +159,7 @@ class MapEntries:
         if place is None:
             found = _value_map(source)
             if found is not None:
-                self._find(data, *found, values, self._names)
+                self._look(data, *found, values)
             return
         start = layout[place]
         if start == layout[place + 1]:
@@ -155,7 +167,12 @@ class MapEntries:
         if data[start + 1] == _SMALL_ULONG and data[start + 3] == _MAP8:
             self._find(data, start + 6, start + 5 + data[start + 4], values, self._names)
         else:
-            position, end, _ = opened(data, start)
+            self._look(data, *opened(data, start), values)
+
+    def _look(self, data: bytes, position: int, end: int, count: int, values: Slotted) -> None:
+        if end - position > FIELDS:
+            self._find_few(data, position, end, count, values)
+        else:
             self._find(data, position, end, values, self._names)
 
 
@@ -194,6 +211,40 @@ def _finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, _V, int], _V]
     return find
 
 
+def _few_finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, int, _V], _V]:
+    """Walks the entries of a map of more than `FIELDS` bytes: they are few, and large ones are texts or binaries."""
+
+    def find(data: bytes, position: int, end: int, count: int, values: _V) -> _V:
+        if count >> 1 > ENTRIES:
+            raise _unread(f"a section of {count >> 1} entries")
+        for _ in range(count >> 1):
+            after = skip(data, position)
+            slot = slots.get(data[position:after]) if after - position < _LONGEST_KEY else None
+            if slot is None or values[slot] is not ABSENT:
+                position = skip(data, after)
+            else:
+                values[slot], position = _SMALL_VALUES[data[after]](data, after + 1, _DEPTH)
+        if position != end:
+            raise malformed("entries do not fill their section")
+        return values
+
+    return find
+
+
+def _unread(what: str) -> AmqpError:
+    UNREAD.sections += 1
+    return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{what} is not looked through for a filter")
+
+
+class _Unread:
+    """How often a filter found more in a section than it may look at, since the process began: it matched nothing."""
+
+    sections = 0
+
+
+UNREAD: Final = _Unread()
+
+
 def _keys(name: str) -> list[bytes]:
     """A name as key in all the forms a peer may send."""
     number = number_in(name)
@@ -228,3 +279,18 @@ for _code in (0x50, 0x52, 0x53):
     _VALUES[_code] = _byte
 for _code in (0x51, 0x54, 0x55):
     _VALUES[_code] = _small
+
+
+def _bounded(code: int) -> Callable[[bytes, int, int], tuple[Any, int]]:
+    """Reads a list, a map or the like of a long section, which may have many items itself."""
+    read = _VALUES[code]
+
+    def bounded(data: bytes, position: int, depth: int) -> tuple[Any, int]:
+        if skip(data, position - 1) - position > FIELDS:
+            raise _unread("a long list or map")
+        return read(data, position, depth)
+
+    return bounded
+
+
+_SMALL_VALUES: Final = [_bounded(code) if code == 0 or code >= 0xC0 else _VALUES[code] for code in range(256)]

@@ -51,6 +51,7 @@ RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 
 HELP: Final = {
     "filter_texts_unsearched": "Texts that were too long for the LIKE of a filter, which was unknown for them.",
+    "filter_sections_unread": "Sections too long to be looked through for a filter, which the message did not match.",
     "bridge_events": "Events of bridges: moved, given back (repeated), given up, skipped, of a wrong partition.",
     "bridge_up": "1: this gateway moves the events of the bridge, and both ends are there.",
     "bridge_held": "Events of the bridge that are here and not done with.",

@@ -50,6 +50,12 @@ def test_usual_messages_are_taken() -> None:
     assert _sections.fields(data, start) == ([b"\xa1\x03one", b"\x40", b"\xa1\x02to", *[b"\x40"] * 3], b"", 3)
 
 
+@pytest.mark.parametrize("body", [b"\x00\x53\x75\xa0\x01x", b"\x00\x53\x76\xc0\x01\x00"])
+def test_bodies_of_many_sections_are_usual(body: bytes) -> None:
+    head = _properties(b"\x40")
+    assert _sections.layout(head + 5000 * body) == (0, 0, 0, 0, 0, *[len(head)] * 2, *[len(head + 5000 * body)] * 2)
+
+
 def test_fields_after_the_sixth_stay_one_piece() -> None:
     head = _properties(*[b"\x40"] * 6, b"\xa3\x01t", b"\x40")
     assert _sections.fields(head, 0) == ([b"\x40"] * 6, b"\xa3\x01t\x40", 8)
@@ -62,7 +68,10 @@ def test_fields_after_the_sixth_stay_one_piece() -> None:
         b"\x00\x53\x75\xa0\x05x",
         b"\x00\x53\x75\xb0\xff\xff\xff\xffx",
         b"\x00\x53\x75\xb0\x00\x00",
-        b"\x00\x53\x75\xa0\x00" * 2,
+        b"\x00\x53\x75\xa0\x00\x00\x53\x76\xc0\x01\x00",
+        b"\x00\x53\x77\xa0\x00" * 2,
+        b"\x00\x53\x78\xc1\x01\x00" * 2,
+        b"\x00\x53\x75\xa0\x00" * 10_001,
         b"\x00\x53\x77\xa0\x00\x00\x53\x73\xc0\x01\x00",
         b"\x00\x53\x73\x45",
         b"\x00\x53\x6f\xc0\x01\x00",

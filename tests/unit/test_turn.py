@@ -32,10 +32,10 @@ from tests.support.messages import message
         lambda: _turn.accept("one"),  # type: ignore[arg-type]
         lambda: _turn.accept_all((1,)),  # type: ignore[arg-type]
         lambda: _turn.accept_all(["one"]),  # type: ignore[list-item]
-        lambda: _turn.usual((), 1, True, True),  # type: ignore[arg-type]
-        lambda: _turn.usual([(1, b"")], 1, True, True),  # type: ignore[list-item]
-        lambda: _turn.usual([(1, "text", False)], 1, True, True),  # type: ignore[list-item]
-        lambda: _turn.usual([None], 1, True, True),  # type: ignore[list-item]
+        lambda: _turn.usual((), 1, 1, True, True),  # type: ignore[arg-type]
+        lambda: _turn.usual([(1, b"")], 1, 1, True, True),  # type: ignore[list-item]
+        lambda: _turn.usual([(1, "text", False)], 1, 1, True, True),  # type: ignore[list-item]
+        lambda: _turn.usual([None], 1, 1, True, True),  # type: ignore[list-item]
         lambda: _turn.bind((1, 2, 3)),
     ],
 )
@@ -75,7 +75,7 @@ def test_nothing_is_at_address_zero() -> None:
 def test_what_needs_no_look_at_each(
     messages: list[Any], most: int, annotations: bool, settled: bool, expected: bool
 ) -> None:
-    assert _turn.usual(messages, most, annotations, settled) is expected
+    assert _turn.usual(messages, most, 100, annotations, settled) is expected
 
 
 def test_another_proton_is_found_at_the_start() -> None:

@@ -1,0 +1,17 @@
+"""How much of one message is looked through in Python: more of it would keep everybody waiting (docs/design.md, 5).
+
+Bytes that are passed on untouched have no bound but the link's max-message-size.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ANNOTATIONS: Final = 64 * 1024
+"""Bytes of the delivery annotations of a message, which are edited at each hop: with more it is rejected."""
+SECTIONS: Final = 10_000
+"""Sections of a message: what has more is not read as one."""
+FIELDS: Final = 64 * 1024
+"""Bytes of a section in which filters look at all entries, and of a list or map in a longer one that they decode."""
+ENTRIES: Final = 8192
+"""Entries of a longer section: in one with more, filters look at none."""

@@ -1,0 +1,134 @@
+"""One message with very many small items takes few steps: what is not passed on as bytes is bounded."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from gateway.amqp import hop
+from gateway.amqp.bounds import ANNOTATIONS, ENTRIES, FIELDS, SECTIONS
+from gateway.amqp.decoder import skip
+from gateway.amqp.sections import walk
+from gateway.errors import AmqpError
+from gateway.filters.closure import compile_filter
+from gateway.filters.index import PredicateIndex
+from gateway.filters.readers import UNREAD
+from gateway.filters.sql import parse_sql
+from gateway.nodes.filtering import ACCESS, source_of
+from tests.support.direct import steps
+
+MANY = 200_000
+ENTRY = b"\xa1\x03key\x41"
+BODY = b"\x00\x53\x75\xa0\x01x"
+NULLS = b"\xd0" + struct.pack(">II", MANY + 4, MANY) + b"\x40" * MANY
+
+
+def of_map(code: int, items: bytes, count: int) -> bytes:
+    """A section that is a map: its items and how many it says that there are."""
+    return bytes((0, 0x53, code, 0xD1)) + struct.pack(">II", len(items) + 4, count) + items
+
+
+def of_list(code: int, *fields: bytes) -> bytes:
+    """A section that is a list of encoded fields."""
+    items = b"".join(fields)
+    return bytes((0, 0x53, code, 0xD0)) + struct.pack(">II", len(items) + 4, len(fields)) + items
+
+
+LARGE = of_map(0x74, ENTRY * MANY, 2 * MANY) + BODY
+
+
+def condition(call: Callable[[], object]) -> str | None:
+    """The condition that a call raises."""
+    try:
+        call()
+    except AmqpError as error:
+        return error.condition
+    return None
+
+
+def matching(text: str, data: bytes) -> Callable[[], bool]:
+    """Whether a message matches a filter, alone and in an index of several."""
+    predicate = parse_sql(text)
+    test, index = compile_filter(predicate, ACCESS), PredicateIndex[str, tuple[bytes, object]](ACCESS)  # type: ignore
+    for number in range(20):
+        index.add(f"other {number}", parse_sql(f"{text} AND zzz = '{number}'"))
+    index.add("it", predicate)
+
+    def ask() -> bool:
+        source = source_of(data)
+        assert source is not None
+        found = test(source)
+        assert ("it" in index.matching(source)) is found
+        return found
+
+    return ask
+
+
+def test_delivery_annotations_are_not_walked_beyond_their_bound() -> None:
+    data = of_map(0x71, ENTRY * MANY, 2 * MANY) + BODY
+    assert hop.too_many(data)
+    assert hop.only(data, hop.ROUTING) is data
+    assert steps(lambda: hop.only(data, hop.ROUTING)) < 30
+    assert steps(lambda: hop.too_many(data)) < 30
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_the_bound_of_delivery_annotations(over: bool) -> None:
+    head = len(of_map(0x71, b"", 0))
+    text = b"\xa1\x01a\xb0" + struct.pack(">I", ANNOTATIONS - head - 8 + over) + bytes(ANNOTATIONS - head - 8 + over)
+    data = of_map(0x71, text, 2) + BODY
+    assert hop.too_many(data) is over
+    assert hop.only(data, hop.ROUTING) == (data if over else BODY)
+
+
+@pytest.mark.parametrize("descriptor", [b"\x00\x53\x75", b"\x00\x80" + bytes(7) + b"\x75"])
+def test_a_message_has_so_many_sections(descriptor: bytes) -> None:
+    section = descriptor + b"\xa0\x00"
+    assert walk(section * SECTIONS).footer == len(section) * SECTIONS
+    assert condition(lambda: walk(section * (SECTIONS + 1))) == "amqp:resource-limit-exceeded"
+    assert steps(lambda: source_of(section * MANY)) < 40 * SECTIONS
+
+
+@pytest.mark.parametrize("described", [b"\x00", b"\x00\x40"])
+def test_what_is_described_is_not_nested_for_ever(described: bytes) -> None:
+    assert skip(described * 30 + b"\x40" * 31) == len(described) * 30 + (31 if len(described) == 1 else 1)
+    data = described * MANY + b"\x40" * (MANY + 1)
+    assert condition(lambda: skip(data)) == "amqp:decode-error"
+    assert steps(lambda: condition(lambda: skip(data))) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a.y IS NULL", LARGE),
+        ("NOT a.y = 1", LARGE),
+        ("v.y IS NULL", of_map(0x77, ENTRY * MANY, 2 * MANY)),
+        ("m.y IS NULL", of_map(0x72, ENTRY * MANY, 2 * MANY) + BODY),
+        ("a.y IS NULL", of_map(0x74, ENTRY * MANY, 2) + BODY),
+        ("a.y IS NOT NULL", of_map(0x74, b"\xa1\x01y" + NULLS, 2) + BODY),
+        ("p.subject IS NOT NULL", of_list(0x73, b"\x40", b"\x40", b"\x40", NULLS) + BODY),
+    ],
+)
+def test_filters_do_not_look_through_what_is_too_much(text: str, data: bytes) -> None:
+    ask = matching(text, data)
+    assert not ask()
+    assert steps(ask) < 5000
+
+
+def test_what_was_not_looked_through_is_counted() -> None:
+    before = UNREAD.sections
+    assert not compile_filter(parse_sql("a.y IS NULL"), ACCESS)((LARGE, walk(LARGE)))
+    assert UNREAD.sections == before + 1
+
+
+@pytest.mark.parametrize(("entries", "found"), [(ENTRIES, True), (ENTRIES + 1, False)])
+def test_long_sections_with_few_entries_are_looked_through(entries: int, found: bool) -> None:
+    long = b"\xb1\x00\x01\x00\x00" + b"a" * FIELDS
+    items = (entries - 2) * b"\xa1\x03key\xa1\x04text" + b"\xa1\x01y\x54\x05\xa1\x01z" + long
+    assert len(items) > FIELDS
+    for code, letter in ((0x74, "a"), (0x77, "v")):
+        body = b"" if code == 0x77 else BODY
+        ask = matching(f"{letter}.y = 5 AND {letter}.z LIKE 'aaa%'", of_map(code, items, 2 * entries) + body)
+        assert ask() is found
