@@ -76,10 +76,10 @@ class Sharer(Member):
             self.settle()
         return True
 
-    def settle(self) -> None:
-        """Accept what came."""
+    def settle(self, outcome: str = "accepted") -> None:
+        """Give what came its outcome."""
         for delivery in self.unsettled:
-            self.peer.disposition(delivery, "accepted")
+            self.peer.disposition(delivery, outcome)
         self.unsettled.clear()
 
     def of(self, body: bytes) -> set[str]:
@@ -176,6 +176,30 @@ def test_a_partition_moves_when_the_outcomes_are_in_and_goes_on_behind_them(port
     assert gets(second, b"y", 2) | stays == {"0", "1", "2", "3"}
     assert moving(gateway, "events/waits") == 0
     assert not second.of(b"x"), "accepted before it moved"
+
+
+def test_what_is_released_comes_again_on_the_link_that_has_the_partition_now(port: int) -> None:
+    """Whether that is the link that released it, or another one by then."""
+    first, producer = Sharer(port, "events/back"), Producer(port, "events/back")
+    first.settles = False
+    spread(producer, b"x", first)
+    second = Sharer(port, "events/back")
+
+    def knows_that_two_are_gone() -> bool:
+        for partition in range(4):
+            producer.send(b"y", partition=partition)
+        while first.poll():
+            pass
+        return len(told(first)) == 2
+
+    wait_until(knows_that_two_are_gone, "the first link to give two partitions away")
+    before, stays = len(first.came), told(first)
+    first.settles = True
+    first.settle("released")
+    moved = gets(second, b"x", 2)
+    assert spread(producer, b"z", first, second) == [stays, moved]
+    again = [partition for partition, body in first.came[before:] if body == b"x"]
+    assert sorted(again) == sorted(stays), "each once more, and before what follows it"
 
 
 def test_who_answers_nothing_keeps_a_partition_for_a_while_only(port: int) -> None:
