@@ -11,7 +11,7 @@ from gateway.amqp.hub import Hub
 from gateway.held.accounts import Budget
 from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
-from gateway.held.logs import Lots, Share, Wish, shares
+from gateway.held.logs import LogShare, LogWish, TurnBudget, shares
 from policies.model_rules import KafkaRule
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Reading(Protocol):
     @property
     def held(self) -> int: ...
     def states(self) -> Mapping[str, float]: ...
-    def limit(self, share: Share, lots: Lots) -> None: ...
+    def limit(self, share: LogShare, turn: TurnBudget) -> None: ...
 
 
 class Memory:
@@ -42,7 +42,7 @@ class Memory:
         self._report: Final = report
         self.budget: Final = Budget(budget(policy.model.gateway.memory))
         self.hub: Final = Hub(asyncio.get_running_loop(), self.budget, self._slowed)
-        self._lots: Final = Lots(self.budget.pool, self.hub.loop.call_soon, self._charge_logs)
+        self._turn: Final = TurnBudget(self.budget.pool, self.hub.loop.call_soon, self._charge_logs)
         self._trimmer: Final = Trimmer()
         self._clusters: Final = clusters
         self._over = self._trims = 0
@@ -51,7 +51,7 @@ class Memory:
     def divide(self, policy: Policy) -> None:
         """Tell each cluster of a policy what it may take."""
         for name, share in shares(self.budget.pool.limit, _wishes(policy)).items():
-            self._clusters[name].limit(share, self._lots)
+            self._clusters[name].limit(share, self._turn)
 
     def _slowed(self, connection: Connection, how: str) -> None:
         self._report.bump("held_back", how)
@@ -105,7 +105,7 @@ class Memory:
         yield "held_limit_bytes", (), float(self.budget.pool.limit)
 
 
-def _wishes(policy: Policy) -> dict[str, Wish]:
+def _wishes(policy: Policy) -> dict[str, LogWish]:
     rules = [rule for scope in policy.scopes.values() for rule in scope.addresses if isinstance(rule, KafkaRule)]
     both = {rule.kafka for rule in rules if rule.isolation == "read_uncommitted"}
-    return {name: Wish(each.cache, each.readers, 1 + (name in both)) for name, each in policy.kafka.items()}
+    return {name: LogWish(each.cache, each.readers, 1 + (name in both)) for name, each in policy.kafka.items()}

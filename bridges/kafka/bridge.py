@@ -19,7 +19,7 @@ from bridges.kafka.groups import group_key
 from bridges.kafka.info import InfoNode
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.producer import ClusterProducer
-from gateway.held.logs import Lots, Share
+from gateway.held.logs import LogShare, TurnBudget
 from gateway.state.leases import Leases
 from gateway.state.leases_open import open_leases
 from gateway.state.termini import MemoryTermini, Termini
@@ -85,9 +85,9 @@ class ClusterBridge:
         """Bytes that are kept of logs, or may be in clients: those that read, and records on their way to Kafka."""
         return self.cluster.held + self._producer.held
 
-    def limit(self, share: Share, lots: Lots) -> None:
+    def limit(self, share: LogShare, turn: TurnBudget) -> None:
         """What may be taken for what is read, of each isolation, and for what links are sent at once."""
-        self.cluster.limit(share, lots)
+        self.cluster.limit(share, turn)
 
     def node(self, route: Any) -> KafkaNode:
         """The event-stream node of a route."""

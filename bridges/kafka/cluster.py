@@ -26,7 +26,7 @@ from bridges.kafka.reader import Reader, join_all
 from bridges.kafka.streams import Streams
 from bridges.kafka.together import Together, heard
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.held.logs import Lots, Share, Wish, unlimited, whole
+from gateway.held.logs import LogShare, LogWish, TurnBudget, unlimited, whole
 from gateway.tasks import Supervisor
 
 EMBEDDED: Final = "embedded"
@@ -100,8 +100,8 @@ class Cluster:
         self._said: Final[set[str]] = set()
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
-        self.lots = unlimited(loop.call_soon)
-        self._share = whole(Wish(config.cache, config.max_readers))
+        self.turn_budget = unlimited(loop.call_soon)
+        self._share = whole(LogWish(config.cache, config.max_readers))
         self.streams: Final = self._make_streams(COMMITTED)
         self._uncommitted: Streams | None = None
         self._together: Final = Together(self._bounds, supervisor)
@@ -131,9 +131,9 @@ class Cluster:
         """Bytes that are kept of logs, or may be in clients."""
         return self.streams.held + (0 if self._uncommitted is None else self._uncommitted.held)
 
-    def limit(self, share: Share, lots: Lots) -> None:
+    def limit(self, share: LogShare, turn: TurnBudget) -> None:
         """What may be taken for the readers of each isolation, and for what links are sent at once."""
-        self._share, self.lots = share, lots
+        self._share, self.turn_budget = share, turn
         for streams in filter(None, (self.streams, self._uncommitted)):
             streams.limit(share)
 

@@ -99,7 +99,7 @@ class SharedReceiver(Receiver):
         self._ready.pop(partition, None)
         self._unresolved.pop(partition, None)
         self._gaps.discard(partition)
-        self._kept.forget(partition)
+        self._given_back.forget(partition)
         self._announce = self._announces
         self._pump_later()  # a drain may have waited for it
         return position

@@ -23,7 +23,7 @@ from bridges.kafka.counters import Counters
 from bridges.kafka.deadletters import DeadLetters
 from bridges.kafka.durable import Terminus
 from bridges.kafka.expiry import living
-from bridges.kafka.kept import Kept
+from bridges.kafka.given_back import GivenBack
 from bridges.kafka.redelivery import Event, after_gap, again, announced
 from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -91,7 +91,7 @@ class Receiver:
         self._logs: Final[dict[int, PartitionLog]] = {}
         self._ready: dict[int, None] = {}
         """Partitions whose next chunk may be at hand, in the order of their turns."""
-        self._kept: Final = Kept(link.keep)
+        self._given_back: Final = GivenBack(link.keep)
         self._unresolved: Final[dict[int, set[int]]] = {}
         """Offsets by partition that newer events wait for, where order counts (KM-12)."""
         self._announce = self._announces = not bound and terms.annotated
@@ -217,11 +217,11 @@ class Receiver:
         if self._terms.dead_letters is None:
             self._done(event)
             return
-        self._kept.letter(event)
+        self._given_back.letter(event)
         self._terms.dead_letters.bury(event, error, lambda: self._buried(event), lambda: self._link.open)
 
     def _buried(self, event: Event) -> None:
-        self._kept.delivered(event)
+        self._given_back.delivered(event)
         if self._stalled:
             self._pump_later()
         self._done(event)
@@ -239,25 +239,25 @@ class Receiver:
             self._streams.leave(log, self, self._positions[partition])
         self._logs.clear()
         self._ready.clear()
-        self._kept.end()
+        self._given_back.end()
 
     # -- sending
 
     @property
     def _full(self) -> bool:
         link = self._link
-        return bool(link.unsettled_bytes + self._kept.letters >= _MAX_HELD or link.keeps_too_much)
+        return bool(link.unsettled_bytes + self._given_back.letters >= _MAX_HELD or link.keeps_too_much)
 
     def _pump(self) -> None:
-        if self._kept.again:
+        if self._given_back.again:
             self._send_again()
-        ready, link, turns, lots = self._ready, self._link, _CHUNKS_AT_ONCE, self._cluster.lots
-        left = lots.size
+        ready, link, chunks, turn = self._ready, self._link, _CHUNKS_AT_ONCE, self._cluster.turn_budget
+        left = turn.size
         while ready and link.credit > 0 and not self._full:
-            if not turns or left <= 0:
+            if not chunks or left <= 0:
                 self._pump_later()
                 break
-            turns -= 1
+            chunks -= 1
             partition = next(iter(ready))
             del ready[partition]
             if partition in self._unresolved:
@@ -267,7 +267,7 @@ class Receiver:
                 ready[partition] = None
                 size = self._send_from(chunk, partition, left)
                 left -= size
-                lots.used(size)
+                turn.used(size)
         if (full := self._full) and not self._stalled:
             self._held_back()
         self._stalled = full
@@ -279,8 +279,8 @@ class Receiver:
         self._counters.held_back += 1
         if not self._said_full:
             self._said_full = True
-            held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._kept.letters, "limit": _MAX_HELD}
-            log.warning("link gets no more until it settles what it has", topic=self._topic, **held)
+            held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._given_back.letters}
+            log.warning("link gets no more until it settles what it has", topic=self._topic, **held, limit=_MAX_HELD)
 
     def _send_from(self, chunk: Chunk, partition: int, size: int) -> int:
         """Send until the chunk, the credit or about `size` bytes are used up; return how many were. The hot path."""
@@ -351,13 +351,13 @@ class Receiver:
             return
         if self._terms.strict_order:
             self._unresolved.setdefault(event.partition, set()).add(event.offset)
-        self._kept.put(again(event, failed=failed, annotations=annotations, counters=self._counters))
+        self._given_back.put(again(event, failed=failed, annotations=annotations, counters=self._counters))
         self._pump_later()
 
     def _pump_later(self) -> None:
         if not self._pump_soon:
             self._pump_soon = True
-            self._cluster.lots.later(self._pump_now)  # behind others, once what was sent in this turn is charged
+            self._cluster.turn_budget.later(self._pump_now)  # behind others, once what was sent in this turn is charged
 
     def _pump_now(self) -> None:
         self._pump_soon = False
@@ -366,8 +366,8 @@ class Receiver:
 
     def _send_again(self) -> None:
         link = self._link
-        while self._kept.again and link.credit > 0:
-            event = self._kept.next()
+        while self._given_back.again and link.credit > 0:
+            event = self._given_back.next()
             self._counters.redelivered += 1
             link.send(event.data, event)
 
@@ -388,7 +388,8 @@ class Receiver:
 
     def _finish_drain(self, ends: dict[int, Bounds]) -> None:
         link = self._link
-        reached = not self._kept.again and all(self._positions.get(each, -1) >= at.high for each, at in ends.items())
+        at_end = all(self._positions.get(each, -1) >= at.high for each, at in ends.items())
+        reached = at_end and not self._given_back.again
         if reached or not link.draining or link.credit <= 0:
             self._drain_to, self._draining = None, False
             if reached and link.draining:

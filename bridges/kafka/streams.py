@@ -6,7 +6,7 @@ partition yet, for a client has one position in each. So links at the same place
 behind get one of their own, and meet the chunks that others left in the cache when they have caught up. Where
 more positions of a partition are wanted than there are readers, they take turns.
 
-Memory is held by a `Share` of what the process may take: a stream stops when `_AHEAD` of its chunks were picked by
+Memory is held by a `LogShare` of what the process may take: a stream stops when `_AHEAD` of its chunks were picked by
 nobody, or none while all streams together have read too much ahead; used chunks live in a cache of limited size, and
 clients have queues of limited size.
 Everything here runs on the loop.
@@ -21,7 +21,7 @@ from bridges.kafka.chunks import Cache, Chunk, PartitionLog, Waiter
 from bridges.kafka.fetch import Key
 from bridges.kafka.reader import Fetched, Reader, ReaderOwner
 from gateway.errors import RESOURCE_DELETED, AmqpError
-from gateway.held.logs import Share
+from gateway.held.logs import LogShare
 
 _AHEAD: Final = 2
 """Chunks that nobody has picked yet, above which a stream has read enough for now."""
@@ -76,7 +76,7 @@ class Streams:
         call_soon: Callable[..., object],
         call_later: Callable[..., object],
         *,
-        share: Share,
+        share: LogShare,
         trouble: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
@@ -97,7 +97,7 @@ class Streams:
         self._tidying: Final[set[PartitionLog]] = set()
         self._gone: Final = gone
 
-    def limit(self, share: Share) -> None:
+    def limit(self, share: LogShare) -> None:
         """Take no more than this from now on; clients that are there keep their queues until they end."""
         self._share = share
         self._cache.limit(share.cache)

@@ -30,7 +30,7 @@ _LITTLE: Final = 64 * 1024
 """What one link is sent at once while most of what may be held is."""
 
 
-class Share(NamedTuple):
+class LogShare(NamedTuple):
     """What may be taken for the readers of one cluster and isolation."""
 
     cache: int
@@ -50,7 +50,7 @@ class Share(NamedTuple):
         return self.cache + self.ahead + self.readers * self.client
 
 
-class Wish(NamedTuple):
+class LogWish(NamedTuple):
     """What the policy says of a cluster; `isolations`: how many kinds of readers it has (KM-17)."""
 
     cache: int
@@ -58,12 +58,12 @@ class Wish(NamedTuple):
     isolations: int = 1
 
 
-def whole(wish: Wish) -> Share:
+def whole(wish: LogWish) -> LogShare:
     """As the policy says."""
-    return Share(wish.cache, max(wish.cache, AHEAD), wish.readers, QUEUE)
+    return LogShare(wish.cache, max(wish.cache, AHEAD), wish.readers, QUEUE)
 
 
-def shares(limit: int, wishes: Mapping[str, Wish]) -> dict[str, Share]:
+def shares(limit: int, wishes: Mapping[str, LogWish]) -> dict[str, LogShare]:
     """For each cluster what it wants, or the part that all have to make do with; `limit` is what may be held.
 
     Each has one small client at least, whatever the limit.
@@ -74,14 +74,14 @@ def shares(limit: int, wishes: Mapping[str, Wish]) -> dict[str, Share]:
     return {name: _scaled(whole(wish), min(max(factor, 0.0), 1.0)) for name, wish in wishes.items()}
 
 
-def _scaled(share: Share, factor: float) -> Share:
+def _scaled(share: LogShare, factor: float) -> LogShare:
     clients = _CLIENT + int((share.readers * share.client - _CLIENT) * factor)
     readers = min(clients // _CLIENT, share.readers)
     queue = (clients // readers - _ON_THE_WAY) // 2
-    return Share(int(share.cache * factor), int(share.ahead * factor), readers, min(queue, QUEUE))
+    return LogShare(int(share.cache * factor), int(share.ahead * factor), readers, min(queue, QUEUE))
 
 
-class Lots:
+class TurnBudget:
     """How much of event logs goes to links in one turn of the loop, for all clusters together.
 
     What links are sent is charged at the end of a turn: a hundred that wake together would be sent many times what
@@ -133,6 +133,6 @@ class Lots:
                 self._ask()
 
 
-def unlimited(call_soon: Callable[[Callable[[], None]], object]) -> Lots:
+def unlimited(call_soon: Callable[[Callable[[], None]], object]) -> TurnBudget:
     """For a cluster that nobody has told what it may take."""
-    return Lots(Pool(2**62), call_soon)
+    return TurnBudget(Pool(2**62), call_soon)

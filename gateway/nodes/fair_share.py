@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.nodes.route_limits import Quota
+from gateway.nodes.route_limits import RequesterLimit
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -50,7 +50,7 @@ class Shares:
         self._now_ms: Final = now_ms
         self._timer: Timer | None = None
         self._over = False
-        self._quotas: dict[Hashable, Quota] = {}
+        self._quotas: dict[Hashable, RequesterLimit] = {}
         self._lent = 0
         """Credit that was given in place of what is slow."""
         self.due = 0
@@ -78,8 +78,8 @@ class Shares:
 
     def _look(self) -> None:
         self._timer, now = None, self._now_ms()
-        busy: dict[Quota, list[RoutedLink]] = defaultdict(list)
-        settled: dict[Quota, int] = defaultdict(int)
+        busy: dict[RequesterLimit, list[RoutedLink]] = defaultdict(list)
+        settled: dict[RequesterLimit, int] = defaultdict(int)
         for route in list(self._routes()):
             settled[route.quota] += route.tidy(now)
             if route.busy:
@@ -105,7 +105,7 @@ class Shares:
             self._link.grant(missing)
 
 
-def limit(quota: Quota, routes: list[RoutedLink], share: int) -> None:
+def limit(quota: RequesterLimit, routes: list[RoutedLink], share: int) -> None:
     """Let one requester hold no more than `share` of what is slow; the newest that wait go first."""
     over = quota.slow - share
     if over > 0:

@@ -29,7 +29,7 @@ _AGAIN: Final = 1.0
 """Seconds until a cookie that shared state could not keep is offered to it again."""
 
 
-class Event(Protocol):
+class TopicEvent(Protocol):
     """A message of a topic, and its place there."""
 
     @property
@@ -57,7 +57,7 @@ class Leaving:
         self._kept: Final[dict[tuple[int, int], bytes]] = {}
         """Messages whose cookies had to be kept first, by partition and offset; one of a partition at most."""
 
-    def __call__(self, event: Event, again: Callable[[], None]) -> bytes | None:
+    def __call__(self, event: TopicEvent, again: Callable[[], None]) -> bytes | None:
         """The message as the reader gets it; None: not yet, `again` is called when there is an answer."""
         data, place = event.data, (event.partition, event.offset)
         if not annotated(data):

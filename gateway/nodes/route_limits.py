@@ -15,7 +15,7 @@ QUIET: Final = 2
 """As many looks after which one where all only waits may have to make room for another."""
 
 
-class Leftovers:
+class DetachedBudget:
     """What waits settled though the link that brought it has ended: so many bytes in the process, and no more."""
 
     __slots__ = ("_room",)
@@ -35,13 +35,13 @@ class Leftovers:
         self._room += size
 
 
-EACH: Final = 256
+BESIDE: Final = 256
 """Bytes that a message takes beside its own."""
-LEFT: Final = Leftovers(16 * 2**20)
+DETACHED: Final = DetachedBudget(16 * 2**20)
 """That of this process: no connection is charged for it any more."""
 
 
-class Quota:
+class RequesterLimit:
     """What the destinations of one requester may hold (`fair_share`); without limit until they are slow."""
 
     __slots__ = ("_pace", "_room", "slow")

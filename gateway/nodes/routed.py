@@ -19,7 +19,7 @@ from gateway.amqp.outcomes import RELEASED, Outcome
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
-from gateway.nodes.route_limits import EACH, LEFT, Quota, dispensable
+from gateway.nodes.route_limits import BESIDE, DETACHED, RequesterLimit, dispensable
 from gateway.scope.shelf import Unfetched
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class RoutedLink(InnerLink):
         """Whose destination it is: those of one requester share what they may hold."""
         self.still = 0
         """Looks in a row that found messages under way and no outcome since the look before."""
-        self.quota = Quota()
+        self.quota = RequesterLimit()
         """What those of its group may hold together."""
         self._done = 0
         self._kept_back: int | None = None
         self._attended = False
-        self._left = 0
+        self._detached = 0
         self._waiting: deque[tuple[Any, bytes, bool, int | None]] = deque()
         self.error: AmqpError | None = None
 
@@ -177,8 +177,8 @@ class RoutedLink(InnerLink):
             else:
                 self._router.unreachable(delivery, error, settled, answer=self.way.answer)
         self._waiting.clear()
-        LEFT.give_back(self._left)
-        self._left = 0
+        DETACHED.give_back(self._detached)
+        self._detached = 0
 
     # -- what the router does
 
@@ -215,8 +215,8 @@ class RoutedLink(InnerLink):
         waiting, self._waiting = self._waiting, deque()
         stays = self._router.outlived and not self.gone and (not self.open or getattr(self.handler, "attended", True))
         for item in waiting:
-            if item[2] and stays and LEFT.take(size := len(item[1]) + EACH):
-                self._left += size
+            if item[2] and stays and DETACHED.take(size := len(item[1]) + BESIDE):
+                self._detached += size
                 self._waiting.append(item)
             else:
                 self.abandon(item[0], item[2])
@@ -230,7 +230,7 @@ class RoutedLink(InnerLink):
 
     def _perhaps_done(self) -> None:
         """The link around it has ended, and nothing that it left waits any more."""
-        if self._left and not self._waiting:
+        if self._detached and not self._waiting:
             self.end(None)
 
     @property

@@ -14,7 +14,7 @@ from bridges.kafka.fetch import Key
 from bridges.kafka.reader import Fetched, ReaderOwner
 from bridges.kafka.streams import Streams
 from gateway.errors import INTERNAL_ERROR, AmqpError
-from gateway.held.logs import AHEAD, QUEUE, Share
+from gateway.held.logs import AHEAD, QUEUE, LogShare
 from tests.support.examples import examples
 
 TOPIC = "orders"
@@ -176,7 +176,7 @@ class House:
             self._new,  # type: ignore[arg-type]
             lambda call, *arguments: self.soon.append((call, arguments)),
             lambda _, call, *arguments: self.later.append((call, arguments)),
-            share=Share(cache, ahead, readers, QUEUE),
+            share=LogShare(cache, ahead, readers, QUEUE),
             trouble=lambda: None,
             gone=lambda topic: None,
         )

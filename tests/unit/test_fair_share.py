@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.nodes.fair_share import fair_share
-from gateway.nodes.route_limits import QUIET, STILL, Leftovers, Quota, dispensable
+from gateway.nodes.route_limits import QUIET, STILL, DetachedBudget, RequesterLimit, dispensable
 
 
 @pytest.mark.parametrize(
@@ -27,16 +27,16 @@ def test_it_is_the_largest_share_that_fits(sizes: list[int]) -> None:
     assert share == 500 or sum(min(size, share + 1) for size in sizes) > 500 - len(sizes)
 
 
-def looked_at(held: int, settled: int, looks: int = STILL, share: int = 500) -> Quota:
+def looked_at(held: int, settled: int, looks: int = STILL, share: int = 500) -> RequesterLimit:
     """A requester that holds and settles as much at each look."""
-    quota = Quota()
+    quota = RequesterLimit()
     for _ in range(looks):
         quota.count(held, settled)
     quota.admit(share)
     return quota
 
 
-def more(quota: Quota, asked: int = 1000) -> int:
+def more(quota: RequesterLimit, asked: int = 1000) -> int:
     """How many messages more may wait."""
     return sum(quota.take() for _ in range(asked))
 
@@ -72,7 +72,7 @@ def test_who_held_nothing_for_a_while_has_no_pace() -> None:
 
 @given(st.lists(st.integers(0, 100), min_size=STILL, max_size=40), st.integers(0, 1000))
 def test_what_the_last_looks_settled_is_not_slow(settled: list[int], held: int) -> None:
-    quota = Quota()
+    quota = RequesterLimit()
     for count in settled:
         quota.count(held, count)
     assert quota.slow == max(held - sum(settled[-STILL:]), 0)
@@ -112,7 +112,7 @@ def test_nobody_has_to_make_room_where_all_have_their_part() -> None:
 
 
 def test_what_is_left_takes_no_more_than_there_is_room_for() -> None:
-    left = Leftovers(1000)
+    left = DetachedBudget(1000)
     assert left.take(600)
     assert not left.take(401)
     assert left.take(400)

@@ -15,17 +15,17 @@ from bridges.kafka.cluster import COMMITTED, Cluster, ClusterConfig
 from bridges.kafka.reader import ReaderOwner, bounded
 from gateway.held.accounts import CONNECTION, Budget, Held, Level, Pool
 from gateway.held.container import budget
-from gateway.held.logs import QUEUE, Lots, Share, Wish, shares, unlimited, whole
+from gateway.held.logs import QUEUE, LogShare, LogWish, TurnBudget, shares, unlimited, whole
 from gateway.tasks import Supervisor
 from tests.support.process import free_port
 
 MIB = 2**20
-PLAIN = Wish(64 * MIB, 16)
+PLAIN = LogWish(64 * MIB, 16)
 """What a policy wishes that says nothing of it."""
 
 
 def test_one_cluster_gets_what_the_policy_says_where_nothing_says_how_much_memory_there_is() -> None:
-    assert shares(budget(None, nowhere), {"main": PLAIN}) == {"main": Share(64 * MIB, 64 * MIB, 16, QUEUE)}
+    assert shares(budget(None, nowhere), {"main": PLAIN}) == {"main": LogShare(64 * MIB, 64 * MIB, 16, QUEUE)}
 
 
 def nowhere(path: str) -> str:
@@ -34,8 +34,8 @@ def nowhere(path: str) -> str:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 @pytest.mark.parametrize("memory", [192, 256, 512, 1024, 4096])
-@pytest.mark.parametrize("wish", [PLAIN, Wish(512 * MIB, 64), Wish(MIB, 1), Wish(64 * MIB, 16, isolations=2)])
-def test_all_clusters_together_take_no_more_than_three_fifths(count: int, memory: int, wish: Wish) -> None:
+@pytest.mark.parametrize("wish", [PLAIN, LogWish(512 * MIB, 64), LogWish(MIB, 1), LogWish(64 * MIB, 16, isolations=2)])
+def test_all_clusters_together_take_no_more_than_three_fifths(count: int, memory: int, wish: LogWish) -> None:
     limit = budget(memory * MIB)
     found = shares(limit, {str(number): wish for number in range(count)})
     least = 4 * MIB * wish.isolations * count
@@ -47,7 +47,7 @@ def test_all_clusters_together_take_no_more_than_three_fifths(count: int, memory
 
 
 def test_who_wishes_for_more_gets_more() -> None:
-    found = shares(budget(512 * MIB), {"large": Wish(128 * MIB, 32), "small": PLAIN})
+    found = shares(budget(512 * MIB), {"large": LogWish(128 * MIB, 32), "small": PLAIN})
     assert found["large"].cache == pytest.approx(2 * found["small"].cache, rel=0.01)
     assert found["large"].readers == pytest.approx(2 * found["small"].readers, abs=1)
 
@@ -142,12 +142,12 @@ def test_what_is_kept_of_logs_counts_for_all_and_leaves_the_rest_to_be_shared() 
 
 
 class Turns:
-    """Lots, and the loop's next turn at will."""
+    """TurnBudget, and the loop's next turn at will."""
 
     def __init__(self, pool: Pool) -> None:
         self.soon: list[Callable[[], None]] = []
         self.charged = 0
-        self.lots = Lots(pool, self.soon.append, self.charge)
+        self.budget = TurnBudget(pool, self.soon.append, self.charge)
 
     def charge(self) -> None:
         self.charged += 1
@@ -168,12 +168,12 @@ def test_links_together_are_sent_no_more_than_a_lot_in_a_turn() -> None:
     turns, sent = Turns(pool(128 * MIB)), list[int]()
 
     def pump(link: int) -> Any:
-        size = turns.lots.size
+        size = turns.budget.size
         if size <= 0:
-            turns.lots.later(lambda: pump(link))
+            turns.budget.later(lambda: pump(link))
             return
         sent.append(size)
-        turns.lots.used(size)
+        turns.budget.used(size)
 
     for link in range(10):
         pump(link)
@@ -197,7 +197,7 @@ def test_links_together_are_sent_no_more_than_a_lot_in_a_turn() -> None:
     ],
 )
 def test_a_link_is_sent_less_at_once_where_there_is_less(limit: int, total: int, holders: int, size: int) -> None:
-    assert Turns(pool(limit, total, holders)).lots.size == size
+    assert Turns(pool(limit, total, holders)).budget.size == size
 
 
 def test_one_link_that_fails_keeps_no_other_waiting() -> None:
@@ -207,7 +207,7 @@ def test_one_link_that_fails_keeps_no_other_waiting() -> None:
         raise RuntimeError("a bug")
 
     for go_on in (partial(told.append, 1), fail, partial(told.append, 2)):
-        turns.lots.later(go_on)
+        turns.budget.later(go_on)
     with pytest.raises(RuntimeError, match="a bug"):
         turns.turn()
     turns.turn()

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from bridges.kafka import reader as module
 from bridges.kafka.reader import Fetched, Reader, ReaderOwner
 from bridges.kafka.streams import Streams
-from gateway.held.logs import QUEUE, Share, Wish, whole
+from gateway.held.logs import QUEUE, LogShare, LogWish, whole
 from tests.support.process import free_port
 
 KEY = ("orders", 0)
@@ -76,7 +76,7 @@ def test_another_thread_reads_on_when_one_has_died() -> None:
         return readers[-1]
 
     streams = Streams(
-        new, nobody, lambda _, call, *args: later.append(lambda: call(*args)), share=whole(Wish(1000, 4)),
+        new, nobody, lambda _, call, *args: later.append(lambda: call(*args)), share=whole(LogWish(1000, 4)),
         trouble=nobody, gone=nobody,
     )  # fmt: skip
     member = Waits()
@@ -119,7 +119,7 @@ def test_what_all_streams_read_ahead_is_bounded_together() -> None:
         return readers[-1]
 
     streams = Streams(
-        new, lambda call, *args: soon.append(lambda: call(*args)), nobody, share=Share(70_000, 70_000, 2, QUEUE),
+        new, lambda call, *args: soon.append(lambda: call(*args)), nobody, share=LogShare(70_000, 70_000, 2, QUEUE),
         trouble=nobody, gone=nobody,
     )  # fmt: skip
     members = {number: Waits() for number in range(40)}

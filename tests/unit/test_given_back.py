@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridges.kafka.kept import Kept
+from bridges.kafka.given_back import GivenBack
 from bridges.kafka.redelivery import Event
 
 
@@ -13,7 +13,7 @@ def event(offset: int, partition: int = 0) -> Event:
 class Charged:
     def __init__(self) -> None:
         self.size = 0
-        self.kept = Kept(self.more)
+        self.kept = GivenBack(self.more)
 
     def more(self, size: int) -> None:
         self.size += size

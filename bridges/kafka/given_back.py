@@ -15,7 +15,7 @@ _BESIDE: Final = 1024
 """What an event costs beside its bytes, roughly."""
 
 
-class Kept:
+class GivenBack:
     """Of one link; `charge` hears how many bytes more are kept, or fewer."""
 
     def __init__(self, charge: Callable[[int], None]) -> None:
