@@ -312,8 +312,9 @@ class Receiver:
 
     def _crossed(self, events: list[Event], chosen: list[Event], after: int) -> tuple[list[Event], int]:
         """Requests of other scopes among them as this reader may get them; from one that is not known yet on, none."""
+        go_on = partial(self._go_on, chosen[0].partition) if chosen else None  # they are of one chunk
         for at, event in enumerate(chosen):
-            data = self._link.leaving(event, partial(self._go_on, event.partition))
+            data = self._link.leaving(event, go_on)
             if data is None:
                 del self._ready[event.partition]
                 return chosen[:at], bisect_left(events, event.offset, key=_offset)
