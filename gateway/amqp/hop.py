@@ -50,6 +50,8 @@ def only(data: bytes, names: frozenset[bytes]) -> bytes:
 
 def too_many(data: bytes) -> bool:
     """Whether a message has more than `ANNOTATIONS` bytes of delivery annotations; they are not read for it."""
+    if len(data) <= ANNOTATIONS or not may_be_annotated(data):
+        return False
     try:
         layout = walk(data)
         return layout.ma - layout.da > ANNOTATIONS

@@ -182,7 +182,7 @@ class Receiving(LinkBase):
             self._too_large(len(data))
             return
         self.transfers += 1
-        if len(data) > ANNOTATIONS and may_be_annotated(data) and too_many(data):
+        if too_many(data):
             self._reject(delivery, settled, self._too_annotated(delivery))
             return
         if self.unannounced and may_be_annotated(data) and annotated(data):
@@ -215,10 +215,10 @@ class Receiving(LinkBase):
         if self.engine.refusing:
             self._refuse_one(number, bool(lib.pn_delivery_settled(delivery)))
             return
+        if too_many(data):
+            self._reject(number, settled, self._too_annotated(number))
+            return
         if may_be_annotated(data):
-            if too_many(data):
-                self._reject(number, settled, self._too_annotated(number))
-                return
             data = self.understood(data)
         if self.unannounced and annotated(data):
             self._unsupported(number)
