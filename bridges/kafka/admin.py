@@ -34,7 +34,6 @@ _YOUNG: Final = frozenset(
 """What brokers say of the partitions of a topic that is known, for a moment after it was made or its leader changed."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
 _MOMENT: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FETCHES: Final = "sasl.oauthbearer."
 """How settings begin that let a client fetch a token as soon as it is made."""
 
@@ -61,11 +60,6 @@ class Bounds(NamedTuple):
 
     low: int
     high: int
-
-
-def legal(name: str) -> bool:
-    """Whether a topic can have this name."""
-    return bool(_LEGAL.fullmatch(name)) and name not in (".", "..")
 
 
 def mistake(settings: Mapping[str, Any]) -> str | None:

@@ -19,7 +19,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from bridges.kafka import faults
-from bridges.kafka.admin import Admin, Bounds, Topic, legal
+from bridges.kafka.admin import Admin, Bounds, Topic
 from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.mirror import Mirror
 from bridges.kafka.reader import Reader, join_all
@@ -28,6 +28,7 @@ from bridges.kafka.together import Together, heard
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.logs import LogShare, LogWish, TurnBudget, unlimited, whole
 from gateway.tasks import Supervisor
+from policies.rules import legal_topic
 
 EMBEDDED: Final = "embedded"
 COMMITTED: Final = "read_committed"
@@ -122,8 +123,7 @@ class Cluster:
 
     def reading(self) -> dict[str, float]:
         """What is read and kept now, of either isolation."""
-        states = self.streams.states()
-        others = self._uncommitted.states() if self._uncommitted is not None else {}
+        states, others = self.streams.states(), {} if self._uncommitted is None else self._uncommitted.states()
         return {name: value + others.get(name, 0) for name, value in states.items()}
 
     @property
@@ -188,7 +188,7 @@ class Cluster:
             del self._asked[name]
 
     async def _find(self, name: str) -> Topic:
-        if not legal(name):
+        if not legal_topic(name):
             raise AmqpError(NOT_FOUND, "no event log can have this name")
         await self.probed.wait()
         if self._embedded is not None:
