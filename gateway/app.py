@@ -157,6 +157,7 @@ class Process:
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._seen = _stamp(path)
+        self._looking: asyncio.Task[tuple[int, int, int] | None] | None = None
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         for name in (signal.SIGTERM, signal.SIGINT):
@@ -188,11 +189,13 @@ class Process:
 
     async def _stamped(self) -> tuple[int, int, int] | None:
         """What the policy file is now; as before where its file system does not answer."""
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                return await off_loop(_stamp, self._path)
-        except TimeoutError:
+        if self._looking is None:
+            self._looking = self._service.supervisor.start(off_loop(_stamp, self._path), "policy-look")
+        done, _ = await asyncio.wait({self._looking}, timeout=_PATIENCE)
+        if not done:  # it is waited for again: a thread for each look would be one more each time
             return self._seen
+        looked, self._looking = self._looking, None
+        return looked.result()
 
     async def _apply(self) -> None:
         try:

@@ -256,9 +256,9 @@ class Listener:
         except Refusal as refusal:
             self.refused(connection, refusal.reason)
             engine.close(refusal.error)
-        else:
-            if not self.admits_login(connection):  # it was logging in when a reload came
-                self.revoke(connection)
+            return
+        if not self.admits_login(connection):  # it was logging in when a reload came
+            self.revoke(connection)
 
     def requested(self, connection: Connection, link: Link) -> None:
         if (stolen := self._scope.names.claim(link)) is not None:

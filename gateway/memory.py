@@ -12,6 +12,7 @@ from gateway.held.accounts import Budget
 from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
 from gateway.held.logs import LogShare, LogWish, TurnBudget, shares
+from gateway.tasks import off_loop
 from policies.model_rules import KafkaRule
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Memory:
             self._trims -= 1
             if self._trims <= 0 and self._trimmer.wants(held):
                 self._trims = _TRIMS
-                await asyncio.to_thread(self._trimmer.trim)
+                await off_loop(self._trimmer.trim)
 
     def _look(self) -> int:
         self._charge_logs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,8 @@ import pytest
 
 from gateway import app, service
 from gateway.service import Service
+from gateway.tasks import Supervisor
+from tests.support.process import PATIENCE
 
 
 class Counted:
@@ -50,6 +53,7 @@ class Told:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.policy_state = SimpleNamespace(refused=self.problems.extend)
+        self.supervisor = Supervisor(lambda name, error: self.problems.append(repr(error)))
 
 
 async def test_a_policy_that_cannot_be_read_is_refused_after_a_while(
@@ -66,3 +70,27 @@ async def test_a_policy_that_cannot_be_read_is_refused_after_a_while(
     assert "could not be read within" in told.problems[0]
     with pipe.open("wb"):  # lets the thread go
         pass
+
+
+async def test_a_file_system_that_does_not_answer_has_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the policy file would leave one more."""
+    answer, looks = threading.Event(), list[Path]()
+
+    def stamp(path: Path) -> tuple[int, int, int]:
+        looks.append(path)
+        if len(looks) > 1:  # the first is that of the start
+            answer.wait(PATIENCE)
+        return 1, 2, len(looks)
+
+    monkeypatch.setattr(app, "_PATIENCE", 0.05)
+    monkeypatch.setattr(app, "_stamp", stamp)
+    told: Any = Told()
+    process = app.Process(told, tmp_path / "policy.yaml")
+    assert [await process._stamped() for _ in range(3)] == 3 * [(1, 2, 1)]
+    monkeypatch.setattr(app, "_PATIENCE", PATIENCE)
+    answer.set()
+    assert await process._stamped() == (1, 2, 2)
+    assert len(looks) == 2
+    await told.supervisor.close()
