@@ -12,6 +12,7 @@ from gateway.held.accounts import Budget
 from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
 from gateway.held.logs import LogShare, LogWish, TurnBudget, shares
+from gateway.nodes.route_limits import DETACHED
 from gateway.tasks import off_loop
 from policies.model_rules import KafkaRule
 
@@ -72,6 +73,7 @@ class Memory:
 
     def _look(self) -> int:
         self._charge_logs()
+        self.budget.charge_detached(DETACHED.held)
         pool = self.budget.pool
         self._over = self._over + 1 if pool.total > pool.limit else 0
         if self._over > _PATIENCE:
@@ -103,6 +105,7 @@ class Memory:
         for (name, kind), value in sums.items():
             yield name, (("kind", kind),), float(value)
         yield "held_bytes", (("kind", "logs"),), float(self.budget.logs)
+        yield "held_bytes", (("kind", "detached"),), float(self.budget.detached)
         yield "held_limit_bytes", (), float(self.budget.pool.limit)
 
 

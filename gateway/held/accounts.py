@@ -145,6 +145,8 @@ class Budget:
 
     def __init__(self, limit: int) -> None:
         self.pool: Final = Pool(limit)
+        self.logs = self.detached = 0
+        """What is kept of event logs, and of what came settled on links that have ended: for all links together."""
         self._users: Final[dict[tuple[str, str], tuple[Pool, set[Account]]]] = {}
 
     def open(
@@ -173,14 +175,18 @@ class Budget:
                 del self._users[scope, user]
 
     def charge_logs(self, size: int) -> None:
-        """Say anew what is kept of event logs, for all links together."""
-        self.pool.total += size - self.pool.common
-        self.pool.common = size
+        """Say anew what is kept of event logs."""
+        self._charge_common(size - self.logs)
+        self.logs = size
 
-    @property
-    def logs(self) -> int:
-        """What is kept of event logs."""
-        return self.pool.common
+    def charge_detached(self, size: int) -> None:
+        """Say anew what waits settled though its link has ended."""
+        self._charge_common(size - self.detached)
+        self.detached = size
+
+    def _charge_common(self, more: int) -> None:
+        self.pool.total += more
+        self.pool.common += more
 
     @property
     def accounts(self) -> Iterator[Account]:

@@ -18,27 +18,29 @@ QUIET: Final = 2
 class DetachedBudget:
     """What waits settled though the link that brought it has ended: so many bytes in the process, and no more."""
 
-    __slots__ = ("_room",)
+    __slots__ = ("_most", "held")
 
     def __init__(self, most: int) -> None:
-        self._room = most
+        self._most: Final = most
+        self.held = 0
+        """Bytes that wait now."""
 
     def take(self, size: int) -> bool:
         """Whether a message of `size` bytes may stay; each is given back once."""
-        if size > self._room:
+        if self.held + size > self._most:
             return False
-        self._room -= size
+        self.held += size
         return True
 
     def give_back(self, size: int) -> None:
         """So many bytes wait no more."""
-        self._room += size
+        self.held -= size
 
 
 BESIDE: Final = 256
 """Bytes that a message takes beside its own."""
 DETACHED: Final = DetachedBudget(16 * 2**20)
-"""That of this process: no connection is charged for it any more."""
+"""That of this process: no connection is charged for it any more, the process is."""
 
 
 class RequesterLimit:

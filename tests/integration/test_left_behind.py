@@ -64,12 +64,15 @@ def test_what_senders_leave_takes_no_more_than_sixteen_mebibytes(place: Place, o
     gone = place.gateway.wait_metric(dropped, lambda value: value >= before + 2 * HELD - most) - before
     left = 2 * HELD - round(gone)
     assert 0.9 * most < left
+    held = 'scopegate_held_bytes{kind="detached"}'
+    place.gateway.wait_metric(held, lambda value: value >= left * size)  # it is on the account of the process
     for inbox in inboxes:
         inbox.peer.flow(0, link_credit=WINDOW, delivery_count=0)
     for inbox, count in zip(inboxes, (HELD, left - HELD), strict=True):
         for _ in range(count):
             inbox.take()
         assert inbox.empty()
+    place.gateway.wait_metric(held, lambda value: value == 0)
 
 
 def test_what_waits_settled_for_nobody_goes_with_its_sender(place: Place, outbox: Outbox) -> None:

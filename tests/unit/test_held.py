@@ -104,6 +104,15 @@ def test_the_heaviest_have_to_go_until_there_is_room() -> None:
     assert list(budget.heaviest()) == [accounts[1]]
 
 
+def test_what_waits_though_its_link_has_ended_counts_for_the_process() -> None:
+    budget = Budget(10 * MIB)
+    budget.charge_logs(2 * MIB)
+    budget.charge_detached(3 * MIB)
+    assert (budget.pool.total, budget.pool.common) == (5 * MIB, 5 * MIB)
+    budget.charge_logs(0)
+    assert (budget.pool.total, budget.logs, budget.detached) == (3 * MIB, 0, 3 * MIB)
+
+
 def test_what_is_kept_of_event_logs_counts_for_the_process() -> None:
     budget = Budget(10 * MIB)
     mine = account(budget, connection=90 * MIB, per_user=90 * MIB)
