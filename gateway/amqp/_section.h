@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 enum { PLACES = 7, FIRST_CODE = 0x70, LAST_CODE = 0x78, SMALL_ULONG = 0x53, WIDE = 0x10, EMPTY_LIST = 0x45 };
-enum { DELIVERY_ANNOTATIONS = 0x71, MESSAGE_ANNOTATIONS = 0x72, APPLICATION_PROPERTIES = 0x74, DATA_SECTION = 0x75, SEQUENCE_SECTION = 0x76 };
+enum { DELIVERY_ANNOTATIONS = 0x71, MESSAGE_ANNOTATIONS = 0x72, APPLICATION_PROPERTIES = 0x74 };
+enum { DATA_SECTION = 0x75, SEQUENCE_SECTION = 0x76 };
 
 /* By code: the place in the order, and the kind of the value when its size has one byte (0: any that has a size). */
 static const int8_t place_of[] = {0, 1, 2, 3, 4, 5, 5, 5, 6};

@@ -3,8 +3,9 @@
  *
  * Every message that crosses a boundary is looked at several times, and in Python each look costs more than all that the
  * engine does for the message. What is here knows only how messages usually begin: `00 53`, the code, a value of the
- * right kind with its size, each section in order, none but data and sequences twice. For anything else, be it allowed or an error, the answer is
- * `...` and the Python code says what it is (layout.py, properties.py). Nothing outside the given bytes is read.
+ * right kind with its size, each section in order, none but data and sequences twice. For anything else, be it allowed
+ * or an error, the answer is `...` and the Python code says what it is (layout.py, properties.py). Nothing outside the
+ * given bytes is read.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -25,8 +26,9 @@ static uint8_t steps[256]; /* decoder.STEPS: a constructor's whole width, SIZE8 
 
 /* bind(Layout, STEPS, the most sections of a message) */
 static PyObject *bind(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    if (count != 3 || !PyLong_Check(args[2]) || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], &PyTuple_Type) ||
-        !PyBytes_Check(args[1]) || PyBytes_GET_SIZE(args[1]) != sizeof steps) {
+    if (count != 3 || !PyLong_Check(args[2]) || !PyType_Check(args[0]) ||
+        !PyType_IsSubtype((PyTypeObject *)args[0], &PyTuple_Type) || !PyBytes_Check(args[1]) ||
+        PyBytes_GET_SIZE(args[1]) != sizeof steps) {
         PyErr_SetString(PyExc_TypeError, "a class of tuples, 256 bytes and a number are wanted");
         return NULL;
     }

@@ -381,9 +381,9 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyBool_FromLong(event != NULL);
 }
 
-/* usual(messages, most, bytes of annotations, whether one may be annotated, whether one may be settled) -> whether all are:
- * none is larger than `most`, or may have delivery annotations, or more than so many bytes of them, or is settled, where it
- * may not */
+/* usual(messages, most, bytes of annotations, whether one may be annotated, whether one may be settled) -> whether all
+ * are: none is larger than `most`, or may have delivery annotations, or more than so many bytes of them, or is settled,
+ * where it may not */
 static PyObject *usual(PyObject *module, PyObject *args) {
     PyObject *messages, *item, *data;
     Py_ssize_t most, annotated_most, index;

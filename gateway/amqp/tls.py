@@ -48,7 +48,7 @@ class ServerTls:
         self._vouched: dict[bytes, bytes] = {}
         # A client's own certificate may be in the file, too; OpenSSL names only the authorities among them.
         listed = () if client_ca is None else _certificates(client_ca)
-        self._anchors: Final = frozenset((*self.context.get_ca_certs(binary_form=True), *listed))
+        self._anchors: Final = {each: each for each in (*self.context.get_ca_certs(binary_form=True), *listed)}
 
     def anchor(self, ssl_object: ssl.SSLObject) -> bytes:
         """The authority (DER) that vouches for a client's certificate; empty: it has shown none.
@@ -62,6 +62,7 @@ class ServerTls:
         key = sha256(leaf).digest()
         known = self._vouched.pop(key, b"")
         if anchor := trust_anchor(ssl_object) or known:
+            anchor = self._anchors.get(anchor, anchor)  # one copy for all clients
             self._vouched[key] = anchor
         if len(self._vouched) > _KEPT:
             del self._vouched[next(iter(self._vouched))]
