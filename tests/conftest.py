@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, settings
 from tests.support.disk import may_mount
 from tests.support.examples import FAST
 
-pytest_plugins = ["pytester", "tests.support.conformance", "tests.support.fixtures", "tests.support.spark"]
+_OURS = ("conformance", "fixtures", "spark", "tiers")
+pytest_plugins = ["pytester", *(f"tests.support.{name}" for name in _OURS)]
 
 # `fast` draws the same examples in every run; `deep` (SCOPEGATE_HYPOTHESIS=deep) goes looking for new ones. How long
 # drawing takes says how busy the machine is: others of the suite's processes start servers meanwhile.
