@@ -323,6 +323,9 @@ class Connector:
     def message_refused(self, link: Link, error: AmqpError) -> None:
         self._report.message_refused(link, error)
 
+    def link_counted(self, link: Link) -> None:
+        self._report.flush(link)
+
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         self._connection, self._unfit = None, False
         self.home.closed()

@@ -280,6 +280,9 @@ class Listener:
     def message_refused(self, link: Link, error: AmqpError) -> None:
         self._report.message_refused(link, error)
 
+    def link_counted(self, link: Link) -> None:
+        self._report.flush(link)
+
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         engine = connection.engine
         if connection in self.connections:

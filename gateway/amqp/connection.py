@@ -77,6 +77,7 @@ class Host(Protocol):
     def link_refused(self, link: Link, error: AmqpError) -> None: ...
     def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
     def message_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_counted(self, link: Link) -> None: ...
     def closed(self, connection: Connection, error: AmqpError | None) -> None: ...
 
 
@@ -373,6 +374,9 @@ class Connection(asyncio.Protocol):
 
     def message_refused(self, link: Link, error: AmqpError) -> None:
         self._host.message_refused(link, error)
+
+    def link_counted(self, link: Link) -> None:
+        self._host.link_counted(link)
 
     @property
     def descriptor(self) -> int:

@@ -287,6 +287,10 @@ class Engine(Restraint):
         """A message of the peer was refused: for the owner's log and counters."""
         self._owner.message_refused(link, error)
 
+    def counted_late(self, link: Link) -> None:
+        """A link that has ended has counted something more."""
+        self._owner.link_counted(link)
+
     # -- events
 
     def dispatch(self) -> None:

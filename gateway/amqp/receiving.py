@@ -249,7 +249,10 @@ class Receiving(LinkBase):
     def drop(self, delivery: int) -> None:
         """A pre-settled delivery that nobody can take: counted, for its sender cannot be told."""
         self.others["dropped"] = self.others.get("dropped", 0) + 1
-        self.settle(delivery, SETTLED)
+        if self.open:
+            self.settle(delivery, SETTLED)
+        else:
+            self.engine.counted_late(self)  # type: ignore[arg-type]  # a `Link`, like every link
 
     def message_refused(self, error: AmqpError) -> None:
         """One message of this link was refused: for the operator's log and counters."""

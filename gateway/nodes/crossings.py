@@ -6,6 +6,7 @@ One decision per pair of links, at the first message: the target that understand
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -84,7 +85,7 @@ class Crossings:
         self._carried: dict[str, Carried] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
-        self.tokens: Final[dict[str, dict[bytes, str]]] = {name: {} for name in scopes}
+        self.tokens: Final[dict[str, dict[bytes, str]]] = defaultdict(dict)
         """By scope, of encoded rewritten addresses that proved to be ours there: their tokens. For `replies`."""
         self._rewriters: dict[tuple[str, str, int | None, Hashable], Rewriter] = {}
 

@@ -133,6 +133,8 @@ class _Entrance:
     def _kept(self, delivery: Any, data: bytes, settled: bool, kept: bool) -> None:
         """The long cookie is in shared state, or never will be."""
         if not self._link.open:
+            if settled:
+                self._link.drop(delivery)
             return
         if kept:
             self._handler.on_transfer(delivery, data, settled)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.outcomes import Rejected
 from gateway.amqp.pndata import Granted
-from gateway.errors import NOT_IMPLEMENTED, AmqpError
+from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.homeward import HomeRouter
 from gateway.nodes.replies import homing, window
@@ -146,7 +146,10 @@ class Homecoming:
 
     def aim(self, link: Link, data: bytes) -> Aim:
         """Where a response goes."""
-        scope = self.scope()
+        try:
+            scope = self.scope()
+        except KeyError:  # a reload has taken it away while this response waited
+            raise AmqpError(NOT_FOUND, "the requester is gone") from None
         return homing(scope, self._owner.responder)(scope.world.crossings.homecome(scope.name, data))
 
 

@@ -17,6 +17,7 @@ from gateway.amqp.outcomes import RELEASED, Modified, Outcome
 from gateway.errors import AmqpError
 from gateway.instance import instance
 from gateway.nodes.fair_share import Shares, Timer
+from gateway.nodes.route_limits import BESIDE, DETACHED
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink, Router, Wait
 from gateway.scope.cookie import Cookie
 from gateway.scope.keys import BadToken
@@ -118,8 +119,18 @@ class CountedLink(RoutedLink):
             self._store.give_back(*claim)
 
 
+class Pending:
+    """A response that waits; `charged` is what it takes of `DETACHED` once its link has ended."""
+
+    __slots__ = ("charged", "delivery", "settled", "size")
+
+    def __init__(self, delivery: Any, data: bytes, settled: bool) -> None:
+        self.delivery, self.settled, self.size = delivery, settled, len(data) + BESIDE
+        self.charged = 0
+
+
 class HomeRouter(Router):
-    """The handler of a link on which responses may come."""
+    """The handler of a link on which responses may come; those that came settled outlive it."""
 
     outlived = True
 
@@ -135,9 +146,9 @@ class HomeRouter(Router):
         self.waits: Final = waits
         self.window: Final = window
         self._lot: Final = max(window // 4, 1)
-        self._held: deque[tuple[float, Tolled, Any, bool]] = deque()
+        self._held: deque[tuple[float, Tolled, Pending]] = deque()
+        self._pending: dict[Pending, None] = {}
         self._timer: Timer | None = None
-        self._ended = False
         self._shares: Final = Shares(link, window, self._routes.values, waits.later, waits.now_ms)
 
     def start(self, capabilities: tuple[str, ...] = (), properties: Mapping[Any, Any] | None = None) -> None:
@@ -175,24 +186,49 @@ class HomeRouter(Router):
     def give_back(self) -> None:
         """What waits for its turn goes back, too."""
         held, self._held = self._held, deque()
-        for _, _, delivery, settled in held:
-            self._release(delivery, settled)
+        for _, _, pending in held:
+            self._resume(pending)
+            self._release(pending.delivery, pending.settled)
         super().give_back()
 
     def on_detach(self, error: AmqpError | None) -> None:
-        self._ended = True
-        self._held.clear()
-        if self._timer is not None:
-            self._timer.cancel()
         super().on_detach(error)
-        if not self._routes:
+        for pending in list(self._pending):
+            self._leave(pending)
+        self._held = deque(item for item in self._held if item[2] in self._pending)
+        if not self._routes and not self._pending:
             self._shares.stop()
+
+    # -- what waits
+
+    def _wait(self, delivery: Any, data: bytes, settled: bool) -> Pending:
+        pending = Pending(delivery, data, settled)
+        self._pending[pending] = None
+        if self.ended:
+            self._leave(pending)
+        return pending
+
+    def _resume(self, pending: Pending) -> bool:
+        """It waits no more; False: it was given up when the link ended."""
+        DETACHED.give_back(pending.charged)
+        return self._pending.pop(pending, self) is None
+
+    def _leave(self, pending: Pending) -> None:
+        """The link has ended: nobody could send again what came settled."""
+        if pending.settled and DETACHED.take(pending.size):
+            pending.charged = pending.size
+            return
+        del self._pending[pending]
+        if pending.settled:
+            self.link.drop(pending.delivery)
 
     # -- what the cookie stands for
 
     def _fetch(self, missing: Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
+        pending = self._wait(delivery, data, settled)
+
         def got(value: bytes | None) -> None:
-            if self._ended:
+            if not self._resume(pending):
                 return
             if value is None:
                 self._release(delivery, settled)
@@ -203,8 +239,15 @@ class HomeRouter(Router):
                 self._turn_away(missing.refuse, fault, delivery, settled)
             else:
                 self.on_transfer(delivery, data, settled)
+                self._settle_down()
 
         self.waits.store.get(missing.key, got)
+
+    def _settle_down(self) -> None:
+        """After the link has ended: destinations with nothing to wait for go."""
+        if self.ended:
+            for route in list(self._routes.values()):
+                route.perhaps_done()
 
     # -- its turn
 
@@ -219,7 +262,7 @@ class HomeRouter(Router):
         elif wait == 0 and not self._held:
             self._count(toll, delivery, settled)
         else:
-            self._held.append((now + wait, toll, delivery, settled))
+            self._held.append((now + wait, toll, self._wait(delivery, toll.aim.data, settled)))
             if self._timer is None:
                 self._timer = self.waits.later(wait, self._turn)
 
@@ -227,8 +270,9 @@ class HomeRouter(Router):
         """Let go whose time has come, in the order in which they came."""
         self._timer, held, now = None, self._held, self.waits.time()
         while held and held[0][0] <= now:
-            _, toll, delivery, settled = held.popleft()
-            self._count(toll, delivery, settled)
+            _, toll, pending = held.popleft()
+            self._resume(pending)
+            self._count(toll, pending.delivery, pending.settled)
         if held and self._timer is None:
             self._timer = self.waits.later(held[0][0] - now, self._turn)
 
@@ -240,9 +284,10 @@ class HomeRouter(Router):
             self._forward(toll.aim, delivery, settled)
             return
         claim = Claim(f"uses:{uses.nonce.hex()}", f"{instance()}-{next(_claims)}")
+        pending = self._wait(delivery, toll.aim.data, settled)
 
         def counted(taken: bool | None) -> None:
-            if self._ended:
+            if not self._resume(pending):
                 if taken:
                     self.waits.store.give_back(*claim)
             elif taken:
@@ -267,6 +312,7 @@ class HomeRouter(Router):
             assert isinstance(route, CountedLink)
             route.counted(delivery, claim)
         route.transfer(delivery, aim.data, settled, aim.until_ms)
+        route.perhaps_done()
 
     # -- none of it
 

@@ -25,8 +25,7 @@ from gateway.scope.shelf import Unfetched
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
 
-WINDOW: Final = 1000
-"""Credit of a link whose messages go to many nodes."""
+WINDOW: Final = 1000  # credit of a link whose messages go to many nodes
 HELD: Final = 250
 """Messages that may wait for one destination's credit; a quarter of the window, so three others fit beside it."""
 ROUTES: Final = 256
@@ -149,7 +148,8 @@ class RoutedLink(InnerLink):
         while self._waiting and self.granted > 0 and self.open:
             delivery, data, settled, _ = self._waiting.popleft()
             self._give(delivery, data, settled)
-        self._perhaps_done()
+        if self._detached:
+            self.perhaps_done()
 
     def settle(self, delivery: Any, outcome: Outcome) -> None:
         self.busy -= 1
@@ -158,10 +158,7 @@ class RoutedLink(InnerLink):
         self._router.passed()
 
     def fail(self, error: AmqpError) -> None:
-        """A pre-settled message cannot be refused: the link that carried it ends, unless it brings answers.
-
-        Those of others must not end with it; a sender that knows no rejections has no other way to hear of one.
-        """
+        """A pre-settled message cannot be refused: its link ends, unless it brings the answers of others."""
         if not (self.way.answer and self._link.rejects):
             self._router.fail(error)
 
@@ -188,7 +185,7 @@ class RoutedLink(InnerLink):
         self.busy += 1
         if self.granted > 0 and self.open:
             self._give(delivery, data, settled)
-        elif len(self._waiting) < HELD and self.quota.take():
+        elif len(self._waiting) < HELD and self.quota.take() and (not self._router.ended or self._stays(data)):
             self._waiting.append((delivery, data, settled, until_ms))
         else:
             self._release(delivery, settled)
@@ -213,24 +210,28 @@ class RoutedLink(InnerLink):
         Nobody could send it again.
         """
         waiting, self._waiting = self._waiting, deque()
-        stays = self._router.outlived and not self.gone and (not self.open or getattr(self.handler, "attended", True))
         for item in waiting:
-            if item[2] and stays and DETACHED.take(size := len(item[1]) + BESIDE):
-                self._detached += size
+            if item[2] and self._stays(item[1]):
                 self._waiting.append(item)
             else:
                 self.abandon(item[0], item[2])
-        if not self._waiting:
-            self.end(None)
+        self.perhaps_done()
+
+    def _stays(self, data: bytes) -> bool:
+        attended = not self.open or getattr(self.handler, "attended", True)
+        if self.gone or not (attended and self._router.outlived and DETACHED.take(size := len(data) + BESIDE)):
+            return False
+        self._detached += size
+        return True
 
     def abandon(self, delivery: Any, settled: bool) -> None:
         """It goes nowhere, and its sender cannot hear that any more."""
         if settled:
             self._link.drop(delivery)
 
-    def _perhaps_done(self) -> None:
-        """The link around it has ended, and nothing that it left waits any more."""
-        if self._detached and not self._waiting:
+    def perhaps_done(self) -> None:
+        """End where the link around it has ended, and nothing that it left waits any more."""
+        if self._router.ended and not self._waiting:
             self.end(None)
 
     @property
@@ -261,7 +262,7 @@ class RoutedLink(InnerLink):
                 self._release(item[0], item[2])
             else:
                 self._waiting.append(item)
-        self._perhaps_done()
+        self.perhaps_done()
         return done
 
     def cut(self, room: int) -> int:
@@ -270,7 +271,7 @@ class RoutedLink(InnerLink):
         for _ in range(over):
             delivery, _, settled, _ = self._waiting.pop()
             self._release(delivery, settled)
-        self._perhaps_done()
+        self.perhaps_done()
         return over
 
     def pause(self, paused: bool) -> None:
@@ -285,8 +286,8 @@ class RoutedLink(InnerLink):
 class Router:
     """The handler of a link whose messages go to many nodes; `aim` says where, or raises why not."""
 
-    outlived = False
-    """Settled messages may wait on when the link has ended: somebody looks after them."""
+    ended = outlived = False
+    """The link has ended; what came settled may wait on then: somebody looks after it."""
 
     def __init__(
         self, link: Link, aim: Callable[[Link, bytes], Aim], demands: Demands = Demands()  # noqa: B008  immutable
@@ -357,6 +358,7 @@ class Router:
             route.detach(None)
 
     def on_detach(self, error: AmqpError | None) -> None:
+        self.ended = True
         for route in list(self._routes.values()):
             route.close()
 
@@ -388,7 +390,6 @@ class Router:
         self.passed()
 
     def fail(self, error: AmqpError) -> None:
-        """A pre-settled message was refused."""
         self.link.fail(error)
 
     def passed(self) -> None:

@@ -120,6 +120,31 @@ def test_a_wait_ends_with_its_link(start_gateway: Gateways) -> None:
     assert two.send(answer(cookie, to="$replies.core")).matches({"error": "amqp:unauthorized-access"})
 
 
+@pytest.mark.parametrize("route", ["any", "svc"])
+def test_what_came_settled_waits_on_though_its_link_has_ended(start_gateway: Gateways, route: str) -> None:
+    """Nobody could send it again; with a count of uses (`svc`), too."""
+    place = start(start_gateway, "2/s")
+    given = [replies_to(place, route) for _ in range(4)]
+    replies = Outbox(place.core, None)
+    for number, (cookie, _) in enumerate(given):
+        replies.post(answer(cookie, body=b"%d" % number, to="$replies.core"), settled=True)
+    replies.peer.detach(0).until("detach", closed=True)
+    assert [sections(answers.take())["data"] for _, answers in given] == [b"0", b"1", b"2", b"3"]
+    place.gateway.wait_metric('scopegate_held_bytes{kind="detached"}', lambda value: value == 0)
+
+
+def test_what_came_settled_for_a_requester_that_left_is_counted_as_dropped(start_gateway: Gateways) -> None:
+    place = start(start_gateway, "2/s")
+    given = [replies_to(place) for _ in range(4)]
+    for _, answers in given:
+        answers.peer.detach(0).until("detach", closed=True)
+    replies = Outbox(place.core, None)
+    for cookie, _ in given:
+        replies.post(answer(cookie, to="$replies.core"), settled=True)
+    replies.peer.detach(0).until("detach", closed=True)
+    place.gateway.wait_metric('scopegate_dropped_total{rule="$anonymous",scope="core"}', lambda value: value == 4)
+
+
 def test_a_reload_changes_the_rate(start_gateway: Gateways) -> None:
     place = start(start_gateway, "1/h")
     cookie, answers = replies_to(place)
