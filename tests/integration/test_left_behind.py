@@ -82,3 +82,13 @@ def test_what_waits_settled_for_nobody_goes_with_its_sender(place: Place, outbox
     leave(outbox, "link")
     place.gateway.wait_metric(dropped, lambda value: value == before + 1)
     assert Inbox(place.edge, "q/left-to-nobody").empty()
+
+
+def test_what_finds_no_receiver_any_more_is_counted_though_its_link_has_ended(place: Place, outbox: Outbox) -> None:
+    dropped = 'scopegate_dropped_total{rule="$anonymous",scope="edge"}'
+    before = place.gateway.metrics().get(dropped, 0.0)
+    inbox = Inbox(place.edge, "q/left-twice", credit=0)
+    outbox.post(message(to="q/left-twice"), settled=True)
+    leave(outbox, "link")
+    inbox.peer.detach(0).until("detach", closed=True)
+    place.gateway.wait_metric(dropped, lambda value: value == before + 1)
