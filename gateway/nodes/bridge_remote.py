@@ -181,7 +181,7 @@ class RemoteSource:
 
     def _partition(self, event: Event) -> str:
         """What the event's mark is kept under."""
-        return event.partition or self._bound or WHOLE
+        return event.partition or self._bound or self._wish.partition or WHOLE
 
     def on_drained(self) -> None:
         """We never drain it."""

@@ -42,6 +42,18 @@ def test_the_next_link_asks_for_what_comes_after_the_last_accepted_offset(fars: 
     assert position(again) == offset(1)
 
 
+def test_a_log_that_names_no_partition_is_asked_for_what_follows_in_the_one_of_the_policy(fars: Fars) -> None:
+    """Neither its answer nor its events do; from `@latest` on, what comes meanwhile would be lost."""
+    far = fars(partition="'0'").accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    moved(far, attach, handle, inbox, 1, 2)
+    far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "again"))
+    again, _ = asked(far)
+    assert position(again) == offset(2)
+
+
 def test_a_terminus_that_stays_is_found_again_under_its_name(fars: Fars) -> None:
     far = fars().accept(STREAMS)
     attach, handle = asked(far, source=lasting())
@@ -72,6 +84,33 @@ def test_the_offset_outlives_a_kill_as_it_came(fars: Fars, redis_server: Redis) 
     far.gateway.restart()
     again, _ = asked(far.accept(STREAMS))
     assert position(again) == offset(5)
+
+
+def test_after_a_kill_a_link_that_sees_all_partitions_misses_nothing(fars: Fars, redis_server: Redis) -> None:
+    """What was under way comes again, and so does the past of partitions of which nothing was moved; the rest not."""
+    redis_server.command("FLUSHALL")
+    far = fars(state=redis_server.url).accept(STREAMS)
+    attach, handle = asked(far)
+    assert position(attach) == "@latest"
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    for number, partition in ((3, "0"), (4, "0"), (5, "0"), (3, "1")):
+        far.peer.transfer(event(number, partition), handle)
+    ids = [inbox.transfer().delivery_id for _ in range(4)]
+    for number in (0, 2, 3):  # 4 of partition 0 is still under way: only 3 is done with there
+        inbox.peer.disposition(ids[number], "accepted")
+    wait_until(lambda: everything(redis_server).count(offset(3)) == 2, "the offsets in the shared state")
+    far.gateway.kill()
+    far.gateway.restart()
+    again, handle = asked(far.accept(STREAMS))
+    assert position(again) == "@earliest"
+    inbox = Inbox(far.core, "here/1")
+    credit(far, again)
+    log = [(2, "0"), (3, "0"), (4, "0"), (5, "0"), (2, "1"), (3, "1"), (4, "1"), (1, "2")]
+    for number, partition in log:
+        far.peer.transfer(event(number, partition), handle)
+    assert [body(inbox.take()) for _ in range(4)] == [4, 5, 4, 1]
+    assert inbox.empty()
 
 
 def everything(redis: Redis) -> str:
