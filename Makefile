@@ -10,7 +10,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java check test bench groups kills memory mutants conformance lint parts lock clean
+.PHONY: help run run-pipeline java check test soak bench mutants conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,17 +34,8 @@ test: parts lint ## everything: parts of the suite, lint, types, walls, tests on
 bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
-groups: $(VENV)/.tests parts ## kill, stop and rebalance consumer groups at random (SECONDS=120, SEED= to replay)
-	SCOPEGATE_GROUPS_SECONDS=$(or $(SECONDS),120) SCOPEGATE_GROUPS_SEED=$(SEED) \
-		$(BIN)/python -m pytest -q -s tests/integration/test_groups_random.py
-
-kills: $(VENV)/.tests parts ## kill -9 archives, replays and streams in each phase, and writers (KILLS=10 times)
-	SCOPEGATE_KILLS=$(or $(KILLS),10) $(BIN)/python -m pytest -q -s -k kill \
-		tests/integration/test_pipeline_kills.py tests/integration/test_pipeline_stream.py \
-		tests/integration/test_pipeline_sink.py
-
-memory: $(VENV)/.tests parts ## fill the memory in every way at once, under 1 GiB; print what a bystander notices
-	SCOPEGATE_MEMORY=1GiB $(BIN)/python -m pytest -q -s tests/integration/test_memory_load.py
+soak: $(VENV)/.tests parts ## kills, full disks, three brokers, deep properties, fuzzing: drawn until MINUTES=20 are over (SEED= to replay)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: $(VENV)/.tests parts ## break the product in places drawn at random; print the breaks that no test notices (COUNT=150)
 	$(BIN)/python -m tests.mutation --count $(or $(COUNT),150) $(ARGS)

@@ -2,13 +2,12 @@
 
 What clients saw is recorded and judged afterwards: nobody is sent an event that was added after somebody else had got
 the partition; every event reaches some member, for each goes on where the group has got to; each link sees the order of
-the log. The seed is printed; with it the same happens again: `make groups SEED=7 SECONDS=300`.
+the log. The seed is printed; with it the same is drawn again (tests/support/seed.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import select
 import signal
@@ -29,10 +28,9 @@ from tests.support.groups import shown
 from tests.support.kafka import KafkaBroker
 from tests.support.members import EPOCH, PARTITION, Member, asked
 from tests.support.process import PATIENCE, wait_until
+from tests.support.seed import SECONDS, SEED
 from tests.support.servers import Redis
 
-SECONDS = float(os.environ.get("SCOPEGATE_GROUPS_SECONDS") or 20)
-SEED = int(os.environ.get("SCOPEGATE_GROUPS_SEED") or random.SystemRandom().randrange(1 << 32))
 PARTITIONS, CONSUMERS, PACE = 4, 6, 0.01
 LEASE = 2.0
 
@@ -222,11 +220,12 @@ def own_redis() -> Iterator[Redis]:
     server.stop()
 
 
+@pytest.mark.soak
 @pytest.mark.row("ES-4.5-8")
 def test_one_owner_at_a_time_whatever_happens(
     start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis
 ) -> None:
-    print(f"\nSEED={SEED} SECONDS={SECONDS:g}")
+    print(f"\nSCOPEGATE_SEED={SEED} SCOPEGATE_SECONDS={SECONDS:g}")
     pair = start_pair(start_gateway, kafka_broker, own_redis, LEASE)
     topic, history = kafka_broker.create_topic(partitions=PARTITIONS), History()
     address = f"pend/{topic}"

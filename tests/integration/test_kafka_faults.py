@@ -28,6 +28,7 @@ from tests.support.servers import Redis
 
 RATE = 500
 PATIENCE = 3 * process.PATIENCE
+pytestmark = pytest.mark.soak
 
 
 @pytest.fixture(scope="module")

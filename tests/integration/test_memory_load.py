@@ -1,6 +1,6 @@
 """Every way to fill the memory at once: the gateway stays within its budget, and a bystander hardly notices.
 
-The small form is for the suite. `SCOPEGATE_MEMORY=1GiB` (make memory) is the whole of it, for a quiet machine: it has
+The small form is for the suite. `SCOPEGATE_MEMORY=1GiB` is the whole of it, which `make soak` runs: it has
 to stay below 1 GiB, and 99 of 100 of the bystander's messages have their outcome within 100 ms.
 """
 

@@ -28,6 +28,8 @@ from tests.support.simulation import JOURNAL, NOW, candidate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:

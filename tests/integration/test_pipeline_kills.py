@@ -1,6 +1,6 @@
 """kill -9 of the driver in each phase of an archive and of a replay: nothing lost, nothing twice (issue 7, 2 and 3).
 
-Once in each phase here; `make kills` does it ten times (SCOPEGATE_KILLS), and says what it caught.
+Once in each phase, or SCOPEGATE_KILLS times; which process is killed where comes of the seed (tests/support/seed.py).
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from tests.support.pipeline import (
     spark_options,
 )
 from tests.support.process import Process, Timeout
+from tests.support.seed import SEED
+
+pytestmark = pytest.mark.soak
 
 SLOW = 600.0
 TRIES = 5
@@ -44,7 +47,7 @@ def kills(phases: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Phase and who is killed: the command itself or the Java of its Spark, the next time round the other."""
     for number in range(KILLS * len(phases)):
         around, place = divmod(number, len(phases))
-        yield phases[place], "python" if (place + around) % 2 else "java"
+        yield phases[place], "python" if (place + around + SEED) % 2 else "java"
 
 
 def kill(process: Process, moment: Phase, who: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
+from tests.support.examples import examples
 from tests.support.parts import ROOT
 
-EXAMPLES = {"fast": 500, "deep": 10_000}[os.environ.get("SCOPEGATE_HYPOTHESIS", "fast")]
+EXAMPLES = examples(500)
 
 
 def test_nothing_a_peer_sends_raises_crashes_or_touches_others() -> None:
