@@ -25,10 +25,10 @@ java:
 	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
-check: parts lint ## the quick part of it: lint, types, walls, unit, protocol and property tests
+check: parts lint ## what needs no server: lint, types, walls, unit, protocol and property tests (WORKERS=2)
 	$(SUITE) tests/unit tests/protocol tests/property $(ARGS)
 
-test: parts lint ## everything: parts of the suite, lint, types, walls, tests on real servers (WORKERS=2)
+test: parts lint ## what check does, and all tests on real servers; conformance, durations (WORKERS=2)
 	$(SUITE) $(ARGS)
 
 bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
