@@ -9,26 +9,19 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from gateway.composition import check_cluster, make_cluster
 from gateway.logs import configure_logs
 from gateway.materials import MaterialsError
 from gateway.policy_file import load
 from gateway.service import Service
-from gateway.tasks import Supervisor, off_loop
+from gateway.tasks import off_loop
 from policies.problems import PolicyErrors
 from policies.rules import CompiledPolicy
-
-if TYPE_CHECKING:
-    import click
-
-    from bridges.kafka.bridge import ClusterBridge
-    from gateway.state.leases import Leases
-    from gateway.state.termini import Termini
-    from policies.model import KafkaCluster
 
 _WATCH: Final = 1.0
 """Seconds between looks at the policy file."""
@@ -73,13 +66,12 @@ def prepare_process() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
 async def _serve(policy: CompiledPolicy) -> int:
-    service = Service(policy, _make_cluster, check_cluster)
+    service = Service(policy, make_cluster, check_cluster)
     process = Process(service, policy.file)  # before anybody can connect: from then on the end is an orderly one
     try:
         await service.start()
@@ -91,61 +83,6 @@ async def _serve(policy: CompiledPolicy) -> int:
     await process.ended()
     await service.stop(service.policy.model.gateway.drain.seconds)
     return 0
-
-
-def _make_cluster(
-    name: str,
-    model: KafkaCluster,
-    settings: Mapping[str, str],
-    supervisor: Supervisor,
-    leases: Leases,
-    termini: Termini,
-) -> ClusterBridge:
-    """A Kafka bridge; imported only by a gateway whose policy has one, for librdkafka takes a while to load."""
-    from bridges.kafka.bridge import ClusterBridge
-    from bridges.kafka.cluster import ClusterConfig
-
-    config = ClusterConfig(
-        model.bootstrap, settings, dict(model.topics), max_readers=model.readers, cache=model.cache
-    )
-    return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases, termini)
-
-
-def check_cluster(settings: Mapping[str, str]) -> str | None:
-    """What librdkafka says of settings that it does not take; nothing is connected."""
-    from bridges.kafka.admin import mistake
-
-    return mistake(settings)
-
-
-def newest_events(
-    model: KafkaCluster, settings: Mapping[str, str], cluster: str, topic: str, count: int
-) -> Iterator[bytes]:
-    """The newest records of a topic as encoded messages, for the command line; raises AmqpError."""
-    from bridges.kafka.sample import newest
-
-    return newest({"bootstrap.servers": model.bootstrap, **settings}, cluster, topic, count)
-
-
-def kafka_client_slowness() -> str | None:
-    """Why Kafka's records are handled slowly here, and the way out; `None` where they are not."""
-    from bridges.kafka.bridge import client_slowness
-
-    return client_slowness()
-
-
-def pipeline_jobs() -> Any:
-    """The jobs of the data pipeline (`bridges.spark.jobs`), for the command line; ImportError without the extra."""
-    from bridges.spark import jobs
-
-    return jobs
-
-
-def pipeline_commands() -> Mapping[str, click.Command]:
-    """The commands of `scopegate pipeline`; loading them loads no Spark."""
-    from bridges.spark.cli import COMMANDS
-
-    return COMMANDS
 
 
 class Process:

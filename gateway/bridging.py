@@ -9,14 +9,18 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.bridging_one import Bridge, Counts, Shared
 from gateway.http.readiness import Readiness
 from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
+    from gateway.bridging_one import Bridge
     from gateway.judge import Judge
     from gateway.nodes.scopes import World
+    from gateway.report import Report
+    from gateway.state.leases import Leases
+    from gateway.state.termini import Termini
     from policies.model import Policy
+    from policies.model_bridge import Bridge as Model
 
 _END: Final = 2.0
 """Seconds for the last positions to be written."""
@@ -26,6 +30,15 @@ def reads_logs(policy: Policy, scope: str, connector: str) -> bool:
     """Whether a bridge takes events from behind this connector."""
     model = policy.scopes.get(scope)
     return model is not None and any(bridge.source.connector == connector for bridge in model.bridge)
+
+
+class Shared:
+    """What the bridges of a gateway share."""
+
+    def __init__(self, leases: Leases, termini: Termini, report: Report) -> None:
+        self.leases: Final = leases
+        self.termini: Final = termini
+        self.report: Final = report
 
 
 class Bridges:
@@ -48,7 +61,12 @@ class Bridges:
                 self._remove(key)
         for key, model in wanted.items():
             if key not in self._running:
-                self._add(key, Bridge(key, model, self._world, self._shared))
+                self._add(key, self._make(key, model))
+
+    def _make(self, key: tuple[str, str], model: Model) -> Bridge:
+        from gateway.bridging_one import Bridge  # a gateway without bridges has no use for it
+
+        return Bridge(key, model, self._world, self._shared)
 
     def _add(self, key: tuple[str, str], bridge: Bridge) -> None:
         self._running[key] = bridge
@@ -90,7 +108,7 @@ class Bridges:
 
     def _count(self) -> Iterator[tuple[str, Any, float]]:
         for key, bridge in self._running.items():
-            for event in Counts.__slots__:
+            for event in bridge.counts.__slots__:
                 yield "bridge_events", (*_labels(key), ("event", event)), float(getattr(bridge.counts, event))
 
 

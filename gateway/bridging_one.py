@@ -19,14 +19,13 @@ from gateway.nodes.bridge_marks import Marks
 from gateway.nodes.bridge_remote import RemoteSource
 from gateway.nodes.bridge_source import LocalSource, link_name
 from gateway.nodes.bridge_target import Target
-from gateway.report import Report
-from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Why, Wish
-from gateway.state.termini import Overtaken, Save, Termini, Unavailable
+from gateway.state.termini import Overtaken, Save, Unavailable
 from gateway.tasks import set_within
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
+    from gateway.bridging import Shared
     from gateway.judge import Judge
     from gateway.nodes.scopes import World
     from policies.model_bridge import Bridge as Model
@@ -56,15 +55,6 @@ class Counts:
         """Events that the source brought and the bridge does not want."""
         self.misplaced = 0
         """Events of another partition than their link's (ES-4.4-3)."""
-
-
-class Shared:
-    """What the bridges of a gateway share."""
-
-    def __init__(self, leases: Leases, termini: Termini, report: Report) -> None:
-        self.leases: Final = leases
-        self.termini: Final = termini
-        self.report: Final = report
 
 
 class Bridge:

@@ -55,7 +55,7 @@ def _load(file: Path, *, with_secrets: bool = True) -> CompiledPolicy:
 
 def _check_files(policy: CompiledPolicy) -> None:
     """Users files, certificates and Kafka settings, as `run` would take them; mistakes on stderr and exit code 1."""
-    from gateway.app import check_cluster
+    from gateway.composition import check_cluster
     from gateway.materials import MaterialsError, load_materials
 
     try:
@@ -79,7 +79,7 @@ def check(file: Path, no_secrets: bool) -> None:
     for warning in policy.warnings:
         click.echo(f"warning: {warning}", err=True)
     if policy.model.kafka:
-        from gateway.app import kafka_client_slowness
+        from gateway.composition import kafka_client_slowness
 
         if (slow := kafka_client_slowness()) is not None:
             click.echo(f"warning: {slow}", err=True)

@@ -173,7 +173,7 @@ def _events(
     policy: CompiledPolicy, scope: str | None, address: str, bootstrap: str | None, count: int
 ) -> Iterator[Encoded]:
     from gateway.amqp.sections import walk
-    from gateway.app import newest_events
+    from gateway.composition import newest_events
     from gateway.errors import AmqpError
 
     route = _route(policy, scope, address)

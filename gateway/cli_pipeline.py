@@ -23,12 +23,12 @@ class _Pipeline(click.Group):
     """The commands that stand here, and those of `bridges/spark/cli.py`, loaded through the composition root."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from gateway.app import pipeline_commands
+        from gateway.composition import pipeline_commands
 
         return sorted({*super().list_commands(ctx), *pipeline_commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        from gateway.app import pipeline_commands
+        from gateway.composition import pipeline_commands
 
         return super().get_command(ctx, cmd_name) or pipeline_commands().get(cmd_name)
 
@@ -215,7 +215,7 @@ def _of_policy(name: str) -> bool:
 @contextmanager
 def _said() -> Iterator[Any]:
     """The jobs; what goes wrong in them is one sentence and exit code 1."""
-    from gateway.app import pipeline_jobs
+    from gateway.composition import pipeline_jobs
 
     logging.getLogger().addHandler(logging.NullHandler())  # what py4j tells there is in the sentence, too
     try:

@@ -45,11 +45,6 @@ class Watcher(Protocol):
     def closed(self) -> None: ...
 
 
-def part(connector: tuple[str, str]) -> str:
-    """What `/readyz` calls a connector: two scopes may have one of the same name."""
-    return f"connector/{connector[0]}/{connector[1]}"
-
-
 class Connector:
     """Keeps one connection to the container up and carries the relays that use it; the host of its connection."""
 

@@ -12,11 +12,11 @@ from gateway import __version__
 from gateway.amqp.connection import Connection
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.hub import Hub
-from gateway.amqp.sasl import SaslServer
+from gateway.amqp.sasl_server import SaslServer
 from gateway.amqp.security import ServerSecurity
 from gateway.amqp.tls import ServerTls, peer_subject
 from gateway.amqp.tls_server import TlsServer
-from gateway.amqp.users import UserStore
+from gateway.amqp.verifiers import UserStore
 from gateway.descriptors import spare
 from gateway.errors import AmqpError
 from gateway.logins import REVOKED, Logins

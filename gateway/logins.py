@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.amqp.sasl import offered
+from gateway.amqp.sasl_server import offered
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
 from policies.model_scope import PASSWORD_MECHANISMS
 

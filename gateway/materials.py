@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.tls import ServerTls, TlsError, client_context, out_of_date
-from gateway.amqp.users import UsersError, UserStore, load_users
+from gateway.amqp.verifiers import UserStore
 
 if TYPE_CHECKING:
     from policies.model_scope import Connector, Listener
@@ -95,6 +95,8 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
 
 def _users(path: Path, warnings: list[str]) -> UserStore:
     """The users of a file; raises UsersError, OSError or UnicodeError where it cannot be used."""
+    from gateway.amqp.users import UsersError, load_users
+
     text = path.read_text()
     if not text.strip():  # half of a replacement, more likely than a wish: everybody would be disconnected
         raise UsersError(["1:1: the users file is empty; {} says that nobody may log in"])
@@ -107,16 +109,23 @@ def _users(path: Path, warnings: list[str]) -> UserStore:
     return users
 
 
+def _users_file(policy: CompiledPolicy, name: str, materials: Materials, where: str) -> list[str]:
+    from gateway.amqp.users import UsersError  # with all that logins need: not before there is a user
+
+    path = policy.path(name)
+    try:
+        materials.users[name] = _users(path, materials.warnings)
+    except UsersError as error:
+        return [f"{path}:{problem}" for problem in error.problems]
+    except (OSError, UnicodeError) as error:
+        return [f"{where}: users: {path}: {error}"]
+    return []
+
+
 def _listener(policy: CompiledPolicy, model: Listener, materials: Materials, where: str) -> list[str]:
     problems = []
     if model.users is not None and str(model.users) not in materials.users:
-        path = policy.path(model.users)
-        try:
-            materials.users[str(model.users)] = _users(path, materials.warnings)
-        except UsersError as error:
-            problems += [f"{path}:{problem}" for problem in error.problems]
-        except (OSError, UnicodeError) as error:
-            problems.append(f"{where}: users: {path}: {error}")
+        problems += _users_file(policy, str(model.users), materials, where)
     if (tls := model.tls) is not None:
         authority = policy.path(tls.client_ca) if tls.client_ca is not None else None
         try:

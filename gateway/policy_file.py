@@ -43,11 +43,10 @@ def make_ring(signing: SigningKeys) -> KeyRing:
 
 
 def make_filter_rules(filters: Filters) -> Rules:
-    """How filter sets are read under a policy; makes their languages ready."""
-    from gateway.filters.filter_set import Rules, prepare
+    """How filter sets are read under a policy."""
+    from gateway.filters.filter_set import Rules
     from gateway.filters.limits import Limits
 
-    prepare()
     limits = Limits(filters.max_length, filters.max_tokens, filters.max_depth, filters.max_terms, filters.max_items)
     return Rules(
         limits,

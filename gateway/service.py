@@ -11,14 +11,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway import connectors
 from gateway.amqp.connection import Connection
-from gateway.bridging import Bridges, reads_logs
-from gateway.bridging_one import Shared
+from gateway.bridging import Bridges, Shared, reads_logs
 from gateway.clusters import ClusterMaker, Clusters, emptied
 from gateway.clusters import Prepared as PreparedClusters
 from gateway.drain import drain
 from gateway.errors import CONNECTION_FORCED, AmqpError
+from gateway.filters.filter_set import prepare as prepare_filters
 from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
 from gateway.journal import Journaling
@@ -41,6 +40,7 @@ from gateway.state import open_state
 from gateway.tasks import Supervisor, off_loop, until
 
 if TYPE_CHECKING:
+    from gateway import connectors
     from gateway.amqp.link import Link
     from policies.model_scope import Connector
     from policies.rules import CompiledPolicy
@@ -55,6 +55,11 @@ _NAME_BYTES: Final = 16
 def now_ms() -> int:
     """The wall clock, for cookies."""
     return time.time_ns() // 1_000_000
+
+
+def _part(connector: tuple[str, str]) -> str:
+    """What `/readyz` calls a connector: two scopes may have one of the same name."""
+    return f"connector/{connector[0]}/{connector[1]}"
 
 
 class Prepared(NamedTuple):
@@ -138,6 +143,7 @@ class Service:
             app = make_app(self.report.metrics, self.readiness, GroupDesk(self.leases, self.world))
             keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
             await started.wait()
+        self.supervisor.start(off_loop(prepare_filters), "filter-languages")
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
 
     async def load(self, policy: CompiledPolicy) -> Materials:
@@ -235,11 +241,11 @@ class Service:
         self._replaced.connectors.update(gone)
         for key in gone:
             self._connector_tasks.pop(key).cancel()
-            self.readiness.remove(connectors.part(key))
+            self.readiness.remove(_part(key))
             self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
         for key, connector in made.items():
             self.connectors[key] = connector
-            self.readiness.add(connectors.part(key), connector.ready)
+            self.readiness.add(_part(key), connector.ready)
             self._connector_tasks[key] = self.supervisor.keep(connector.run, f"connector:{key[1]}")
         for key, model in wanted.items():
             password = model.sasl.password
@@ -249,7 +255,9 @@ class Service:
             scope.connectors = {key[1]: each for key, each in self.connectors.items() if key[0] == name}
 
     def _make_connector(self, key: tuple[str, str], model: Connector, policy: CompiledPolicy) -> connectors.Connector:
-        return connectors.Connector(
+        from gateway.connectors import Connector as Dialler  # with all that dialling needs: not before it does
+
+        return Dialler(
             key[0],
             model,
             container_id=policy.model.gateway.id,

@@ -1,7 +1,7 @@
 """SASL in front of the engine (AMQP 1.0 part 5, 5.3): proton only ever sees what follows the exchange.
 
 Both machines are sans-IO: `receive(data)`, `take()`, then `done` (with `user`, `mechanism` and `rest`) or
-`failed` (with `reason`). This is their face; everything else imports from here.
+`failed` (with `reason`). This is their face; a listener needs the server's half alone, and imports that.
 """
 
 from __future__ import annotations

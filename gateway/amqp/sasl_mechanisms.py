@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from scramp import ScramException, ScramMechanism
-
 from gateway.amqp.verifiers import RESERVED, UserStore, prepare
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -123,6 +121,8 @@ class Scram:
     wants_initial = True
 
     def __init__(self, mechanism: str, users: UserStore) -> None:
+        from scramp import ScramMechanism  # a gateway without users has no use for it
+
         self._users = users
         self._hash = mechanism.lower()
         self._server = ScramMechanism(mechanism).make_server(self._verifier)
@@ -130,6 +130,8 @@ class Scram:
         self._asked = False
 
     def step(self, data: bytes) -> bytes | Success:
+        from scramp import ScramException
+
         try:
             message = data.decode()
             return self._last(message) if self._asked else self._first(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.amqp.greeting import Greeting, Speaks
-from gateway.amqp.sasl import SaslServer
+from gateway.amqp.sasl_server import SaslServer
 
 
 class ServerSecurity:

@@ -14,8 +14,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from cryptography import x509
-
 _ENCODING_DER: Final = 2  # OpenSSL's number, which `_ssl` keeps to itself
 _NAME_TYPES: Final = ("URI", "email", "DNS")
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
@@ -120,6 +118,8 @@ def client_context(
 
 def out_of_date(path: Path, now: datetime) -> Iterator[str]:
     """Which certificates of a PEM file nobody accepts at `now`, and why; none where the file cannot be read."""
+    from cryptography import x509  # not before there is a certificate: it takes 20 ms
+
     try:
         certificates = x509.load_pem_x509_certificates(path.read_bytes())
     except (OSError, ValueError):  # what is wrong with it says whoever uses it
@@ -135,6 +135,8 @@ def out_of_date(path: Path, now: datetime) -> Iterator[str]:
 
 def _expires(cert: Path) -> datetime | None:
     """When the first certificate of a file ends; the file has been loaded, and may hold a key, too."""
+    from cryptography import x509
+
     try:
         return x509.load_pem_x509_certificates(cert.read_bytes())[0].not_valid_after_utc
     except (OSError, ValueError):

@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from scramp.utils import ScramException, saslprep
-
 HASHES: Final = {"scram-sha-256": "sha256", "scram-sha-512": "sha512"}
 ITERATIONS: Final = 4096
 RESERVED: Final = {
@@ -49,6 +47,8 @@ def prepare(text: str) -> str | None:
     # One character can stand for many: U+FDFA becomes 18.
     if len(unicodedata.ucd_3_2_0.normalize("NFKC", text)) > MAX_CHARACTERS:
         return None
+    from scramp.utils import ScramException, saslprep
+
     try:
         return str(saslprep(text)) or None
     except ScramException:

@@ -163,7 +163,7 @@ class _Reader:
 
 
 def prepare() -> None:
-    """Make the languages ready, which takes a tenth of a second that no link's attach should wait for."""
+    """Make the languages ready, in any thread: a tenth of a second that no link's attach should wait for."""
     for language in (sql.LANGUAGE, selector.LANGUAGE, event_filters.LANGUAGE):
         language.prepare()
 

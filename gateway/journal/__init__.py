@@ -12,12 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from gateway.errors import AmqpError
-from gateway.journal.facts import Heading
-from gateway.journal.journal import Journal, Options
-from gateway.journal.pump import Appender, Pump
-from gateway.journal.reading import Log, Readings
 
 if TYPE_CHECKING:
+    from gateway.journal.pump import Appender, Pump
+    from gateway.journal.reading import Log, Readings
     from gateway.service import Service
     from policies.rules import CompiledPolicy
 
@@ -37,6 +35,10 @@ class Journaling:
         wanted = policy.model.gateway.journal
         if wanted is None:
             return
+        from gateway.journal.facts import Heading
+        from gateway.journal.journal import Journal, Options
+        from gateway.journal.pump import Pump
+
         heading = Heading(policy.model.gateway.id, secrets.token_hex(8))
         options = Options(wanted.sample, wanted.filters, wanted.buffer)
         journal = Journal(heading, options, lambda: time.time_ns() // 1_000_000)

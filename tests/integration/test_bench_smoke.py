@@ -24,7 +24,7 @@ EXPECTED = {
     "reply queue": {"reply_queue_0", "reply_queue_100", "reply_queue_1000"},
     "crowds": {"crowd_senders", "crowd_senders_held", "crowd_receivers", "crowd_receivers_held"},
     "memory": {"memory_per_connection"},
-    "start": {"start_to_ready"},
+    "start": {"start_to_ready", "start_processor"},
     "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
     "source": {"source_amqp", "source_amqp_sealed"},
     "archive": {"archive"},

@@ -1,0 +1,144 @@
+"""What a command imports: each only what it needs, for importing is most of what a start costs. Sets, no clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from gateway.amqp.users import make_entry, put_user
+from tests.support.certs import Authority
+from tests.support.policy import KEY
+from tests.support.process import free_port
+
+PRINT = """
+import sys
+import sysconfig
+from gateway.cli import main
+try:
+    main(standalone_mode=False)
+except SystemExit as end:
+    if end.code:
+        raise
+print("imported:", *sys.modules)
+"""
+STDLIB = {*sys.stdlib_module_names, sysconfig._get_sysconfigdata_name()}  # type: ignore[attr-defined]
+OURS = {"gateway", "bridges", "policies"}
+READING = {"click", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "ruamel"}
+LATER = (
+    "bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl_client", "gateway.amqp.users",
+    "gateway.bridging_one", "gateway.connectors", "gateway.journal.journal", "numpy", "pandas", "proton", "pyarrow",
+    "pyspark", "redis", "scramp", "yaml",
+)  # fmt: skip
+"""What a gateway imports only where its policy has clusters, bridges, connectors, a journal, users, TLS or Redis."""
+
+
+def policy(folder: Path, **parts: Any) -> Path:
+    """Return a file with two scopes, cookies between them, and a listener; `parts` is added at the top or replaces."""
+    access = [{"who": "*", "may": ["send", "receive"], "on": "**"}]
+    relay = {"match": "svc/{name}", "relay": "core", "address": "services/{name}", "replies": "cookie"}
+    document: dict[str, Any] = {
+        "gateway": {"id": "starts", "http": f"127.0.0.1:{free_port()}"},
+        "keys": {"active": "k", "ring": {"k": {"env": "SCOPEGATE_STARTS_KEY"}}},
+        "scopes": {
+            "edge": {
+                "listen": [{"bind": f"127.0.0.1:{free_port()}", "sasl": ["anonymous"]}],
+                "addresses": [relay],
+                "access": access,
+            },
+            "core": {"addresses": [{"match": "services/**", "direct": "balanced"}], "access": access},
+        },
+        **parts,
+    }
+    file = folder / "policy.json"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def started(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PRINT, *map(str, arguments)]
+    env = {**os.environ, "SCOPEGATE_STARTS_KEY": KEY}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def modules(*arguments: object) -> set[str]:
+    """Return the names of what a command has imported when it ends."""
+    process = started(*arguments)
+    said, errors = process.communicate()
+    assert process.returncode == 0, said + errors
+    return listed(said)
+
+
+def listed(said: str) -> set[str]:
+    """Return the names behind the last `imported:`."""
+    return set(said.rpartition("imported:")[2].split())
+
+
+def bare() -> set[str]:
+    """Return what Python itself imports here, with what the environment adds to every start."""
+    command = [sys.executable, "-c", "import sys; print(*sys.modules)"]
+    return set(subprocess.run(command, capture_output=True, check=True, text=True).stdout.split())
+
+
+def libraries(names: set[str]) -> set[str]:
+    """Return the packages among them that are neither Python's nor ours."""
+    return {name.partition(".")[0] for name in names - bare()} - STDLIB - OURS
+
+
+def later(names: set[str]) -> set[str]:
+    """Return what is there of what a plain policy has no use for."""
+    return {each for each in LATER if each in names or any(name.startswith(f"{each}.") for name in names)}
+
+
+def test_the_version_needs_click_alone() -> None:
+    found = modules("version")
+    assert libraries(found) == {"click"}
+    assert {"asyncio", "ssl"}.isdisjoint(found)
+    assert not [name for name in found if name.startswith(("bridges", "policies.model", "gateway.amqp"))]
+
+
+def test_check_of_a_plain_policy_reads_it_and_loads_no_gateway(tmp_path: Path) -> None:
+    found = modules("check", policy(tmp_path))
+    assert libraries(found) == READING
+    assert later(found) == set()
+    assert {"asyncio", "gateway.service", "gateway.nodes", "gateway.filters"}.isdisjoint(found)
+
+
+def test_check_loads_what_the_policy_names(tmp_path: Path) -> None:
+    """Each of it is missing above: so the test above would see it."""
+    users = put_user("", "ann", make_entry("a-long-password", salt=b"0123456789abcdef"))
+    (tmp_path / "users.yaml").write_text(users)
+    files = Authority(tmp_path).server("localhost")
+    listener = {
+        "bind": "127.0.0.1:0",
+        "sasl": ["scram-sha-256"],
+        "users": "users.yaml",
+        "tls": {"cert": str(files.cert), "key": str(files.key)},
+    }
+    cluster = {"bootstrap": "127.0.0.1:9", "client": {"linger.ms": "1"}}
+    scope = {"listen": [listener], "addresses": [{"match": "a", "direct": "balanced"}]}
+    found = modules("check", policy(tmp_path, kafka={"main": cluster}, scopes={"edge": scope}))
+    assert later(found) >= {"bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.users", "scramp"}
+    assert "gateway.service" not in found
+
+
+def test_a_plain_gateway_loads_no_room_that_it_does_not_use(tmp_path: Path) -> None:
+    process = started("run", policy(tmp_path))
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:  # its end is the end of a gateway that did not start
+        lines.append(line)
+        if '"serving"' in line:
+            break
+    assert process.poll() is None, "".join(lines)
+    process.send_signal(signal.SIGTERM)
+    said, errors = process.communicate()
+    assert process.returncode == 0, "".join(lines) + errors
+    found = listed(said)
+    assert "gateway.service" in found
+    assert later(found) == set()
