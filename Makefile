@@ -31,8 +31,9 @@ java:
 check: parts lint ## what needs no server: lint, types, walls, unit, protocol and property tests (WORKERS=2)
 	$(SUITE) tests/unit tests/protocol tests/property $(ARGS)
 
-test: parts lint ## what check does, and all tests on real servers; conformance, durations (WORKERS=2)
-	$(SUITE) $(ARGS)
+test: parts lint ## what check does, and all tests on real servers; conformance, coverage, durations (WORKERS=2)
+	$(BIN)/python -m tests.coverage build/coverage
+	SCOPEGATE_COVERAGE=build/coverage $(SUITE) $(ARGS)
 
 bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -13,6 +13,8 @@ from tests.support.examples import FAST
 
 _OURS = ("conformance", "fixtures", "spark", "tiers")
 pytest_plugins = ["pytester", *(f"tests.support.{name}" for name in _OURS)]
+if os.environ.get("SCOPEGATE_COVERAGE"):
+    pytest_plugins.append("tests.coverage.plugin")
 
 # `fast` draws the same examples in every run; `deep` (SCOPEGATE_HYPOTHESIS=deep) goes looking for new ones. How long
 # drawing takes says how busy the machine is: others of the suite's processes start servers meanwhile.

@@ -1,0 +1,24 @@
+"""`python -m tests.coverage FOLDER`: compile the C modules for gcov into a folder, and forget earlier counts."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from tests.coverage.measuring import LINES, MODULES, ROOT
+from tests.support.native import compile_modules
+
+COUNTED = Path(__file__).with_name("counted.h")
+
+
+def prepare(folder: Path) -> None:
+    """Leave an empty list of lines and freshly compiled modules in the folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    compile_modules(ROOT, folder / MODULES, ["--coverage", "-include", str(COUNTED)])
+    (folder / LINES).touch()
+
+
+if __name__ == "__main__":
+    prepare(Path(sys.argv[1]).resolve())

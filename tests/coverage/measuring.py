@@ -1,0 +1,78 @@
+"""Measure this process, and those that it forks: lines of Python with SlipCover, lines of C with gcov.
+
+Only the workers of the suite and the gateways that are forked from a warm parent (tests/support/warm.py) come by here.
+A process adds one line to `lines.jsonl` when it ends; one that is killed adds none.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+from slipcover import FileMatcher, ImportManager, Slipcover
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("gateway", "bridges", "policies")
+LINES = "lines.jsonl"
+MODULES = "modules"
+FORGET_NO_PROBE = -1
+"""SlipCover takes probes out by looking for functions in the whole heap, which holds a gateway up; they stay."""
+
+
+class Covered:
+    """Finds the extension modules that were compiled for gcov; Python's own finders find all else."""
+
+    def __init__(self, folder: Path) -> None:
+        within = folder / MODULES
+        files = {".".join(file.relative_to(within).parts): file for file in within.rglob("*.so")}
+        self.files = {name.partition(".cpython")[0]: file for name, file in files.items()}
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Be a finder of `sys.meta_path`."""
+        file = self.files.get(name)
+        return importlib.util.spec_from_file_location(name, file) if file else None
+
+    def write(self) -> None:
+        """Add what this process counted to gcov's files, once."""
+        for name in self.files.keys() & sys.modules.keys():
+            ctypes.CDLL(str(self.files[name])).scopegate_counted()
+
+
+class Measuring:
+    """What this process has reached."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._seen = Slipcover(d_miss_threshold=FORGET_NO_PROBE)
+        self._covered = Covered(folder)
+        ImportManager(self._seen, FileMatcher([ROOT / name for name in PRODUCT])).__enter__()
+        sys.meta_path.insert(1, self._covered)  # type: ignore[arg-type]  # behind SlipCover's, which asks the others
+        os.register_at_fork(after_in_child=self._seen._get_newly_seen)  # the parent writes down what it has reached
+        atexit.register(self.write)
+
+    def write(self) -> None:
+        """Write down what this process has reached since it last did."""
+        reached: Mapping[str, set[int]] = self._seen._get_newly_seen()
+        line = json.dumps({str(Path(file).relative_to(ROOT)): sorted(lines) for file, lines in reached.items()})
+        with (self.folder / LINES).open("ab", buffering=0) as lines:
+            lines.write(line.encode() + b"\n")
+        self._covered.write()
+
+
+active: Measuring | None = None
+
+
+def start(folder: str) -> None:
+    """Measure from here on, and write to this folder when the process ends."""
+    global active
+    active = Measuring(ROOT / folder)
