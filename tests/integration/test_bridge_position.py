@@ -71,7 +71,7 @@ def test_a_terminus_that_stays_is_found_again_under_its_name(fars: Fars) -> None
 
 @pytest.mark.row("ES-5.1.1-2")
 def test_the_offset_outlives_a_kill_as_it_came(fars: Fars, redis_server: Redis) -> None:
-    redis_server.command("FLUSHALL")
+    redis_server.empty()
     far = fars(state=redis_server.url, partition="'0'").accept(STREAMS)
     attach, handle = asked(far)
     inbox = Inbox(far.core, "here/1")

@@ -111,7 +111,7 @@ def either(request: pytest.FixtureRequest, start_gateway: Gateways) -> Place:
 
 @pytest.fixture
 def shared(start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis) -> Place:
-    redis_server.command("FLUSHALL")
+    redis_server.empty()
     return Place(start_gateway, kafka_broker, redis_server.url)
 
 

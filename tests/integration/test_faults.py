@@ -36,21 +36,21 @@ async def while_still(broker: KafkaBroker, gateway: Gateway, sender: NumberedSen
 
 
 async def test_a_killed_gateway_loses_nothing_it_accepted(
-    start_gateway: Gateways, kafka_broker: KafkaBroker
+    start_gateway: Gateways, own_kafka: KafkaBroker
 ) -> None:
-    topic = kafka_broker.create_topic(partitions=len(PARTITIONS))
-    document = streams(kafka_broker.bootstrap, MANY + 1)
+    topic = own_kafka.create_topic(partitions=len(PARTITIONS))
+    document = streams(own_kafka.bootstrap, MANY + 1)
     gateway = start_gateway(document.text)
     sender = await attach(NumberedSender(f"events/{topic}", 1), document.edge)
     sender.at = (10_000, gateway.kill)
     sender.pump()
     await until(lambda: sender.outcomes == 1, "all that the gateway asks of Kafka once")
-    await while_still(kafka_broker, gateway, sender)
+    await while_still(own_kafka, gateway, sender)
     await until(lambda: sender.trouble, "the connection to be lost")
     accepted = sender.of("accepted")
     assert len(accepted) == sender.outcomes < MANY
     gateway.restart()
-    found = stored(kafka_broker.bootstrap, topic, PARTITIONS)
+    found = stored(own_kafka.bootstrap, topic, PARTITIONS)
     everything = list(chain(*found.values()))
     assert accepted <= set(everything)
     assert len(everything) == len(set(everything))

@@ -74,7 +74,7 @@ class Long:
 
 @pytest.fixture(scope="module")
 def long(start_module_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis) -> Long:
-    redis_server.command("FLUSHALL")
+    redis_server.empty()
     return Long(start_module_gateway, kafka_broker, redis_server)
 
 

@@ -263,7 +263,7 @@ def test_a_drain_ends_for_a_link_that_has_nothing(port: int) -> None:
 
 @pytest.fixture
 def places(start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis) -> list[Gateway]:
-    redis_server.command("FLUSHALL")
+    redis_server.empty()
     found = []
     for _ in range(2):
         edge, http = ports(2)

@@ -142,7 +142,7 @@ def test_a_topic_that_was_just_made_is_asked_again(
 
 async def test_records_that_somebody_else_has_written_are_an_answer(redis_server: Redis) -> None:
     """A broken position or group leaves no attach without an answer, and says which record it is."""
-    redis_server.command("FLUSHALL")
+    redis_server.empty()
     supervisor = Supervisor(lambda name, error: None)
     state = RedisState(redis_server.url)
     supervisor.start(state.run(), "state")

@@ -12,7 +12,7 @@ def test_a_state_that_was_emptied_is_no_thief(start_gateway: Gateways, redis_ser
     """The client heard that its link was stolen, which says that another one goes on."""
     place = Place(start_gateway, EmbeddedKafka(), redis_server.url)
     with place.attach() as peer:
-        redis_server.command("FLUSHALL")
+        redis_server.empty()
         error = peer.until("detach", closed=True, error="amqp:link:detach-forced").error
         assert "emptied" in error["description"]
     with place.attach() as peer:

@@ -22,7 +22,7 @@ async def termini(request: pytest.FixtureRequest) -> AsyncIterator[Termini]:
         yield MemoryTermini(each=2)
         return
     server: Redis = request.getfixturevalue("redis_server")
-    server.command("FLUSHALL")
+    server.empty()
     client = Client.from_url(server.url)
     yield RedisTermini(client, each=2)
     await client.aclose()

@@ -1,27 +1,46 @@
-"""pytest plugin: the servers of the suite as fixtures (started once, when first asked for) and gateways.
+"""pytest plugin: the servers of the suite as fixtures and gateways.
 
-A failed test's report ends with the tail of the log of every server that runs.
+One Kafka, one Artemis and one Redis serve all workers (tests/support/keeper.py): use topics, queues and keys that
+nobody else uses. A failed test's report ends with the tail of the log of every server that runs.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from tests.support import keeper
 from tests.support.certs import Authority
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
-from tests.support.process import Process, Server, sweep
-from tests.support.servers import Artemis, Redis
+from tests.support.keeper import Keeper
+from tests.support.parts import ROOT
+from tests.support.process import LOGS, Process, Server, end_of, sweep
+from tests.support.servers import DATABASES, Artemis, Redis
 
 S = TypeVar("S", bound=Server)
 
 
-def pytest_sessionstart() -> None:
-    """Start with the folders of earlier runs removed."""
+_KEEPER = pytest.StashKey[Keeper]()
+_shared_logs: dict[str, Path] = {}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start with the folders of earlier runs removed, and with a keeper for what all workers share."""
     sweep()
+    if keeper.VARIABLE not in os.environ:
+        LOGS.mkdir(parents=True, exist_ok=True)
+        session.config.stash[_KEEPER] = Keeper(LOGS / f"{os.getpid()}-keeper.log", ROOT)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the keeper that was started here."""
+    if _KEEPER in config.stash:
+        config.stash[_KEEPER].close()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -30,21 +49,32 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     if report.failed:
         report.sections += [(f"log of {process.name}", process.tail(15, 300)) for process in Process.running]
+        report.sections += [
+            (f"log of {name}, shared", end_of(log.read_text(errors="replace"), 15, 300))
+            for name, log in _shared_logs.items()
+        ]
     return report
 
 
 def served(server: S) -> Iterator[S]:
-    """Yield a server and end it afterwards."""
+    """Yield a server and end it afterwards, at once: nobody needs what it would put in order."""
     try:
         yield server
     finally:
-        server.stop()
+        server.kill()
+
+
+def shared_port(name: str) -> int:
+    """Return the port of a server that all workers share; from now on its log is in reports of failures."""
+    told = keeper.ask(name)
+    _shared_logs[name] = Path(told["log"])
+    return int(told["port"])
 
 
 @pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[KafkaBroker]:
-    """The shared real broker; whoever stops or kills it starts it again. Use own topics."""
-    yield from served(KafkaBroker())
+def kafka_broker() -> KafkaBroker:
+    """The shared real broker. Use own topics."""
+    return KafkaBroker.at(shared_port("kafka"))
 
 
 @pytest.fixture
@@ -54,15 +84,16 @@ def own_kafka() -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture(scope="session")
-def artemis() -> Iterator[Artemis]:
-    """The shared ActiveMQ Artemis (admin/admin, queues on demand)."""
-    yield from served(Artemis())
+def artemis() -> Artemis:
+    """The shared ActiveMQ Artemis (admin/admin, queues on demand). Use own addresses."""
+    return Artemis.at(shared_port("artemis"))
 
 
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[Redis]:
-    """The shared Redis."""
-    yield from served(Redis())
+def redis_server() -> Redis:
+    """A database of the shared Redis that this worker alone uses."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return Redis.at(shared_port("redis"), worker % DATABASES)
 
 
 def started() -> Iterator[Gateways]:

@@ -110,6 +110,13 @@ class KafkaBroker(Server):
         arguments = ("format", "--cluster-id", cluster, "-c", str(self._properties), *self._users())
         run_tool("kafka-format", java("kafka.tools.StorageTool", *arguments))
 
+    @classmethod
+    def at(cls, port: int) -> KafkaBroker:
+        """Return the one that runs at a port, in the hands of another process: it can neither be ended nor started."""
+        broker = cls.__new__(cls)
+        broker.port, broker.bootstrap = port, f"127.0.0.1:{port}"
+        return broker
+
     def start(self) -> None:
         """Start the broker and wait until it answers a metadata request."""
         self.process = Process("kafka", java("kafka.Kafka", str(self._properties)))
@@ -134,7 +141,7 @@ class KafkaBroker(Server):
         self, name: str | None = None, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
         """Create a topic (with a new name unless one is given), wait for its leaders, return its name."""
-        topic = name or f"topic-{next(self._names)}-{uuid.uuid4().hex[:6]}"
+        topic = name or f"topic-{next(self._names)}-{uuid.uuid4().hex[:10]}"
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin = self.admin()
         admin.create_topics([new])[topic].result(PATIENCE)

@@ -20,6 +20,8 @@ from tests.support.parts import ROOT
 
 LOGS = ROOT / "build" / "logs"
 WORK = ROOT / "build" / "run"
+KEEPING = "SCOPEGATE_TEST_KEEPING"
+"""Set in the process that keeps what all workers share (tests/support/keeper.py)."""
 T = TypeVar("T")
 
 PATIENCE = float(os.environ.get("SCOPEGATE_TEST_PATIENCE", "60"))
@@ -43,11 +45,12 @@ def wait_until(condition: Callable[[], T], what: str, seconds: float = PATIENCE)
 def _free_ports() -> Iterator[int]:
     """Yield ports nobody listens on, each once, below the range the kernel gives to outgoing connections.
 
-    Workers of pytest-xdist have ports of their own: one may choose a port before another has bound it.
+    Each worker of pytest-xdist has ports of its own, and so has the keeper of what they share: one may choose a port
+    before another has bound it.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    candidates = list(range(15000, 32000))[worker::workers]
+    candidates = list(range(14000, 15000) if KEEPING in os.environ else range(15000, 32000)[worker::workers])
     random.shuffle(candidates)
     for port in candidates:
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -77,11 +80,26 @@ def answers(port: int) -> bool:
 
 
 def sweep() -> None:
-    """Remove what runs that are over have left under build/run and build/logs."""
+    """Remove what runs that are over have left under build/run and build/logs; end what still runs there."""
     for path in (*WORK.glob("*-*"), *LOGS.glob("*-*")):
         owner = path.name.split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+            if not path.is_dir():
+                path.unlink(missing_ok=True)
+                continue
+            for pid in _users(path):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _users(folder: Path) -> Iterator[int]:
+    """Yield processes that run in a folder, or were given a path below it."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            given = f"{folder}/".encode() in (process / "cmdline").read_bytes()
+            if given or Path(os.readlink(process / "cwd")).is_relative_to(folder):
+                yield int(process.name)
 
 
 def fresh_folder(name: str) -> Path:
@@ -138,6 +156,11 @@ def _started(command: Sequence[str], output: int, env: Mapping[str, str], cwd: P
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, cwd=cwd)
 
 
+def end_of(text: str, lines: int = 40, width: int = 400) -> str:
+    """Return the end of a text, each line cut off at a width."""
+    return "\n".join(line[:width] for line in text.splitlines()[-lines:])
+
+
 class Process:
     """One child with its log; `running` holds all of them, for the report of a failed test and the end."""
 
@@ -178,7 +201,7 @@ class Process:
 
     def tail(self, lines: int = 40, width: int = 400) -> str:
         """Return the end of the log, each line cut off at a width."""
-        return "\n".join(line[:width] for line in self.text().splitlines()[-lines:])
+        return end_of(self.text(), lines, width)
 
     def wait_ready(self, condition: Callable[[], object], what: str, seconds: float = 2 * PATIENCE) -> None:
         """Wait for a condition; a child that ended instead is an error with the end of its log."""

@@ -22,6 +22,9 @@ ANYCAST = (
     "<default-queue-routing-type>ANYCAST</default-queue-routing-type>"
 )
 
+DATABASES = 64
+"""Of a Redis: each worker has one of its own."""
+
 
 class Artemis(Server):
     """An AMQP broker that creates queues on demand and strips delivery annotations; admin/admin."""
@@ -30,12 +33,22 @@ class Artemis(Server):
     password = "admin"
 
     def __init__(self) -> None:
-        self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
-        self.url = f"amqp://{self.address}"
+        self._at(free_port())
         self._instance = fresh_folder("artemis") / "instance"
         self._create()
         self.start()
+
+    @classmethod
+    def at(cls, port: int) -> Artemis:
+        """Return the one that runs at a port, in the hands of another process."""
+        broker = cls.__new__(cls)
+        broker._at(port)
+        return broker
+
+    def _at(self, port: int) -> None:
+        self.port = port
+        self.address = f"127.0.0.1:{port}"
+        self.url = f"amqp://{self.address}"
 
     def _create(self) -> None:
         script = str(folder("artemis") / "bin" / "artemis")
@@ -71,22 +84,38 @@ def amqp_header(port: int) -> bool:
 
 
 class Redis(Server):
-    """An own redis-server, append-only file synced every second."""
+    """A redis-server, append-only file synced every second; `url` and `command` mean one of its databases."""
 
     def __init__(self) -> None:
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._at(free_port(), 0)
         self._folder = fresh_folder("redis")
         self.start()
+
+    @classmethod
+    def at(cls, port: int, database: int) -> Redis:
+        """Return the one that runs at a port, in the hands of another process, with a database of our own."""
+        server = cls.__new__(cls)
+        server._at(port, database)
+        return server
+
+    def _at(self, port: int, database: int) -> None:
+        self.port, self._database = port, str(database)
+        self.url = f"redis://127.0.0.1:{port}/{database}"
 
     def start(self) -> None:
         """Start the server and wait for its port."""
         settings = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._folder)]
+        settings += ["--databases", str(DATABASES)]
         durable = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
         self.process = Process("redis", [program("redis-server"), *settings, *durable])
         self.process.wait_ready(lambda: answers(self.port), "Redis to listen")
 
     def command(self, *words: str) -> str:
         """Return what `redis-cli` prints for a command."""
-        client = [program("redis-server").replace("redis-server", "redis-cli"), "-p", str(self.port), *words]
+        tool = program("redis-server").replace("redis-server", "redis-cli")
+        client = [tool, "-p", str(self.port), "-n", self._database, *words]
         return subprocess.run(client, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.strip()
+
+    def empty(self) -> None:
+        """Remove everything in our database."""
+        self.command("FLUSHDB")
