@@ -329,8 +329,9 @@ class Service:
 
     def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What asyncio could give to nobody: bugs."""
-        error = context.get("exception")
-        self.report.task_failed("loop", error or RuntimeError(context.get("message", "unknown")))
+        error = context.get("exception") or RuntimeError(context.get("message", "unknown"))
+        connection = context.get("connection")
+        self.report.task_failed(f"connection:{connection}" if connection else "loop", error)
 
     def unsettled(self) -> int:
         """Deliveries whose outcome is still to come."""

@@ -13,30 +13,18 @@ from typing import Any, Final, Protocol, cast
 
 from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig, Peer
-from gateway.amqp.hub import Hub
+from gateway.amqp.hub import Hub, guarded
 from gateway.amqp.link import Link
 from gateway.amqp.pressure import Pressure
+from gateway.amqp.slices import SLICE, TURN, UNREAD, next_slice
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.accounts import Account
 from gateway.password_checks import Ticket
 
 _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""
-_SLICE, _LEAST = 4096, 512
-"""Bytes of a peer that are worked on at once, while nothing is known of how long its frames take; and at least."""
-_TURN: Final = 0.002
-"""Seconds after which output, timers and others have their turn."""
-_UNREAD: Final = 256 * 1024
-"""Bytes that may wait for the next turn; with more, the socket is not read."""
 _CLOSE_GRACE: Final = 5.0
 """Seconds a peer has to answer our close before the socket goes."""
-
-
-def _next_slice(size: int, seconds: float) -> int:
-    """How much to work on next, when so much took so long: half a turn is the aim."""
-    if seconds > _TURN:
-        return max(size // 4, _LEAST)
-    return 2 * size if seconds < _TURN / 4 and size < _UNREAD else size
 
 
 class Security(Protocol):
@@ -85,7 +73,7 @@ class Connection(asyncio.Protocol):
     """A socket with its engine; also the engine's owner."""
 
     def __init__(self, hub: Hub, host: Host, *, server: bool, handshake: float, name: str) -> None:
-        self._hub: Final = hub
+        self.hub: Final = hub
         self._host: Final = host
         self._server: Final = server
         self._handshake: Final = handshake
@@ -100,8 +88,8 @@ class Connection(asyncio.Protocol):
         self._ending = False
         self._unread = b""
         self._taken = self._uncharged = 0
-        self._slice = _SLICE
-        self._deaf = self._lost = False
+        self._slice = SLICE
+        self._deaf = self._lost = self._failed = False
         self._pressure: Pressure | None = None
         self.bytes_in = 0
         self.bytes_out = 0
@@ -113,18 +101,19 @@ class Connection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=_HIGH_WATER)
         peername = transport.get_extra_info("peername")
         self.peer.address = f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else "unknown"
-        self._timer = self._hub.loop.call_later(self._handshake, self._too_slow)
+        self._timer = self.hub.loop.call_later(self._handshake, self._too_slow)
         self._host.established(self)
         if not transport.is_closing():
             self._security = self._host.secure(self)
             self._write(self._security.take())
 
+    @guarded
     def data_received(self, data: bytes) -> None:
         self.bytes_in += len(data)
         if self.engine is not None:
             self._receive(data)
             self._uncharged += len(data)
-            if self._uncharged > _UNREAD:  # a socket may be read many times before the loop flushes
+            if self._uncharged > UNREAD:  # a socket may be read many times before the loop flushes
                 self._charge()
         elif self._security is not None:
             self._secure(self._security, data)
@@ -134,8 +123,8 @@ class Connection(asyncio.Protocol):
         if self._unread:
             self._unread = self._unread[self._taken :] + data
             self._taken = 0
-            self._hold(len(self._unread) > _UNREAD)
-        elif self.engine is not None and len(data) <= _SLICE:
+            self._hold(len(self._unread) > UNREAD)
+        elif self.engine is not None and len(data) <= SLICE:
             self.engine.receive(data)
         else:
             self._unread, self._taken = data, 0
@@ -155,7 +144,7 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         self._work(time.monotonic())
         if self._unread:
-            self._hub.loop.call_soon(self._go_on)
+            self.hub.loop.call_soon(self._go_on)
         elif self._lost:
             self._let_go()
         else:
@@ -163,16 +152,16 @@ class Connection(asyncio.Protocol):
 
     def _work(self, now: float) -> None:
         """Work on what was read until the turn is over: messages in large pieces, control frames in small ones."""
-        until = now + _TURN
+        until = now + TURN
         while self.engine is not None and (start := self._taken) < len(self._unread):
             self._taken = start + self._slice
             try:
                 self.engine.receive(self._unread[start : self._taken])
-            except Exception as error:  # a bug: it costs this connection, as it does where all is read at once
-                self._hub.failed(self, error)
+            except Exception as error:
+                self.hub.failed(self, error)
                 break
             before, now = now, time.monotonic()
-            self._slice = _next_slice(self._slice, now - before)
+            self._slice = next_slice(self._slice, now - before)
             if now >= until and self._taken < len(self._unread):
                 return
         self._unread = b""
@@ -184,6 +173,7 @@ class Connection(asyncio.Protocol):
         if self.engine is not None:
             self.engine.pause(True)
 
+    @guarded
     def resume_writing(self) -> None:
         if self.engine is not None:
             self.engine.pause(False)
@@ -203,10 +193,12 @@ class Connection(asyncio.Protocol):
 
     def _let_go(self) -> None:
         if (engine := self.engine) is not None:
-            engine.lost(None)
-            self.engine = None
-            self._close_account()
-            engine.free()
+            try:
+                engine.lost(None)
+            finally:
+                self.engine = None
+                self._close_account()
+                engine.free()
 
     # -- before the engine
 
@@ -246,7 +238,7 @@ class Connection(asyncio.Protocol):
         engine.touch()
 
     def _open_account(self, engine: Engine) -> None:
-        hub, config, transport = self._hub, engine.config, self.transport
+        hub, config, transport = self.hub, engine.config, self.transport
         if transport is not None:
             account = hub.budget.open(
                 self.peer.scope, self.peer.user, self._over, connection=config.memory, per_user=config.user_memory
@@ -259,7 +251,7 @@ class Connection(asyncio.Protocol):
             self._pressure.turn(len(self._unread))
 
     def _slowed(self, how: str) -> None:
-        self._hub.slowed(self, how)
+        self.hub.slowed(self, how)
 
     def _over(self) -> None:
         """Nothing but its end gives back what it holds, and others need it."""
@@ -269,7 +261,7 @@ class Connection(asyncio.Protocol):
     def _close_account(self) -> None:
         if self._pressure is not None:
             self._pressure.close()
-            self._hub.budget.close(self.peer.scope, self.peer.user, self._pressure.account)
+            self.hub.budget.close(self.peer.scope, self.peer.user, self._pressure.account)
             self._pressure = None
 
     @property
@@ -284,6 +276,7 @@ class Connection(asyncio.Protocol):
 
     # -- output and time
 
+    @guarded
     def flush(self) -> None:
         """Write what the engine has; called by the hub once per loop turn."""
         engine, transport = self.engine, self.transport
@@ -302,7 +295,7 @@ class Connection(asyncio.Protocol):
         self._ending = True
         if transport.can_write_eof():
             transport.write_eof()
-            self._hub.loop.call_later(_CLOSE_GRACE, self.abort)
+            self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
         else:
             transport.close()
 
@@ -310,6 +303,7 @@ class Connection(asyncio.Protocol):
         if data and self.transport is not None:
             self.transport.write(data)
 
+    @guarded
     def _tick(self) -> None:
         if self.engine is None:
             return
@@ -317,7 +311,7 @@ class Connection(asyncio.Protocol):
         deadline = self.engine.tick(now)
         self.flush()
         self._timer = (
-            self._hub.loop.call_later(max(deadline - now, 10) / 1000, self._tick) if deadline > 0 else None
+            self.hub.loop.call_later(max(deadline - now, 10) / 1000, self._tick) if deadline > 0 else None
         )
 
     def _stop_timer(self) -> None:
@@ -332,7 +326,19 @@ class Connection(asyncio.Protocol):
             return
         self.engine.close(error)
         self.flush()
-        self._hub.loop.call_later(_CLOSE_GRACE, self.abort)
+        self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
+
+    def broken(self) -> None:
+        """A step of ours has failed, a bug: its peer is told if that can be done, and the socket goes."""
+        engine, again, self._failed = self.engine, self._failed, True
+        if again or engine is None or not engine.opened:
+            self.abort()
+            return
+        try:
+            engine.broken()
+        except Exception as error:
+            self.hub.failed(self, error)
+        self.flush()
 
     def abort(self, gently: bool = False) -> None:
         """Drop the socket; `gently` lets what is written already go out."""
@@ -344,10 +350,10 @@ class Connection(asyncio.Protocol):
     @property
     def soon(self) -> Callable[[Callable[[], None]], Any] | None:
         """How many links end in turns; what a connector's links are for asks for them anew at once."""
-        return self._hub.soon if self._server else None
+        return self.hub.soon if self._server else None
 
     def engine_dirty(self) -> None:
-        self._hub.add(self)
+        self.hub.add(self)
 
     def engine_opened(self, engine: Engine) -> None:
         self._stop_timer()
@@ -355,12 +361,12 @@ class Connection(asyncio.Protocol):
         self._tick_soon()
 
     def _tick_soon(self) -> None:
-        self._timer = self._hub.loop.call_later(0.01, self._tick)
+        self._timer = self.hub.loop.call_later(0.01, self._tick)
 
     def engine_closed(self, engine: Engine, error: AmqpError | None) -> None:
         self._stop_timer()
         if self.transport is not None:  # a peer that does not read our last frame shall not keep the socket
-            self._timer = self._hub.loop.call_later(_CLOSE_GRACE, self.abort)
+            self._timer = self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
         self._host.closed(self, error)
 
     def link_requested(self, link: Link) -> None:

@@ -20,11 +20,11 @@ from gateway.amqp.input import Input
 from gateway.amqp.link import Link, SizedLink
 from gateway.amqp.link_base import BUFFER_SIZE, Left, LinkBase
 from gateway.amqp.links import Links
-from gateway.amqp.output import Output
+from gateway.amqp.output import CANNOT_GO_ON, Output
 from gateway.amqp.restraint import Restraint
 from gateway.amqp.sessions import Sessions
 from gateway.amqp.transport_errors import reworded
-from gateway.errors import AmqpError
+from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.instance import instance
 
 _FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
@@ -39,10 +39,8 @@ class Engine(Restraint):
         super().__init__()
         self.config: Final = config
         self._owner: Final = owner
-        self.dirty = False
         self._server: Final = server
-        self.opened = self.closed = self.faulted = self.discarding = False
-        self.granting = True
+        self.dirty = self.opened = self.closed = self.faulted = self.discarding = False
         self.remote_container = ""
         self.remote_hostname: str | None = None
         self.offered = self.desired = frozenset[str]()
@@ -108,7 +106,6 @@ class Engine(Restraint):
                 self._intake.look()
             self.dispatch()
         except AmqpError as error:
-            lib.pn_collector_pop(self._collector)
             self._fail(error)
 
     def _before_end(self) -> None:
@@ -187,6 +184,17 @@ class Engine(Restraint):
             self._faulted()
             self.lost(error)
 
+    def broken(self) -> None:
+        """A step of ours has failed, a bug: end the connection, behind what is to be written already."""
+        if self.closed:
+            return
+        error = AmqpError(INTERNAL_ERROR, CANNOT_GO_ON)
+        self._input.stop()
+        self.oversize.clear()
+        if lib.pn_connection_state(self._connection) & lib.PN_LOCAL_ACTIVE:  # else our close is written
+            self._output.end(error)
+        self.lost(error)
+
     # -- connection
 
     def open(self, offered: Iterable[str] | None = None) -> None:
@@ -212,8 +220,10 @@ class Engine(Restraint):
         if self.closed:
             return
         self.closed = True
-        self._attached.lost(error, left, getattr(self._owner, "soon", None))
-        self._owner.engine_closed(self, error)
+        try:
+            self._attached.lost(error, left, getattr(self._owner, "soon", None))
+        finally:
+            self._owner.engine_closed(self, error)
 
     def free(self) -> None:
         """Give the C structures back, once all links have ended; no method may be called after this."""
@@ -242,10 +252,6 @@ class Engine(Restraint):
     def said(self) -> str | None:
         """The error text of the disposition that is looked at, where proton shows only a part of it."""
         return self._intake.said
-
-    def stop_granting(self) -> None:
-        """Give peers no more credit: what comes now is what they may still send (drain)."""
-        self.granting = False
 
     def attach(self, name: str, *, incoming: bool, known: bool = False) -> Link:
         """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here.
@@ -303,11 +309,13 @@ class Engine(Restraint):
             if not other:
                 return
             event = lib.pn_collector_peek(collector)
-            if delivery := lib.pn_event_delivery(event):
-                self._odd_delivery(lib.pn_delivery_link(delivery), delivery)
-            else:
-                self._control(event)
-            lib.pn_collector_pop(collector)
+            try:
+                if delivery := lib.pn_event_delivery(event):
+                    self._odd_delivery(lib.pn_delivery_link(delivery), delivery)
+                else:
+                    self._control(event)
+            finally:
+                lib.pn_collector_pop(collector)
 
     def _hand_out(self, run: list[Any]) -> None:
         """Messages that came, and what was accepted of ours; a link may have ended since they were taken."""

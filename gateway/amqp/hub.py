@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from gateway.held.accounts import Budget
 from gateway.held.container import DEFAULT
@@ -15,8 +16,22 @@ if TYPE_CHECKING:
     from gateway.amqp.connection import Connection
 
 
+Step = TypeVar("Step", bound=Callable[..., None])
 _STEPS: Final = 0.005
 """Seconds of a turn of the loop for steps of long work."""
+
+
+def guarded(step: Step) -> Step:
+    """Let a step of a connection that fails cost this connection, and neither others nor who called it."""
+
+    @wraps(step)
+    def run(connection: Connection, *args: Any) -> None:
+        try:
+            step(connection, *args)
+        except Exception as error:
+            connection.hub.failed(connection, error)
+
+    return cast(Step, run)
 
 
 class Hub:
@@ -64,12 +79,10 @@ class Hub:
     def _flush(self) -> None:
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
-            try:
-                connection.flush()
-            except Exception as error:  # a bug: it costs this connection, not the others
-                self.failed(connection, error)
+            connection.flush()
 
     def failed(self, connection: Connection, error: Exception) -> None:
         """Say so, and end the connection."""
-        self.loop.call_exception_handler({"message": f"connection {connection.name}", "exception": error})
-        connection.abort()
+        told = {"message": f"connection {connection.name}", "exception": error, "connection": connection.name}
+        self.loop.call_exception_handler(told)
+        connection.broken()

@@ -181,6 +181,8 @@ class Links:
         finally:
             if ending and soon is not None:
                 soon(lambda: self._end_some(error, soon))
+            elif ending:  # the node of one has failed
+                self._end_some(error, soon)
             elif not ending and self._then is not None:
                 then, self._then = self._then, None  # steps of our close and of the lost socket may both come here
                 then()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct(">IBBH")
 _CLOSE: Final = b"\x00\x53\x18"
+CANNOT_GO_ON: Final = "the gateway cannot go on with this connection; connect again"
 _MOST: Final = 16 * 1024 * 1024
 """Bytes that may be taken before their time while the peer does not read: more than may be queued for it besides."""
 
@@ -47,12 +48,12 @@ class Output:
 
     def take(self) -> bytes:
         """All that is to be written now."""
-        data = self._written()
+        data = b"" if self._ended else self._written()
         if self._early:
             data = bytes(self._early + data)
             self._early.clear()
         if (why := turn.complaint(self._at)) is not None and not self._ended:
-            self.failure = AmqpError(INTERNAL_ERROR, "the gateway cannot go on with this connection; connect again")
+            self.failure = AmqpError(INTERNAL_ERROR, CANNOT_GO_ON)
             self.failure.__cause__ = RuntimeError(complaint(why))
         if len(data) > self._largest > 0 and turn.largest_frame(data) > self._largest:
             data = self._fitting(data)
@@ -103,12 +104,16 @@ class Output:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "this peer sends and does not read what it is answered")
 
     def end(self, error: AmqpError) -> None:
-        """Close the connection without proton."""
+        """Close the connection without proton, behind what it had to write already."""
+        if self.failure is None:  # else nothing may follow but the close
+            self.collect()
         self._early += close_frame(error)
         self._ended = True
 
     def reword(self, error: AmqpError) -> None:
         """proton has ended the connection: put this error in place of the one in its close."""
+        if self._ended:
+            return
         self._early += turn.take(self._at)
         start = max((start for start, _ in _frames(self._early)), default=0)
         if self._early[start + _HEAD.size :].startswith(_CLOSE):

@@ -28,6 +28,7 @@ class Restraint:
     for it; no credit; the gateway takes no more messages."""
 
     def __init__(self) -> None:
+        self.granting = True
         self._withheld: set[Link] = set()
         self._held_up: dict[Link, None] = {}
         self.unfinished = self.unread = self.unwritten = 0
@@ -89,6 +90,10 @@ class Restraint:
         self.stuffed = on
         if not on and not self.blocked:
             self._go_on()
+
+    def stop_granting(self) -> None:
+        """Give peers no more credit: what comes now is what they may still send (drain)."""
+        self.granting = False
 
     def stop_taking(self) -> None:
         """Release what comes from now on (the end of a drain): it is not begun, so that nothing is left half done."""
