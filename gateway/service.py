@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.connection import Connection
@@ -97,7 +98,8 @@ class Service:
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
         self._crossings = self._make_crossings(policy)
         waits = Waits(self._state.store, now_ms, loop.time, loop.call_later)
-        self.world: Final = World({}, self.clusters, self._crossings, lambda: secrets.token_urlsafe(_NAME_BYTES), waits)
+        new_name = partial(secrets.token_urlsafe, _NAME_BYTES)
+        self.world: Final = World({}, self.clusters, self._crossings, new_name, waits, self.memory.hub.soon)
         self.world.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
         self.bridges: Final = Bridges(self.world, shared, self.supervisor, self.readiness)

@@ -16,7 +16,7 @@ from gateway.amqp.engine_config import EngineConfig, Peer
 from gateway.amqp.hub import Hub, guarded
 from gateway.amqp.link import Link
 from gateway.amqp.pressure import Pressure
-from gateway.amqp.slices import SLICE, TURN, UNREAD, next_slice
+from gateway.amqp.slices import SLICE, UNREAD, next_slice
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.accounts import Account
 from gateway.password_checks import Ticket
@@ -119,16 +119,16 @@ class Connection(asyncio.Protocol):
             self._secure(self._security, data)
 
     def _receive(self, data: bytes) -> None:
-        """Much at once is worked on in turns: who waits for outcomes, and all others, have theirs in between."""
+        """Much at once is worked on in pieces: who waits for outcomes, and all others, have theirs in between."""
         if self._unread:
             self._unread = self._unread[self._taken :] + data
             self._taken = 0
             self._hold(len(self._unread) > UNREAD)
-        elif self.engine is not None and len(data) <= SLICE:
+        elif self.engine is not None and len(data) <= self._slice and self.hub.free():
             self.engine.receive(data)
         else:
             self._unread, self._taken = data, 0
-            self._go_on()
+            self.hub.run(self._go_on)
 
     def _hold(self, deaf: bool) -> None:
         """Stop reading the socket, or read it again."""
@@ -142,29 +142,27 @@ class Connection(asyncio.Protocol):
             (transport.pause_reading if deaf else transport.resume_reading)()
 
     def _go_on(self) -> None:
-        self._work(time.monotonic())
+        """Work on a piece of what was read; the next has its turn after those of others."""
+        self._work()
         if self._unread:
-            self.hub.loop.call_soon(self._go_on)
+            self.hub.soon(self._go_on)
         elif self._lost:
             self._let_go()
         else:
             self._hold(False)
 
-    def _work(self, now: float) -> None:
-        """Work on what was read until the turn is over: messages in large pieces, control frames in small ones."""
-        until = now + TURN
-        while self.engine is not None and (start := self._taken) < len(self._unread):
-            self._taken = start + self._slice
+    def _work(self) -> None:
+        start, before, size = self._taken, time.monotonic(), len(self._unread)
+        if (engine := self.engine) is not None:
             try:
-                self.engine.receive(self._unread[start : self._taken])
+                engine.receive(self._unread[start : start + self._slice])
             except Exception as error:
                 self.hub.failed(self, error)
-                break
-            before, now = now, time.monotonic()
-            self._slice = next_slice(self._slice, now - before)
-            if now >= until and self._taken < len(self._unread):
-                return
-        self._unread = b""
+                engine = None
+        self._taken = start + self._slice
+        self._slice = next_slice(self._slice, time.monotonic() - before)
+        if engine is None or self._taken >= size:
+            self._unread = b""
 
     def eof_received(self) -> bool:
         return False  # without a close first: connection_lost tells the engine
@@ -189,7 +187,7 @@ class Connection(asyncio.Protocol):
         elif self._unread:  # what it sent before it went counts
             self._lost = True
         else:
-            self._let_go()
+            self.hub.run(self._let_go)
 
     def _let_go(self) -> None:
         if (engine := self.engine) is not None:

@@ -19,7 +19,7 @@ from gateway.amqp.engine_config import EngineConfig, Owner, Peer
 from gateway.amqp.input import Input
 from gateway.amqp.link import Link, SizedLink
 from gateway.amqp.link_base import BUFFER_SIZE, Left, LinkBase
-from gateway.amqp.links import Links
+from gateway.amqp.links import Links, Soon
 from gateway.amqp.output import CANNOT_GO_ON, Output
 from gateway.amqp.restraint import Restraint
 from gateway.amqp.sessions import Sessions
@@ -39,6 +39,7 @@ class Engine(Restraint):
         super().__init__()
         self.config: Final = config
         self._owner: Final = owner
+        self._soon: Final[Soon | None] = getattr(owner, "soon", None)
         self._server: Final = server
         self.dirty = self.opened = self.closed = self.faulted = self.discarding = False
         self.remote_container = ""
@@ -213,7 +214,7 @@ class Engine(Restraint):
         self.touch()
         if self._server:
             self.discarding = True
-            self._attached.lost(error, Left.CONNECTION, getattr(self._owner, "soon", None))
+            self._attached.lost(error, Left.CONNECTION, self._soon)
 
     def lost(self, error: AmqpError | None, left: Left = Left.LOST) -> None:
         """The socket is gone: every link ends now."""
@@ -221,21 +222,14 @@ class Engine(Restraint):
             return
         self.closed = True
         try:
-            self._attached.lost(error, left, getattr(self._owner, "soon", None))
+            self._attached.lost(error, left, self._soon)
         finally:
             self._owner.engine_closed(self, error)
 
     def free(self) -> None:
         """Give the C structures back, once all links have ended; no method may be called after this."""
-        self._attached.when_ended(self._free)
-
-    def _free(self) -> None:
-        self._attached.clear()
-        lib.pn_transport_unbind(self._transport)
-        lib.pn_collector_release(self._collector)
-        lib.pn_connection_release(self._connection)
-        for pointer in (self._transport, self._connection, self._collector):
-            lib.pn_decref(pointer)
+        connection = self._transport, self._connection, self._collector
+        self._attached.when_ended(lambda: self._attached.free(*connection, self._soon))
 
     @property
     def links(self) -> list[Link]:
@@ -386,6 +380,8 @@ class Engine(Restraint):
         self.lost(error)
 
     def _session_open(self, event: Any) -> None:
+        if self._sessions.full:
+            self._attached.end_all()
         self._sessions.begun(lib.pn_event_session(event), *self._intake.begun())
         self._output.begun = True
         self.touch()
@@ -393,8 +389,7 @@ class Engine(Restraint):
     def _session_close(self, event: Any) -> None:
         session = lib.pn_event_session(event)
         error = pndata.read_condition(lib.pn_session_remote_condition(session))
-        self._attached.of_session_closed(session, error)
-        self._sessions.end(session)
+        self._attached.of_session_closed(session, error, lambda: self._sessions.end(session), self._soon)
 
     def _link_open(self, event: Any) -> None:
         self._attached.opened(lib.pn_event_link(event), self._intake.asked())

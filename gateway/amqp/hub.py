@@ -1,4 +1,8 @@
-"""What all connections of a loop share: when their output is written, and the account of what they hold."""
+"""What all connections of a loop share: its turns, when output is written, and the account of what they hold.
+
+A turn of the loop is short however many connections there are: what they say, and all other long work, is done in
+pieces that take their turns (round robin), for a few milliseconds together.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,8 @@ if TYPE_CHECKING:
 
 
 Step = TypeVar("Step", bound=Callable[..., None])
-_STEPS: Final = 0.005
-"""Seconds of a turn of the loop for steps of long work."""
+_TURN: Final = 0.002
+"""Seconds of a turn of the loop for what has just been read of sockets, and as much for steps of long work."""
 
 
 def guarded(step: Step) -> Step:
@@ -49,27 +53,48 @@ class Hub:
         self.slowed: Final = slowed
         self._dirty: list[Connection] = []
         self._steps: deque[Callable[[], None]] = deque()
+        self._asked = False
+        self._until = 0.0
 
     def soon(self, step: Callable[[], None]) -> None:
         """Take a short step in a later turn: all such steps together take a few milliseconds of one."""
-        if not self._steps:
-            self.loop.call_soon(self._step)
         self._steps.append(step)
+        self._ask()
+
+    def run(self, step: Callable[[], None]) -> None:
+        """`soon`, or at once where nobody has to wait and this turn has time left."""
+        self._steps.append(step)
+        if len(self._steps) == 1 and self.free():
+            self._take_steps(self._until)
+        else:
+            self._ask()
+
+    def free(self) -> bool:
+        """Whether this turn has time left for what is read of sockets in it."""
+        if (until := self._until) != 0:
+            return time.monotonic() < until
+        self._until = time.monotonic() + _TURN
+        return True
+
+    def _ask(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self.loop.call_soon(self._step)
 
     def _step(self) -> None:
-        until, steps = time.monotonic() + _STEPS, self._steps
+        self._asked, self._until = False, 0.0
+        self._take_steps(time.monotonic() + _TURN)
+
+    def _take_steps(self, until: float) -> None:
+        steps = self._steps
         try:
             while steps:
-                steps[0]()
-                steps.popleft()
+                steps.popleft()()
                 if time.monotonic() >= until:
                     break
-        except BaseException:
-            steps.popleft()
-            raise
         finally:
             if steps:
-                self.loop.call_soon(self._step)
+                self._ask()
 
     def add(self, connection: Connection) -> None:
         if not self._dirty:
@@ -77,7 +102,7 @@ class Hub:
         self._dirty.append(connection)
 
     def _flush(self) -> None:
-        dirty, self._dirty = self._dirty, []
+        dirty, self._dirty, self._until = self._dirty, [], 0.0
         for connection in dirty:
             connection.flush()
 

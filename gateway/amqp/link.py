@@ -149,7 +149,7 @@ class Link(Receiving, Sending):
 
     def flowed(self) -> None:
         """A flow event: remember the credit and let the node use it."""
-        if not self.open:
+        if not self.open or self.gone:
             return
         if self.incoming:
             self._drain_answered()

@@ -6,8 +6,10 @@ what still arrives on it is dropped, for nothing else would take it out of proto
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 _REFUSED: Final = 100
 """Refused links that any peer may leave without its own detach; more than that, and its limit of links, end it."""
 SLICE: Final = 20
-"""Links of a connection that is gone whose nodes hear of it before others have their turn of the loop."""
+"""Links of a connection or session that is gone whose nodes hear of it before others have their turn of the loop."""
+_FREED: Final = 100
+"""Links that proton frees before others have their turn."""
 _USUAL: Final = 1024
 """Bytes of an attach that count as nothing beside what every link takes."""
 _COPIES: Final = 4
@@ -50,8 +54,11 @@ class Links:
         self._large: Final[dict[Any, int]] = {}
         self._bytes = 0
         """Of attaches that are larger than is usual, and together."""
-        self._ending: Final[deque[Link]] = deque()
+        self._ending: Final[deque[Callable[[], None]]] = deque()
+        """For each link whose node has not heard of its end, and what is to be done when those before it have."""
         self._then: Callable[[], None] | None = None
+        self._left: list[Any] = []
+        """The links of a connection that is gone, to be freed."""
 
     def __iter__(self) -> Iterator[Link]:
         return iter(list(self.live.values()))
@@ -63,6 +70,7 @@ class Links:
 
     def clear(self) -> None:
         """Let go of all of them: the connection is gone."""
+        self._left += itertools.chain(*self._of_session.values())
         self.live.clear()
         self._refused.clear()
         self._of_session.clear()
@@ -132,18 +140,24 @@ class Links:
             self._forget(link, error, left)
         lib.pn_link_free(pointer)
 
-    def of_session_closed(self, session: Any, error: AmqpError | None) -> None:
-        """The peer's end takes the session's links with it."""
+    def of_session_closed(
+        self, session: Any, error: AmqpError | None, then: Callable[[], None], soon: Soon | None = None
+    ) -> None:
+        """The peer's end takes the session's links with it; `then` is called when their nodes have heard that."""
         for pointer in self._of_session.pop(session, ()):
             self._refused.pop(pointer, None)
             self._bytes -= self._large.pop(pointer, 0)
             if (link := self.live.pop(pointer, None)) is not None:
-                self._forget(link, error, Left.SESSION)
+                _left(link, Left.SESSION)
+                self._ending.append(partial(self._ended, link, error))
+        self._ending.extend((then, self._engine.touch))
+        self._end(soon)
 
     def _forget(self, link: Link, error: AmqpError | None, left: Left) -> None:
-        link.gone = True
-        if link.open:
-            link.left = left
+        _left(link, left)
+        self._ended(link, error)
+
+    def _ended(self, link: Link, error: AmqpError | None) -> None:
         if link.open or link.handler is None:
             link.ended(error)
         else:
@@ -158,34 +172,41 @@ class Links:
         """The connection is gone, and every link with it; with `soon`, many end in steps."""
         links = list(self.live.values())
         for link in links:
-            link.gone, link.window = True, 0
-            if link.open:
-                link.left = left
+            _left(link, left)
         self.clear()
         self._engine.receivers.clear()
         self._engine.senders.clear()
-        self._ending.extend(links)
-        if soon is not None and len(links) > SLICE:
-            soon(lambda: self._end_some(error, soon))
-        else:
-            self._end_some(error, soon)
+        self._ending.extend(partial(self._lost_one, link, error) for link in links)
+        self._end(soon)
 
-    def _end_some(self, error: AmqpError | None, soon: Soon | None) -> None:
+    def _lost_one(self, link: Link, error: AmqpError | None) -> None:
+        link.ended(error)
+        link.held.clear()
+        self._owner.link_ended(link, link.failure or error)
+
+    def _end(self, soon: Soon | None) -> None:
+        if soon is not None and len(self._ending) > SLICE:
+            soon(lambda: self._end_some(soon))
+        else:
+            self._end_some(None)
+
+    def _end_some(self, soon: Soon | None) -> None:
         ending = self._ending
         try:
             for _ in range(len(ending) if soon is None else min(len(ending), SLICE)):
-                link = ending.popleft()
-                link.ended(error)
-                link.held.clear()
-                self._owner.link_ended(link, link.failure or error)
+                ending.popleft()()
         finally:
             if ending and soon is not None:
-                soon(lambda: self._end_some(error, soon))
+                soon(lambda: self._end_some(soon))
             elif ending:  # the node of one has failed
-                self._end_some(error, soon)
+                self._end_some(None)
             elif not ending and self._then is not None:
                 then, self._then = self._then, None  # steps of our close and of the lost socket may both come here
                 then()
+
+    def end_all(self) -> None:
+        """Let the nodes hear at once of what has ended: its session's channel is wanted."""
+        self._end_some(None)
 
     def when_ended(self, then: Callable[[], None]) -> None:
         """Call `then` when the nodes have heard of the end of all links, or at once."""
@@ -193,6 +214,27 @@ class Links:
             self._then = then
         else:
             then()
+
+    def free(self, transport: Any, connection: Any, collector: Any, soon: Soon | None) -> None:
+        """Free a connection that is gone: its links first, for proton's time for all at once is their square."""
+        self.clear()
+        lib.pn_transport_unbind(transport)
+        self._free_some(transport, connection, collector, soon)
+
+    def _free_some(self, transport: Any, connection: Any, collector: Any, soon: Soon | None) -> None:
+        while self._left:
+            some, self._left = self._left[:_FREED], self._left[_FREED:]
+            for pointer in some:
+                lib.pn_link_free(pointer)
+            while lib.pn_collector_pop(collector):  # it keeps them while it has to say that they are gone
+                pass
+            if soon is not None and self._left:
+                soon(lambda: self._free_some(transport, connection, collector, soon))
+                return
+        lib.pn_collector_release(collector)
+        lib.pn_connection_release(connection)
+        for pointer in (transport, connection, collector):
+            lib.pn_decref(pointer)
 
     # -- what belongs to no open link
 
@@ -205,6 +247,13 @@ class Links:
             link.discard()
         elif lib.pn_link_current(pointer) == delivery:
             raise AmqpError(NOT_ALLOWED, "a transfer came on a link whose receiver is its sender")
+
+
+def _left(link: Link, left: Left) -> None:
+    """Nothing more can be sent on a link, whose node is about to hear that."""
+    link.gone, link.window = True, 0
+    if link.open:
+        link.left = left
 
 
 def _answered(link: Link) -> None:

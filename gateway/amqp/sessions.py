@@ -52,6 +52,11 @@ class Sessions:
     def __contains__(self, session: Any) -> bool:
         return session in self._known
 
+    @property
+    def full(self) -> bool:
+        """Whether no channel is free for another."""
+        return len(self._known) > int(lib.pn_transport_get_channel_max(self._transport))
+
     def ours(self) -> Any:
         """The session for links of ours: begun for the first, and another where the peer takes no more links on it."""
         if self._ours is None or self._full(self._known[self._ours]):
@@ -72,11 +77,11 @@ class Sessions:
             self._begin(session, channel, handle_max)
 
     def _begin(self, session: Any, channel: int | None, handle_max: int) -> None:
-        highest = lib.pn_transport_get_channel_max(self._transport)
         if self._ended:
             self._write_out()
             self._ended = 0
-        if len(self._known) > highest:
+        if self.full:
+            highest = lib.pn_transport_get_channel_max(self._transport)
             raise AmqpError(
                 RESOURCE_LIMIT_EXCEEDED, f"no channel is free for a begin of ours: the channel-max is {highest}"
             )

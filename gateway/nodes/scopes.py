@@ -94,12 +94,10 @@ class World:
     crossings: Crossings
     new_name: Callable[[], str]
     waits: Waits
+    soon: Callable[[Callable[[], None]], None]
+    """Take a short step in a later turn of the loop, with all others that are to be taken."""
     filter_rules: Rules = RULES
     journal: Journal | None = None
-
-    def soon(self, call: Callable[[], None]) -> None:
-        """Call in the next turn of the loop."""
-        self.waits.later(0, call)
 
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages cross from one link to another, by the present policy and the right of their requester."""

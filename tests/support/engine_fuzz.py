@@ -101,7 +101,8 @@ class NoTimer:
 def make_scope() -> Scope:
     names = itertools.count()
     waits = Waits(MemoryStore(), lambda: 0, lambda: 0.0, lambda _seconds, _call: NoTimer())
-    world = World({}, {}, Crossings(None, 0, ("edge",), lambda: 0), lambda: f"name-{next(names)}", waits)
+    crossings = Crossings(None, 0, ("edge",), lambda: 0)
+    world = World({}, {}, crossings, lambda: f"name-{next(names)}", waits, lambda _: None)
     rules = load_text(POLICY, with_secrets=False).scopes["edge"]
     world.scopes["edge"] = Scope("edge", rules, world, anonymous=True, temporary=True)
     return world.scopes["edge"]
