@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridges.kafka.redelivery import Event
+from bridges.kafka.redelivery import Event, header_fields
 from gateway.amqp import sections
 from gateway.amqp.types import Uint
+from gateway.errors import AmqpError
 
 _TTL: Final = 2
 _LEAST: Final = 1
@@ -18,21 +19,26 @@ _LEAST: Final = 1
 
 
 def ttl(data: bytes) -> int | None:
-    """The header's ttl in milliseconds."""
-    layout = sections.walk(data)
-    fields = sections.header(data, layout)
+    """The header's ttl in milliseconds; None where it has none, or one of a type that ttl does not have (3.2.1)."""
+    fields = header_fields(data, sections.walk(data)) or ()
     value = fields[_TTL] if len(fields) > _TTL else None
-    return value if isinstance(value, int) else None
+    return value if type(value) is Uint else None
 
 
 def expired(event: Event, now_ms: int) -> bool:
-    """Whether nobody should get the event any more."""
-    layout = sections.walk(event.data)
-    until = sections.properties(event.data, layout).absolute_expiry_time
+    """Whether nobody should get the event any more; a field of a wrong type says nothing."""
+    until = _expiry(event.data)
     if until is not None:
         return now_ms >= until
     lives = ttl(event.data)
     return lives is not None and event.time > 0 and now_ms - event.time >= lives
+
+
+def _expiry(data: bytes) -> int | None:
+    try:
+        return sections.properties(data, sections.walk(data)).absolute_expiry_time
+    except AmqpError:
+        return None
 
 
 def aged(event: Event, now_ms: int) -> Event:

@@ -12,6 +12,7 @@ from bridges.kafka.counters import Counters
 from gateway.amqp import sections
 from gateway.amqp.codec import decode_all, encode
 from gateway.amqp.types import Array, Symbol, Uint
+from gateway.errors import AmqpError
 
 ASSOCIATED: Final = "event-streams-associated-partitions-changed"
 GAP: Final = "x-opt-gateway-gap"
@@ -69,9 +70,20 @@ def again(
     return Event(data, event.partition, event.offset, event.attempts + 1, failures, event.time)
 
 
+def header_fields(data: bytes, layout: sections.Layout) -> list[Any] | None:
+    """The header's fields, as many as there are; None where they cannot be decoded: any producer may write that."""
+    try:
+        return list(sections.header(data, layout))
+    except AmqpError:
+        return None
+
+
 def _counted(data: bytes, failures: int) -> bytes:
+    """The message with this delivery-count; as it is where its header cannot be read."""
     layout = sections.walk(data)
-    fields: list[Any] = list(sections.header(data, layout))
+    fields = header_fields(data, layout)
+    if fields is None:
+        return data
     fields += [None] * (_DELIVERY_COUNT + 1 - len(fields))
     fields[_DELIVERY_COUNT] = Uint(failures)
     return sections.section(sections.HEADER, fields) + data[layout.da :]

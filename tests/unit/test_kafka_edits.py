@@ -15,13 +15,14 @@ from bridges.kafka.admin import Bounds, Topic
 from bridges.kafka.cloudevents import event_header
 from bridges.kafka.counters import Counters
 from bridges.kafka.durable import durable_wish
+from bridges.kafka.expiry import aged, expired, ttl
 from bridges.kafka.info import describe
 from bridges.kafka.record_access import EventAccess, PlainAccess
 from bridges.kafka.redelivery import ASSOCIATED, GAP, Event, after_gap, again, announced
 from gateway.amqp import sections
 from gateway.amqp.codec import encode
 from gateway.amqp.outcomes import FAILED, RELEASED, Rejected
-from gateway.amqp.types import Symbol
+from gateway.amqp.types import Int, Long, Symbol, Timestamp, Uint, Ulong
 from gateway.errors import (
     INTERNAL_ERROR,
     INVALID_FIELD,
@@ -276,3 +277,43 @@ def test_an_event_that_has_many_annotations_itself_keeps_them() -> None:
     assert counters.annotations_refused == 1
     edited = again(Event(data, 0, 1), failed=False, annotations=noted("x-opt-00000"), counters=counters).data
     assert sections.message_annotations(edited, sections.walk(edited)) == {**own, "x-opt-00000": None}
+
+
+# -- fields of types that AMQP does not give them
+
+ODD = [Ulong(2**32), Ulong(5), Long(-1), Int(5), Timestamp(5), True, 0.5, "soon", [5]]
+UNREADABLE = b"\x00\x53\x70\xc0\x02\x01\xff"
+"""A header whose first field has no constructor."""
+
+
+def headed(*fields: Any) -> bytes:
+    return sections.section(sections.HEADER, list(fields)) + message(b"m")
+
+
+@pytest.mark.parametrize("data", [*(headed(None, None, value) for value in ODD), UNREADABLE + message(b"m")])
+def test_a_ttl_of_another_type_is_none(data: bytes) -> None:
+    event = Event(data, 0, 7, time=1000)
+    assert ttl(data) is None
+    assert not expired(event, 10**12)
+    assert aged(event, 10**12) is event
+
+
+def test_a_ttl_is_any_uint() -> None:
+    event = Event(headed(None, None, Uint(2**32 - 1)), 0, 7, time=1000)
+    assert not expired(event, 1000 + 2**32 - 2)
+    assert expired(event, 1000 + 2**32 - 1)
+    left = sections.header(aged(event, 1001).data, sections.walk(aged(event, 1001).data))[2]
+    assert (type(left), left) == (Uint, 2**32 - 2)
+
+
+@pytest.mark.parametrize("value", ["never", Ulong(5), Long(5), True])
+def test_an_expiry_time_of_another_type_is_none(value: Any) -> None:
+    header = sections.section(sections.HEADER, [None, None, Uint(10)])
+    event = Event(header + sections.section(sections.PROPERTIES, [*[None] * 8, value]) + message(b"m"), 0, 7, time=1000)
+    assert not expired(event, 1009)
+    assert expired(event, 1010), "its ttl counts"
+
+
+def test_failures_cannot_be_counted_in_a_header_that_cannot_be_read() -> None:
+    event = again(Event(UNREADABLE + message(b"m"), 0, 7), failed=True)
+    assert (event.data, event.failures) == (UNREADABLE + message(b"m"), 1)

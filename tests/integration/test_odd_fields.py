@@ -1,0 +1,68 @@
+"""Header and properties fields of types and ranges that AMQP does not give them, in a topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.amqp.types import Byte, Int, Long, Symbol, Timestamp, Uint, Ulong
+from tests.support import frames
+from tests.support.document import Document
+from tests.support.gateway import Gateways
+from tests.support.links import connected, sending
+from tests.support.members import since
+from tests.support.messages import message, section
+
+ODD: tuple[Any, ...] = (
+    Ulong(2**32), Ulong(2**64 - 1), Long(-1), Long(2**63 - 1), Int(-5), Byte(-1), Timestamp(2**62), True, 1e300,
+    float("nan"), "soon", Symbol("x"), b"\0", [1], {"a": 1},
+)  # fmt: skip
+HEADER = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
+TIMES = {8: "absolute-expiry-time", 9: "creation-time", 11: "group-sequence"}
+"""Fields of the properties by their index."""
+
+
+def odd_messages() -> list[bytes]:
+    """A message for every field and odd value, and some whose header is no list of values."""
+    places = [(0x70, index) for index in range(len(HEADER))] + [(0x73, index) for index in TIMES]
+    found = [section(code, [*[None] * index, value]) + message(b"odd") for value in ODD for code, index in places]
+    found.append(section(0x70, [None, None, Uint(5), None, None, "a sixth"]) + message(b"odd"))
+    found.append(b"\x00\x53\x70\xc0\x02\x01\xff" + message(b"odd"))
+    found.append(b"\x00\x53\x70\xc0\x03\x05\x70\x00" + message(b"odd"))
+    found.append(b"\x00\x53\x73\xc0\x02\x01\xff" + message(b"odd"))
+    return found
+
+
+@pytest.mark.row("KM-13")
+@pytest.mark.parametrize("drop_expired", [False, True])
+def test_readers_of_a_topic_go_on_behind_odd_fields(start_gateway: Gateways, drop_expired: bool) -> None:
+    document = Document()
+    document.kafka("embedded", topics={"log": 1})
+    document.scope()["addresses"][-1]["drop_expired"] = drop_expired
+    gateway = start_gateway(document.text)
+    count = 0
+    with sending(document.edge, "events/log") as sender:
+        for each in odd_messages():
+            sender.transfer(each)
+            outcome = sender.until("disposition", first=sender.last_delivery).state
+            assert outcome.name in ("accepted", "rejected"), each
+            count += outcome.name == "accepted"
+        sender.transfer(message(b"last"))
+        sender.until("disposition", state="accepted")
+    with connected(document.edge) as receiver:
+        source = frames.source("events/log", filter=since("@earliest"))
+        receiver.attach_receiver(None, source=source)
+        receiver.flow(0, link_credit=10_000)
+        sent_again = 0
+        while True:
+            transfer = receiver.until("transfer")
+            if transfer.payload.endswith(message(b"last")):
+                break
+            if sent_again < count:
+                sent_again += 1
+                state = frames.composite("modified", delivery_failed=True)
+                receiver.disposition(transfer.delivery_id, state)
+            else:
+                receiver.disposition(transfer.delivery_id, "accepted")
+    assert gateway.metrics().get("scopegate_task_failures_total", 0) == 0
