@@ -25,7 +25,7 @@ from bridges.kafka.routing import ROUTING, routing_value
 from gateway.amqp.codec import Symbol, Timestamp
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
-from gateway.filters.access import ABSENT, Access, Encoded, Entries, MessageAccess, Reader, Slotted
+from gateway.filters.access import ABSENT, MALFORMED, Access, Encoded, Entries, MessageAccess, Reader, Slotted
 from gateway.filters.closure import compile_filter
 from gateway.filters.closure import sections_of as sections_named
 from gateway.filters.predicate import Predicate, Section
@@ -98,6 +98,15 @@ class _LogEntries:
         for slot, reader in self._readers.values():
             values[slot] = reader(message)
 
+    def salvage(self, source: Any, values: Slotted) -> set[int]:
+        message, bad = source[self._place], set[int]()
+        for slot, reader in self._readers.values():
+            try:
+                values[slot] = reader(message)
+            except MALFORMED:
+                bad.add(slot)
+        return bad
+
 
 class WrittenAccess(Access[Written]):
     """Records of ours: their stored sections are read like those of a message."""
@@ -127,9 +136,13 @@ class _Stored:
         self.add: Final = entries.add
         self.remove: Final = entries.remove
         self._read: Final = entries.read
+        self._salvage: Final = entries.salvage
 
     def read(self, source: Written, values: Slotted) -> None:
         self._read(source[:2], values)
+
+    def salvage(self, source: Written, values: Slotted) -> set[int]:
+        return self._salvage(source[:2], values)
 
 
 def _apart(read: Reader[Any]) -> Reader[Written]:
@@ -180,6 +193,10 @@ class _Headers:
             if name in slots:
                 values[slots[name]] = as_property(content)
 
+    def salvage(self, source: Plain, values: Slotted) -> set[int]:
+        self.read(source, values)
+        return set()
+
 
 class EventAccess(Access[Plain]):
     """Records that are CloudEvents: attributes have their names in AMQP's binding (KM-13)."""
@@ -229,6 +246,10 @@ class _Attributes:
         for found in headers:
             for name, (slot, header) in self._shown_as.get(found, _NO_NAMES).items():
                 values[slot] = _attribute(headers, name, header)
+
+    def salvage(self, source: Plain, values: Slotted) -> set[int]:
+        self.read(source, values)
+        return set()
 
 
 _NO_NAMES: Final[dict[str, tuple[int, str | None]]] = {}

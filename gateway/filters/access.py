@@ -15,7 +15,6 @@ from gateway.amqp.codec import Ubyte, Uint
 from gateway.filters.predicate import Section
 from gateway.filters.readers import (
     ABSENT,
-    MALFORMED,
     Absent,
     Encoded,
     MapEntries,
@@ -24,6 +23,7 @@ from gateway.filters.readers import (
     map_reader,
     value_reader,
 )
+from gateway.filters.salvage import MALFORMED
 
 __all__ = [
     "ABSENT", "HEADER", "HEADER_DEFAULTS", "MALFORMED", "PROPERTIES", "Absent", "Access", "Encoded", "Entries",
@@ -57,6 +57,9 @@ class Entries(Protocol[S_contra]):
     def read(self, source: S_contra, values: Slotted) -> None:
         """Put what is there into `values`, as `Access.reader` says; may raise `MALFORMED`."""
 
+    def salvage(self, source: S_contra, values: Slotted) -> set[int]:
+        """As `read`, for a source that cannot be decoded: returns the slots of which that is true."""
+
 
 class FewEntries(Generic[S]):
     """`Entries` of a section that has few names at all: their reader is made anew when they have changed."""
@@ -83,6 +86,16 @@ class FewEntries(Generic[S]):
         if read is None:
             read = self._read = self._reader(tuple(self._slots))
         values.update(zip(self._slots.values(), read(source), strict=True))
+
+    def salvage(self, source: S, values: Slotted) -> set[int]:
+        """See `Entries`."""
+        bad: set[int] = set()
+        for name, slot in self._slots.items():
+            try:
+                (values[slot],) = self._reader((name,))(source)
+            except MALFORMED:
+                bad.add(slot)
+        return bad
 
 
 class Access(Generic[S]):

@@ -17,6 +17,7 @@ from gateway.amqp.decoder import ASK_SKIP, LIMITS, READERS, STEPS
 from gateway.amqp.layout import AMQP_VALUE, Layout, descriptor, opened
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters.predicate import number_in
+from gateway.filters.salvage import MALFORMED, long_map, short_map
 
 Encoded = tuple[bytes, Layout]
 """A message as it is on the wire, and where its sections are."""
@@ -32,10 +33,6 @@ class Absent:
 
 
 ABSENT: Final = Absent()
-MALFORMED: Final = (AmqpError, IndexError, struct.error, UnicodeDecodeError)
-"""What a reader may raise for bytes that cannot be decoded: then the message matches no filter that asked for them."""
-
-
 class Slotted(dict[int, Any]):
     """The values of fields by their slots; what is not there is `ABSENT`."""
 
@@ -169,11 +166,36 @@ class MapEntries:
         else:
             self._look(data, *opened(data, start), values)
 
+    def salvage(self, source: Encoded, values: Slotted) -> set[int]:
+        """`read` where something cannot be decoded: returns the slots of which that is true."""
+        data, layout = source
+        place = self._place
+        try:
+            if place is None:
+                found = _value_map(source)
+            else:
+                found = None if layout[place] == layout[place + 1] else _opened(data, layout[place])
+        except MALFORMED:
+            return set(self._slots.values())
+        if found is None:
+            return set()
+        position, end, count = found
+        if end - position > FIELDS:
+            return long_map(data, position, end, count, self._slots, _SMALL_VALUES, values)
+        return short_map(data, position, end, self._slots, _VALUES, values)
+
     def _look(self, data: bytes, position: int, end: int, count: int, values: Slotted) -> None:
         if end - position > FIELDS:
             self._find_few(data, position, end, count, values)
         else:
             self._find(data, position, end, values, self._names)
+
+
+def _opened(data: bytes, start: int) -> tuple[int, int, int]:
+    """Where the entries of the map at `start` begin and end; as `MapEntries.read` takes the form of most."""
+    if data[start + 1] == _SMALL_ULONG and data[start + 3] == _MAP8:
+        return start + 6, start + 5 + data[start + 4], data[start + 5]
+    return opened(data, start)
 
 
 def _slots(names: tuple[str, ...]) -> dict[bytes, int]:

@@ -12,6 +12,7 @@ from gateway.amqp.sections import walk
 from gateway.filters.access import MessageAccess
 from gateway.filters.index import PredicateIndex
 from gateway.filters.sql import parse_sql
+from tests.support.direct import steps
 from tests.support.messages import message
 
 ACCESS = MessageAccess()
@@ -61,6 +62,15 @@ def test_a_message_costs_the_same_however_many_filters_there_are(form: str) -> N
     given = source(id="z-7-z", color="red", n=7)
     assert many.matching(given) == []
     assert seconds(lambda: many.matching(given)) < 8 * seconds(lambda: few.matching(given))
+
+
+@pytest.mark.parametrize("form", LOOKED_UP)
+def test_a_message_that_cannot_be_decoded_is_not_asked_by_each_filter(form: str) -> None:
+    few, many = (index_of([form.replace("{}", str(number)) for number in range(size)]) for size in (20, MANY))
+    data, layout = source(broken="q", id="z-7-z", color="red", n=7)
+    broken = data.replace(b"\xa1\x01q", b"\x3f\x01q"), layout  # there is no such constructor
+    assert many.matching(broken) == []
+    assert steps(lambda: many.matching(broken)) <= steps(lambda: few.matching(broken))
 
 
 @pytest.mark.parametrize("form", [*LOOKED_UP, "id LIKE '%x-{}%'", "n > {}"])

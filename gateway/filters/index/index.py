@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from gateway.filters.access import MALFORMED, Access, Entries, Slotted
@@ -120,13 +120,28 @@ class PredicateIndex(Generic[K, S]):
             return list(self._each(source))
         try:
             return self._found(source)
-        except MALFORMED:  # perhaps a field that only some of them name
-            return list(self._each(source))
+        except MALFORMED:
+            return self._salvaged(source)
 
     def _each(self, source: S) -> Iterator[K]:
         for entry in self._entries.values():
             if entry.matches(source):
                 yield from entry.keys
+
+    def _salvaged(self, source: S) -> list[K]:
+        """Something cannot be decoded, perhaps a field that only some name: it is found out once which those are."""
+        values, bad = Slotted(), set[int]()
+        for room in self._fields.rooms:
+            bad |= room.entries.salvage(source, values)
+        hits: list[_Entry[K, S]] = []
+        for at, each in values.items():
+            if at in self._slots:
+                self._slots[at].find(each, values, hits)
+        found: list[K] = []
+        for entry in dict.fromkeys([*hits, *self._scanned]):
+            if bad.isdisjoint(self._fields.slots_of(entry)) and entry.holds(values):
+                found += entry.keys
+        return found
 
     def _found(self, source: S) -> list[K]:
         self._message = message = self._message + 1
@@ -185,7 +200,9 @@ def _never(values: Any) -> bool:
 class _Entry(Generic[K, S]):
     """One predicate, and the keys of those who asked it."""
 
-    __slots__ = ("_access", "_alone", "keys", "message", "predicate", "rooms", "screen", "terms", "test", "waits_under")
+    __slots__ = (
+        "_access", "_alone", "keys", "message", "predicate", "rooms", "screen", "slots", "terms", "test", "waits_under",
+    )  # fmt: skip
 
     def __init__(self, predicate: Predicate, access: Access[S], rooms: list[_Room[S]]) -> None:
         self.predicate: Final = predicate
@@ -197,6 +214,8 @@ class _Entry(Generic[K, S]):
         self.waits_under: tuple[Key, ...] = ()
         self.message = 0
         """The last message this was evaluated for."""
+        self.slots: frozenset[int] | None = None
+        """Those of the fields it names, once somebody has asked."""
         self._access: Final = access
         self._alone: Callable[[S], bool] | None = None
 
@@ -205,6 +224,10 @@ class _Entry(Generic[K, S]):
         if self._alone is None:
             self._alone = compile_filter(self.predicate, self._access)
         return self._alone(source)
+
+    def holds(self, values: Any) -> bool:
+        """Whether it is true of the fields it names."""
+        return bool(self.test(values)) if self.waits_under else all(term.test(values) for term in self.terms)
 
 
 class _Term:
@@ -269,6 +292,17 @@ class _Fields(Generic[S]):
             if not self._users[section, name]:
                 del self._users[section, name], self.slots[section, name]
                 self._rooms[section].entries.remove(name)
+
+    @property
+    def rooms(self) -> Iterable[_Room[S]]:
+        """All sections of which some fields are read."""
+        return self._rooms.values()
+
+    def slots_of(self, entry: _Entry[Any, S]) -> frozenset[int]:
+        """Where the fields of an entry are among the values."""
+        if entry.slots is None:
+            entry.slots = frozenset(self.slots[name] for name in _names(entry.predicate))
+        return entry.slots
 
     def slot(self, field: Any) -> int:
         """Where the entry that a field is in is among the values."""

@@ -1,0 +1,84 @@
+"""Maps that cannot be decoded as a whole: what of them can be, found in one walk for all who ask.
+
+A filter matches no message of which a field that it names cannot be decoded. Which fields those are is the same
+whether the reader of one name or of many looks for them (`readers`); here it is found out for each name at once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from gateway.amqp.bounds import ENTRIES
+from gateway.amqp.codec import skip
+from gateway.amqp.decoder import ASK_SKIP, LIMITS, STEPS
+from gateway.errors import AmqpError
+
+MALFORMED: Final = (AmqpError, IndexError, struct.error, UnicodeDecodeError)
+"""What a reader may raise for bytes that cannot be decoded: then the message matches no filter that asked for them."""
+Slots = Mapping[bytes, int]
+Decoders = Sequence[Callable[[bytes, int, int], tuple[Any, int]]]
+_DEPTH: Final = LIMITS.depth - 1
+_STRING8, _SYMBOL8 = 0xA1, 0xA3
+
+
+class _Found:
+    """The values of the entries that somebody asks for, the first of each, and the slots of those that are bad."""
+
+    def __init__(self, data: bytes, slots: Slots, decoders: Decoders, values: dict[int, Any]) -> None:
+        self.seen: Final = set[int]()
+        self.bad: Final = set[int]()
+        self._data, self._slots, self._decoders, self._values = data, slots, decoders, values
+
+    def entry(self, position: int, after: int, end: int) -> None:
+        """The entry with its key at `position` and its value at `after`, in a map that ends at `end`."""
+        slot = self._slots.get(self._data[position:after])
+        if slot is None or slot in self.seen:
+            return
+        self.seen.add(slot)
+        try:
+            value, stop = self._decoders[self._data[after]](self._data, after + 1, _DEPTH)
+        except MALFORMED:
+            self.bad.add(slot)
+            return
+        if stop > end:
+            self.bad.add(slot)
+        else:
+            self._values[slot] = value
+
+
+def short_map(
+    data: bytes, position: int, end: int, slots: Slots, decoders: Decoders, values: dict[int, Any]
+) -> set[int]:
+    """Put what can be decoded into `values`; returns the slots of what cannot be, or is behind what cannot be."""
+    found = _Found(data, slots, decoders, values)
+    try:
+        while position < end:
+            if data[position] == _STRING8 or data[position] == _SYMBOL8:
+                after = position + 2 + data[position + 1]
+            else:
+                after = skip(data, position)
+            step = STEPS[data[after]]
+            found.entry(position, after, end)
+            position = after + (step or 2 + data[after + 1]) if step != ASK_SKIP else skip(data, after)
+    except MALFORMED:
+        position = end + 1
+    return found.bad if position <= end else found.bad | (set(slots.values()) - found.seen)
+
+
+def long_map(
+    data: bytes, position: int, end: int, count: int, slots: Slots, decoders: Decoders, values: dict[int, Any]
+) -> set[int]:
+    """The same for a map that is walked to its end whatever is asked for: all of it is bad if anything is misplaced."""
+    found = _Found(data, slots, decoders, values)
+    if count >> 1 > ENTRIES:
+        return set(slots.values())
+    try:
+        for _ in range(count >> 1):
+            after = skip(data, position)
+            found.entry(position, after, len(data))
+            position = skip(data, after)
+    except MALFORMED:
+        position = -1
+    return found.bad if position == end else set(slots.values())
