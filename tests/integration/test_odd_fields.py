@@ -34,7 +34,6 @@ def odd_messages() -> list[bytes]:
     return found
 
 
-@pytest.mark.row("KM-13")
 @pytest.mark.parametrize("drop_expired", [False, True])
 def test_readers_of_a_topic_go_on_behind_odd_fields(start_gateway: Gateways, drop_expired: bool) -> None:
     document = Document()
