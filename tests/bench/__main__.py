@@ -15,9 +15,11 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.bench import against
 from tests.bench.cases import CASES
 from tests.support.parts import ROOT
 
@@ -29,10 +31,12 @@ _LIMIT = 3600.0
 def main(arguments: list[str]) -> int:
     """Runs the cases asked for and writes what was measured."""
     options = _parser().parse_args(arguments)
+    if options.against is not None:
+        return _against(options)
     figures: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
     for name in options.only or CASES:
-        found, error = measured(name, quick=options.quick)
+        found, error = measured(name, *(["--quick"] if options.quick else []))
         figures += found
         if error is not None:
             failed[name] = error
@@ -41,13 +45,34 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-def measured(name: str, *, quick: bool) -> tuple[list[dict[str, Any]], str | None]:
+def _against(options: argparse.Namespace) -> int:
+    cases = options.only or against.USUAL
+    if odd := [case for case in cases if case not in against.ALIKE]:
+        print(f"{', '.join(odd)}: --against compares {', '.join(against.ALIKE)}", file=sys.stderr)
+        return 2
+    failed: dict[str, str] = {}
+
+    def measure(name: str, env: dict[str, str]) -> list[dict[str, Any]]:
+        found, error = measured(name, "--once", *(["--quick"] if options.quick else []), env=env)
+        if error is not None:
+            failed[name] = error
+            print(f"{name:26} NOT MEASURED: {error.strip().partition(chr(10))[0]}", flush=True)
+        return found
+
+    folder = against.work_tree(options.against)
+    found = against.compare(cases, folder, measure, 1 if options.quick else against.TIMES)
+    against.write(against.OUTPUT if options.output == OUTPUT else options.output, options.against, found, failed)
+    return 1 if failed else 0
+
+
+def measured(name: str, *how: str, env: Mapping[str, str] | None = None) -> tuple[list[dict[str, Any]], str | None]:
     """The figures of a case, measured in a process of its own, and why they are not all of its figures."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "case.json"
-        command = [sys.executable, "-m", "tests.bench.single", name, str(output), *(["--quick"] if quick else [])]
+        command = [sys.executable, "-m", "tests.bench.single", name, str(output), *how]
+        where: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, **(env or {})}}
         try:
-            code = subprocess.run(command, cwd=ROOT, check=False, timeout=_LIMIT).returncode
+            code = subprocess.run(command, check=False, timeout=_LIMIT, **where).returncode
         except subprocess.TimeoutExpired:
             return [], f"no end after {_LIMIT:g} s"
         if not output.exists():
@@ -79,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="show that all can be measured; figures mean little")
     parser.add_argument("--only", nargs="+", choices=CASES, metavar="CASE", help=f"of {', '.join(CASES)}")
+    usual = ", ".join(against.USUAL)
+    parser.add_argument("--against", metavar="REV", help=f"compare with the gateway of a commit (usually {usual})")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where the report goes (build/bench.json)")
     return parser
 

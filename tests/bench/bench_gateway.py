@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from tests.support.gateway import Gateway, written
@@ -38,6 +39,9 @@ KAFKA = 'kafka: {{main: {{bootstrap: "{bootstrap}"}}}}'
 EVENTS = '- {match: "events/{topic}", kafka: main, topic: "{topic}", credit: 5000}'
 SECRET = {"SCOPEGATE_BENCH_KEY": "bench-key-of-no-value-0123456789abcdefghijk"}
 
+TREE = "SCOPEGATE_BENCH_TREE"
+"""The work tree whose gateway is measured, in place of this one (`against`)."""
+
 
 class BenchGateway(Gateway):
     """`scopegate run` on free ports; `start_seconds` is the time from its start to ready."""
@@ -56,8 +60,9 @@ class BenchGateway(Gateway):
             events=EVENTS if bootstrap else "",
         )
         policy = written(text)
+        tree = os.environ.get(TREE)
         start = time.perf_counter()
-        super().__init__(policy, env=SECRET)
+        super().__init__(policy, env=SECRET | ({"PYTHONPATH": tree} if tree else {}))
         self.start_seconds = time.perf_counter() - start
 
     @property

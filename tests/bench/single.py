@@ -1,4 +1,4 @@
-"""One case of the bench in this process: `python -m tests.bench.single CASE OUTPUT [--quick]`; see `tests.bench`."""
+"""One case of the bench in this process: `python -m tests.bench.single CASE OUTPUT [--quick | --once]`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ from tests.bench.running import NotMeasured
 
 
 def main(name: str, output: str, *options: str) -> int:
-    """Prints each figure when it is there; writes all of them, and why the others are not."""
+    """Prints each figure when it is there; writes all of them, and why the others are not.
+
+    `--once`: one round, and nothing is printed.
+    """
     figures: list[dict[str, Any]] = []
     failed: str | None = None
     try:
-        for figure in CASES[name](QUICK if "--quick" in options else Effort()):
-            print(figure.line(), flush=True)
+        effort = QUICK if "--quick" in options else Effort(rounds=1) if "--once" in options else Effort()
+        for figure in CASES[name](effort):
+            if "--once" not in options:
+                print(figure.line(), flush=True)
             figures.append(figure.as_json())
     except Exception as error:  # of Spark, of Java, of Kafka: it must not end the other cases
         failed = str(error) or type(error).__name__

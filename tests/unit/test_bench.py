@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.bench import against
+from tests.bench.bench_gateway import TREE
 from tests.bench.figures import Figure
 from tests.support.parts import ROOT
 
@@ -44,3 +46,32 @@ def test_a_figure_says_when_the_load_generator_is_the_limit(details: dict[str, A
     assert figure.as_json()["generator_bound"] is bound
     assert ("LIMITED BY THE LOAD GENERATOR" in figure.line()) is bound
     assert not Figure("loadgen_self", 2.0, "msg/s", details={"loadgen_busy": 1.0}).generator_bound  # it is the ceiling
+
+
+def figure(name: str, value: float, unit: str, cost: float | None = None) -> dict[str, Any]:
+    return Figure(name, value, unit, details={} if cost is None else {"cpu_us": cost}).as_json()
+
+
+def test_two_commits_are_compared_in_turns(tmp_path: Path) -> None:
+    sides: list[str] = []
+
+    def measure(case: str, env: dict[str, str]) -> list[dict[str, Any]]:
+        assert case == "relays"
+        sides.append("there" if env == {TREE: str(tmp_path)} else "here")
+        if sides[-1] == "here":
+            return [figure("rate", 90.0 + len(sides), "msg/s", 4.0), figure("time", 30.0, "us"), figure("new", 1, "s")]
+        return [figure("rate", 100.0, "msg/s", 5.0), figure("time", 15.0, "us"), figure("old", 1, "s")]
+
+    found = against.compare(["relays"], tmp_path, measure, times=3)
+    assert sides == ["here", "there", "there", "here", "here", "there"]
+    assert list(found) == ["rate", "time"]
+    assert found["rate"]["here"] == [91.0, 94.0, 95.0]
+    assert (found["rate"]["speed"], found["rate"]["cpu_speed"]) == (0.94, 1.25)
+    assert (found["time"]["speed"], found["time"]["cpu_speed"]) == (0.5, None)
+
+
+def test_what_is_not_of_a_gateway_is_not_compared_with_another() -> None:
+    command = [sys.executable, "-m", "tests.bench", "--against", "HEAD", "--only", "cookies"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("cookies: --against compares crowds, journal, kafka,")
