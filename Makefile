@@ -29,7 +29,7 @@ java:
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
 check: parts lint ## what needs no server: lint, types, walls, unit, protocol and property tests (WORKERS=2)
-	$(SUITE) tests/unit tests/protocol tests/property $(ARGS)
+	$(SUITE) --quiet --tier check tests/unit tests/protocol tests/property $(ARGS)
 
 test: parts lint ## what check does, and all tests on real servers; conformance, coverage, durations (WORKERS=2)
 	$(BIN)/python -m tests.coverage build/coverage

@@ -28,6 +28,8 @@ _SECTION: Final = "|".join(
 )
 _NEAR: Final = 0.75
 """How much of a word has to be that of a section to be taken for it, misspelt."""
+_SHOWN: Final = 100
+"""Characters of a name that an error repeats."""
 _SQL: Final = r"""
 special: _EXISTS _OPEN _reference _CLOSE -> exists
 ?other: _reference | NULL -> nothing
@@ -84,11 +86,17 @@ def _no_section(name: str, below: str) -> str:
     known = [section.value.replace("-", "_") for section in Section]
     near = get_close_matches(word, known, 1, _NEAR) or [each for each in reversed(known) if word in each.split("_")]
     if near:
-        return f"there is no section {quoted(name)}; did you mean {near[0]}.{below}?"
+        return f"there is no section {quoted(name)}; did you mean {near[0]}.{_shown(below)}?"
+    whole = _shown(f"{name}.{below}")
     return (
         f"{quoted(name)} is no section, and application properties have nothing inside: for one that is called "
-        f"{quoted(f'{name}.{below}')} write [{name}.{below}], for the body's map v.{name}.{below}"
+        f"{quoted(f'{name}.{below}')} write [{whole}], for the body's map v.{whole}"
     )
+
+
+def _shown(name: str) -> str:
+    """A name in what the author may write instead; only its beginning where it is long."""
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
 
 
 def _known(where: Section, token: Token) -> str:

@@ -90,9 +90,11 @@ class Conformance:
     def whole(self) -> bool:
         """Tell whether this run had the whole suite before it, so that the report says something."""
         option = self.config.option
-        picked = option.keyword or option.markexpr or option.collectonly or hasattr(self.config, "workerinput")
+        picked = option.keyword or option.markexpr or option.collectonly or getattr(option, "tier", None)
         ended = self.collected <= self.results.keys()
-        return self.config.args_source is pytest.Config.ArgsSource.TESTPATHS and ended and not picked
+        if picked or hasattr(self.config, "workerinput"):
+            return False
+        return self.config.args_source is pytest.Config.ArgsSource.TESTPATHS and ended
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write build/conformance.json and print the counts, and each row where asked."""

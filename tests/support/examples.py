@@ -1,15 +1,30 @@
-"""How many examples a property draws: a count for the profile `fast`, and in proportion for any other."""
+"""How many examples a property draws, and from what: both come of the profile alone (tests/conftest.py)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 FAST: Final = 100
-"""Examples of a property that names no count, in the profile `fast` (tests/conftest.py)."""
+"""Examples that a property draws at most in the profile `fast`."""
 
 
 def examples(count: int) -> int:
-    """`count` in the profile `fast`; `deep` draws a hundred times as many."""
-    return max(1, count * settings.get_profile(settings.get_current_profile_name()).max_examples // FAST)
+    """How many a property draws whose weight is `count`: `deep` draws a hundred times as many, `fast` 100 at most."""
+    most = settings.get_profile(settings.get_current_profile_name()).max_examples
+    share = max(1, count * most // FAST)
+    return min(share, most) if most <= FAST else share
+
+
+def draw_no_constants() -> None:
+    """Draw nothing from the source of modules that are loaded.
+
+    Hypothesis collects the constants of all local modules, so examples would depend on which tests came before.
+    """
+    providers._get_local_constants = lambda: _NONE  # type: ignore[attr-defined]
+
+
+_NONE: Final = Constants()

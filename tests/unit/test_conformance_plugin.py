@@ -45,6 +45,7 @@ INI = """
 testpaths = .
 addopts = -p tests.support.conformance
 markers = row: rows
+asyncio_default_fixture_loop_scope = function
 """
 
 
@@ -63,7 +64,8 @@ def report(suite: pytest.Pytester) -> dict[str, Any]:
 
 @pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["alone", "workers"])
 def test_a_row_passes_only_when_each_of_its_tests_does(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
-    suite.runpytest_subprocess(*workers).assert_outcomes(passed=6, failed=1, errors=1, skipped=1)
+    run = suite.runpytest_subprocess if workers else suite.runpytest_inprocess
+    run(*workers).assert_outcomes(passed=6, failed=1, errors=1, skipped=1)
     statuses = report(suite)
     assert statuses["ES-1-1"] == "passed"
     assert statuses["ES-1-2"] == "failed"
@@ -77,7 +79,7 @@ def test_a_row_passes_only_when_each_of_its_tests_does(suite: pytest.Pytester, w
 
 
 def test_the_option_runs_only_rows_and_prints_each(suite: pytest.Pytester) -> None:
-    result = suite.runpytest_subprocess("--conformance")
+    result = suite.runpytest_inprocess("--conformance")
     result.assert_outcomes(passed=5, failed=1, errors=1, skipped=1, deselected=1)
     rows = read_rows()
     events = sum(row.family == "ES" for row in rows.values())
@@ -87,16 +89,16 @@ def test_the_option_runs_only_rows_and_prints_each(suite: pytest.Pytester) -> No
 
 def test_a_row_the_matrix_does_not_have_stops_the_run(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_typo="import pytest\n@pytest.mark.row('ES-99-1')\ndef test_it(): pass\n")
-    result = suite.runpytest_subprocess()
+    result = suite.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*test_typo.py::test_it: ES-99-1*"])
 
 
 def test_a_part_of_the_suite_does_not_overwrite_the_report(suite: pytest.Pytester) -> None:
-    suite.runpytest_subprocess("-k", "good")
+    suite.runpytest_inprocess("-k", "good")
     assert not (suite.path / "build").exists()
 
 
 def test_a_run_that_was_cut_short_does_not_overwrite_the_report(suite: pytest.Pytester) -> None:
-    suite.runpytest_subprocess("--exitfirst")
+    suite.runpytest_inprocess("--exitfirst")
     assert not (suite.path / "build").exists()

@@ -110,6 +110,13 @@ def test_nothing_is_below_a_name_without_a_section(text: str, said: str) -> None
     assert "line 1, column 1" in caught.value.description
 
 
+@pytest.mark.parametrize("text", ["a" * 5000 + ".x = 1", "headers." + "x" * 5000 + " = 1"])
+def test_an_error_repeats_the_beginning_of_a_long_name_only(text: str) -> None:
+    with pytest.raises(AmqpError) as caught:
+        parse_sql(text)
+    assert len(caught.value.description) < 600
+
+
 @pytest.mark.parametrize(
     ("text", "read"),
     [
