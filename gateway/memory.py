@@ -44,7 +44,7 @@ class Memory:
         self._report: Final = report
         self.budget: Final = Budget(budget(policy.model.gateway.memory))
         self.hub: Final = Hub(asyncio.get_running_loop(), self.budget, self._slowed)
-        self._turn: Final = TurnBudget(self.budget.pool, self.hub.loop.call_soon, self._charge_logs)
+        self._turn: Final = TurnBudget(self.budget.pool, self.hub.loop, self._charge)
         self._trimmer: Final = Trimmer()
         self._clusters: Final = clusters
         self._over = self._trims = 0
@@ -82,6 +82,10 @@ class Memory:
             self._over = 0
         return pool.total
 
+    def _charge(self) -> None:
+        self.hub.flush()  # connections are charged for what they were sent when it is written
+        self._charge_logs()
+
     def _charge_logs(self) -> None:
         self.budget.charge_logs(sum(each.held for each in self._clusters.values()))
 
@@ -94,6 +98,7 @@ class Memory:
                 ("held_bytes", "received", held.received),
                 ("held_bytes", "unfinished", held.unfinished),
                 ("held_bytes", "unsettled", held.unsettled),
+                ("held_bytes", "events", held.events),
                 ("held_bytes", "output", held.output),
                 ("held_bytes", "kept", held.kept),
                 ("held_bytes", "retained", account.retained),

@@ -101,7 +101,7 @@ class Cluster:
         self._said: Final[set[str]] = set()
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
-        self.turn_budget = unlimited(loop.call_soon)
+        self.turn_budget = unlimited(loop)
         self._share = whole(LogWish(config.cache, config.max_readers))
         self.streams: Final = self._make_streams(COMMITTED)
         self._uncommitted: Streams | None = None

@@ -252,7 +252,7 @@ class Receiver:
         if self._given_back.again:
             self._send_again()
         ready, link, chunks, turn = self._ready, self._link, _CHUNKS_AT_ONCE, self._cluster.turn_budget
-        left = turn.size
+        left = turn.size(link.unsettled_bytes > 0)
         while ready and link.credit > 0 and not self._full:
             if not chunks or left <= 0:
                 self._pump_later()
@@ -304,11 +304,13 @@ class Receiver:
             self._reading.lot(chunk.count(position, end), index - first, chosen)
         if not chosen:
             return 0
-        if self._announce or self._gaps:
-            chosen[0] = self._edited(chosen[0])
         self._counters.delivered += len(chosen)
+        sent = each * len(chosen)
+        if self._announce or self._gaps:
+            self._send_edited(chosen[0])
+            chosen = chosen[1:]
         self._link.send_all(chosen)
-        return each * len(chosen)
+        return sent
 
     def _crossed(self, events: list[Event], chosen: list[Event], after: int) -> tuple[list[Event], int]:
         """Requests of other scopes among them as this reader may get them; from one that is not known yet on, none."""
@@ -332,16 +334,16 @@ class Receiver:
         self._counters.expired += after - index - len(chosen)
         return chosen, after
 
-    def _edited(self, event: Event) -> Event:
-        """What the next event has to tell beside itself: ES-4.6.5-2, KM-8."""
+    def _send_edited(self, event: Event) -> None:
+        """What this event has to tell beside itself: KM-8; and, this time only, ES-4.6.5-2."""
+        if event.partition in self._gaps:
+            self._gaps.discard(event.partition)
+            event = event._replace(data=after_gap(event.data))
         data = event.data
         if self._announce:
             self._announce = False
             data = announced(data, self._positions)
-        if event.partition in self._gaps:
-            self._gaps.discard(event.partition)
-            data = after_gap(data)
-        return event._replace(data=data)
+        self._link.send(data, event)
 
     # -- again
 

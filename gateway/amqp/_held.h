@@ -10,7 +10,8 @@
 
 typedef struct {
     PyObject_HEAD
-    Py_ssize_t in_bytes, in_count, out_bytes, out_count;
+    Py_ssize_t in_bytes, in_count, out_bytes, out_data, out_count;
+    Py_ssize_t fresh, room; /* given to proton since it was last written, and how much of that is enough; 0: any */
 } Tally;
 
 static PyTypeObject tally_type;
@@ -26,12 +27,24 @@ static Py_ssize_t cost(Py_ssize_t size) {
 /* The same of one that came: its data are at hand once more, for whoever has it. */
 static Py_ssize_t cost_held(Py_ssize_t size) { return cost(size) + size; }
 
+static bool enough(const Tally *self) { return self->room > 0 && self->fresh >= self->room; }
+
 static PyMemberDef tally_members[] = {
     {"in_bytes", T_PYSSIZET, offsetof(Tally, in_bytes), READONLY, "What messages of the peer take that have no outcome."},
     {"in_count", T_PYSSIZET, offsetof(Tally, in_count), READONLY, "How many they are."},
     {"out_bytes", T_PYSSIZET, offsetof(Tally, out_bytes), READONLY, "What messages to the peer take that have no outcome."},
+    {"out_data", T_PYSSIZET, offsetof(Tally, out_data), READONLY, "What their contexts have of them beside that."},
     {"out_count", T_PYSSIZET, offsetof(Tally, out_count), READONLY, "How many they are."},
+    {"fresh", T_PYSSIZET, offsetof(Tally, fresh), 0, "Bytes that proton was given to send since it was last written."},
+    {"room", T_PYSSIZET, offsetof(Tally, room), 0, "How many of them are enough; 0: any number is taken."},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *tally_full(const Tally *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(enough(self)); }
+
+static PyGetSetDef tally_getset[] = {
+    {"full", (getter)tally_full, NULL, "Whether proton was given enough to send for now.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyTypeObject tally_type = {
@@ -40,6 +53,7 @@ static PyTypeObject tally_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "What the deliveries of one connection take.",
     .tp_members = tally_members,
+    .tp_getset = tally_getset,
     .tp_new = PyType_GenericNew,
 };
 

@@ -88,56 +88,67 @@ static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
 
 /* -- what we send */
 
+/* Where what is sent is counted: with what has no outcome yet, or where none is wanted by its size alone. */
+typedef struct {
+    Unsettled *unsettled;
+    Tally *tally;
+} count_in;
+
 /* Write one message and keep its context until its outcome; where no outcome is wanted, it is settled at once. */
-static int transfer(pointer link, uint64_t number, PyObject *data, Unsettled *unsettled, PyObject *context) {
+static int transfer(pointer link, uint64_t number, PyObject *data, const count_in *into, PyObject *context) {
     bytes_view tag = {sizeof number, (const char *)&number};
     pointer delivery;
     if (!PyBytes_Check(data)) {
         PyErr_SetString(PyExc_TypeError, "a message is bytes");
         return -1;
     }
-    if (unsettled != NULL && add(unsettled, number, PyBytes_GET_SIZE(data), context) < 0)
+    if (into->unsettled != NULL && add(into->unsettled, number, PyBytes_GET_SIZE(data), context) < 0)
         return -1;
+    if (into->tally != NULL)
+        into->tally->fresh += PyBytes_GET_SIZE(data);
     delivery = pn.deliver(link, tag);
     pn.send(link, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data));
-    if (unsettled == NULL)
+    if (into->unsettled == NULL)
         pn.settle(delivery); /* which advances the link, too */
     else
         pn.advance(link);
     return 0;
 }
 
-/* Where what is unsettled goes: None for nowhere. */
-static int kept_in(PyObject *given, Unsettled **unsettled) {
-    *unsettled = given == Py_None ? NULL : (Unsettled *)given;
-    if (given == Py_None || Py_TYPE(given) == &unsettled_type)
+/* Where to count: `Unsettled`, `Tally` where no outcome is wanted, or None for nowhere. */
+static int counted_in(PyObject *given, count_in *into) {
+    into->unsettled = Py_TYPE(given) == &unsettled_type ? (Unsettled *)given : NULL;
+    into->tally = into->unsettled != NULL          ? into->unsettled->tally
+                  : Py_TYPE(given) == &tally_type ? (Tally *)given
+                                                   : NULL;
+    if (into->unsettled != NULL || into->tally != NULL || given == Py_None)
         return 1;
-    PyErr_SetString(PyExc_TypeError, "what is unsettled goes into `Unsettled`, or None");
+    PyErr_SetString(PyExc_TypeError, "what is sent is counted in `Unsettled`, `Tally` or None");
     return 0;
 }
 
-/* send(link, number, data, unsettled or None, context) */
+/* send(link, number, data, unsettled, tally or None, context) -> whether the connection has enough to write for now */
 static PyObject *send(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer link;
     uint64_t number;
-    Unsettled *unsettled;
-    if (!wanted("send", count, 5) || !kept_in(args[3], &unsettled))
+    count_in into;
+    if (!wanted("send", count, 5) || !counted_in(args[3], &into))
         return NULL;
     link = PyLong_AsVoidPtr(args[0]);
     number = PyLong_AsUnsignedLongLong(args[1]);
-    if (PyErr_Occurred() || transfer(link, number, args[2], unsettled, args[4]) < 0)
+    if (PyErr_Occurred() || transfer(link, number, args[2], &into, args[4]) < 0)
         return NULL;
-    Py_RETURN_NONE;
+    return PyBool_FromLong(into.tally != NULL && enough(into.tally));
 }
 
-/* send_all(link, number of the last delivery, messages, unsettled or None) -> number of the last delivery */
+/* send_all(link, number of the last delivery, messages, unsettled, tally or None) -> number of the last delivery */
 static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer link;
     uint64_t number;
     Py_ssize_t index;
     PyObject *messages;
-    Unsettled *unsettled;
-    if (!wanted("send_all", count, 4) || !kept_in(args[3], &unsettled))
+    count_in into;
+    if (!wanted("send_all", count, 4) || !counted_in(args[3], &into))
         return NULL;
     link = PyLong_AsVoidPtr(args[0]);
     number = PyLong_AsUnsignedLongLong(args[1]);
@@ -154,7 +165,7 @@ static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t co
             PyErr_SetString(PyExc_TypeError, "a message is a tuple that begins with its bytes");
             return NULL;
         }
-        if (transfer(link, ++number, PyTuple_GET_ITEM(message, 0), unsettled, message) < 0)
+        if (transfer(link, ++number, PyTuple_GET_ITEM(message, 0), &into, message) < 0)
             return NULL;
     }
     return PyLong_FromUnsignedLongLong(number);

@@ -47,9 +47,21 @@ static int make_room(Unsettled *self) {
     return 0;
 }
 
-static void charge_sent(Unsettled *self, Py_ssize_t bytes, Py_ssize_t count) {
+/* What a context has of its message: an event of a log is a tuple that begins with it, so that it can be sent again.
+ * Others know the delivery that it came with, which is counted where it came. */
+static Py_ssize_t data_of(PyObject *context) {
+    PyObject *data;
+    if (!PyTuple_Check(context) || PyTuple_GET_SIZE(context) == 0)
+        return 0;
+    data = PyTuple_GET_ITEM(context, 0);
+    return PyBytes_Check(data) ? PyBytes_GET_SIZE(data) : 0;
+}
+
+/* `count`: 1 for one more, -1 for one less. */
+static void charge_sent(Unsettled *self, const sent *place, Py_ssize_t count) {
     if (self->tally != NULL) {
-        self->tally->out_bytes += bytes;
+        self->tally->out_bytes += count * cost(place->size);
+        self->tally->out_data += count * data_of(place->context);
         self->tally->out_count += count;
     }
 }
@@ -64,7 +76,7 @@ static int add(Unsettled *self, uint64_t number, Py_ssize_t size, PyObject *cont
     self->all[self->end++] = (sent){number, size, Py_NewRef(context)};
     self->count++;
     self->bytes += size;
-    charge_sent(self, cost(size), 1);
+    charge_sent(self, self->all + self->end - 1, 1);
     return 0;
 }
 
@@ -105,10 +117,10 @@ static void shrink(Unsettled *self) {
 static PyObject *take_out(Unsettled *self, Py_ssize_t index) {
     sent *place = self->all + index;
     PyObject *context = place->context;
+    charge_sent(self, place, -1);
     place->context = NULL;
     self->count--;
     self->bytes -= place->size;
-    charge_sent(self, -cost(place->size), -1);
     if (index == self->first || index == self->end - 1)
         shrink(self);
     return context;
@@ -164,7 +176,7 @@ static int unsettled_clear(Unsettled *self) {
     Py_ssize_t index, first = self->first, end = self->end;
     for (index = first; index < end; index++)
         if (all[index].context != NULL)
-            charge_sent(self, -cost(all[index].size), -1);
+            charge_sent(self, all + index, -1);
     self->all = NULL; /* whatever goes with the contexts finds nothing here */
     self->first = self->end = self->room = self->count = self->bytes = 0;
     for (index = first; index < end; index++)

@@ -50,7 +50,6 @@ class Engine(Restraint):
         self.peer = Peer()
         self.refusals = self.ignored = self.serial = 0
         """Links of the peer that were refused; its resumed deliveries; the number of our last delivery, its tag."""
-        self.tally: Final = turn.Tally()  # what the deliveries of this connection take
         self.oversize: Final[deque[tuple[SizedLink, int, int]]] = deque()
         """What was to be sent and is too large for its receiver: link, number, size."""
         self.receivers: Final[dict[int, turn.Received[Link]]] = {}
@@ -145,6 +144,8 @@ class Engine(Restraint):
         if not self.paused:
             self._echoes.answer()
             data = output.take()
+            self.tally.fresh = 0
+            self.largest_output = max(self.largest_output, len(data))
         if output.failure is not None and not self.paused:
             self._broken(output.failure)
             data += output.take()

@@ -98,10 +98,11 @@ class Hub:
 
     def add(self, connection: Connection) -> None:
         if not self._dirty:
-            self.loop.call_soon(self._flush)
+            self.loop.call_soon(self.flush)
         self._dirty.append(connection)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what there is now, and charge it."""
         dirty, self._dirty, self._until = self._dirty, [], 0.0
         for connection in dirty:
             connection.flush()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gateway.held.accounts import LINK, SMALL, Account, Held, Level
+from gateway.held.logs import COPIES
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _PAUSE: Final = 0.1
 _LONGEST: Final = 1.6
 """Seconds between the first two pieces that are read of who is slowed down; they double, up to so many."""
+_AT_ONCE: Final = 2 * 2**20
+"""Bytes of messages that a peer is sent at most before they are written and charged."""
 
 
 class Pressure:
@@ -44,6 +47,7 @@ class Pressure:
         self._timer: asyncio.TimerHandle | None = None
         self.paused = self._slow = False
         self._wait = _PAUSE
+        self._allow()
 
     def turn(self, unread: int) -> None:
         """Something has happened; cheap while little has changed. `unread`: bytes that wait for the engine."""
@@ -51,28 +55,37 @@ class Pressure:
         engine.weigh()
         moved = tally.in_bytes + tally.out_bytes + engine.unread + engine.unwritten + engine.unfinished + unread
         moved += LINK * engine.link_count + 2 * engine.kept  # twice: what was unsettled and is kept now has changed
-        if self._timer is None and -SMALL < moved - self._seen < SMALL:
-            return
-        self._seen = moved
-        self._charge(unread)
-        self._pause(self._slow and not engine.config.shared)  # a container that many share is read all the same
+        moved += self._transport.get_write_buffer_size()
+        if self._timer is not None or not -SMALL < moved - self._seen < SMALL:
+            self._seen = moved
+            self._charge(unread)
+            self._pause(self._slow and not engine.config.shared)  # a container that many share is read all the same
+        if engine.blocked:
+            engine.unblock()  # what was sent is charged
 
     def _charge(self, unread: int) -> None:
         engine, tally, account = self._engine, self._engine.tally, self.account
+        waiting, buffer = self._transport.get_write_buffer_size(), engine.largest_output
         held = Held(
             received=tally.in_bytes,
             unfinished=engine.unread + engine.unfinished + unread,
             unsettled=tally.out_bytes,
-            output=engine.unwritten + self._transport.get_write_buffer_size(),
+            events=tally.out_data,
+            output=engine.unwritten + waiting + (buffer if waiting else 0),  # a piece goes when all of it is sent
             kept=engine.kept,
             links=engine.link_count,
             received_deliveries=tally.in_count,
             unsettled_deliveries=tally.out_count,
         )
-        account.charge(held)
+        account.charge(held, buffer)
+        self._allow()
         self._restrain_reading(account.reading)
         self._restrain_sending(account.sending, account.keeping)
         self._look_later(bool(account.reading or account.keeping))  # `keeping` is never below `sending`
+
+    def _allow(self) -> None:
+        """Say how much may be sent until the next charge: one message in any case."""
+        self._engine.tally.room = max(min(_AT_ONCE, self.account.room // COPIES), 1)
 
     def _restrain_reading(self, reading: Level) -> None:
         engine = self._engine

@@ -5,10 +5,13 @@ Who decides that is `pressure`; the engine only weighs what proton has and knows
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
+
+from gateway.amqp.turn import Tally
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -29,10 +32,12 @@ class Restraint:
 
     def __init__(self) -> None:
         self.granting = True
+        self.tally: Final = Tally()  # what the deliveries of this connection take
         self._withheld: set[Link] = set()
-        self._held_up: dict[Link, None] = {}
-        self.unfinished = self.unread = self.unwritten = 0
-        """Bytes of messages that are not complete, taken from proton and still in it; of what waits to be written."""
+        self._held_up: Final[OrderedDict[Link, None]] = OrderedDict()
+        self.unfinished = self.unread = self.unwritten = self.largest_output = 0
+        """Bytes of messages that are not complete, taken from proton and still in it; of what waits to be written; and
+        what was written at once at most: proton keeps a buffer of that size."""
         self.kept = 0
         """Bytes of events of logs that the peer gave back."""
 
@@ -46,8 +51,8 @@ class Restraint:
         for session in self._sessions:
             self.unread += lib.pn_session_incoming_bytes(session)
             self.unwritten += lib.pn_session_outgoing_bytes(session)
-        if self.blocked or self.unwritten > _OVERFULL:
-            self.unblock()
+        if self.unwritten > _OVERFULL:
+            self.blocked = True
 
     def pause(self, paused: bool) -> None:
         """The socket is full, or has room again: then the links go on."""
@@ -60,14 +65,20 @@ class Restraint:
 
     def unblock(self) -> None:
         """Let the links send again if nothing stands against it any more."""
-        was, self.blocked = self.blocked, self.paused or self.choked or self.unwritten > _OVERFULL
+        was, self.blocked = self.blocked, self._stopped()
         if was and not self.blocked:
             self._go_on()
 
+    def _stopped(self) -> bool:
+        return self.paused or self.choked or self.unwritten > _OVERFULL or self.tally.full
+
     def _go_on(self) -> None:
-        held_up, self._held_up = self._held_up, {}
-        for link in held_up:
-            link.flowed()
+        """Let each link send that waits for it, in the order of waiting, until enough is sent for now."""
+        held_up = self._held_up
+        for _ in range(len(held_up)):
+            if self.blocked or not held_up:
+                return
+            held_up.popitem(last=False)[0].flowed()
 
     def hold_up(self, link: Link) -> None:
         """`link` may not send though it wants to: it goes on when nothing stands against it any more."""

@@ -60,7 +60,8 @@ class Sending(LinkBase):
         self.window -= 1
         self.transfers += 1
         engine.serial = serial = engine.serial + 1
-        turn.send(self.at, serial, data, None if silent else self.unsettled, context)
+        if turn.send(self.at, serial, data, engine.tally if silent else self.unsettled, context):
+            engine.blocked = True  # until it is written and charged
         if silent and not settled:
             self.handler.on_outcome(context, ACCEPTED)
         if not engine.dirty:
@@ -69,7 +70,8 @@ class Sending(LinkBase):
     def send_all(self, messages: list[Any]) -> None:
         """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
         engine, silent = self.engine, self.presettled
-        engine.serial = turn.send_all(self.at, engine.serial, messages, None if silent else self.unsettled)
+        engine.serial = turn.send_all(self.at, engine.serial, messages, engine.tally if silent else self.unsettled)
+        engine.blocked = engine.blocked or engine.tally.full
         self.window -= len(messages)
         self.transfers += len(messages)
         engine.touch()

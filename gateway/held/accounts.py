@@ -31,8 +31,9 @@ class Held(NamedTuple):
     """What is held for one connection, in bytes, and how many deliveries.
 
     `received`: messages of the peer that have no outcome yet, wherever they wait; `unfinished`: what came of messages
-    that are not complete; `unsettled`: messages to the peer that have no outcome yet; `output`: what it has not read;
-    `kept`: what it gave back of logs, to be sent again or on its way to a dead-letter topic.
+    that are not complete; `unsettled`: messages to the peer that have no outcome yet; `events`: those of logs once
+    more, as they are at hand to be sent again; `output`: what it has not read; `kept`: what it gave back of logs, to be
+    sent again or on its way to a dead-letter topic.
     """
 
     received: int = 0
@@ -43,11 +44,17 @@ class Held(NamedTuple):
     links: int = 0
     received_deliveries: int = 0
     unsettled_deliveries: int = 0
+    events: int = 0
 
     @property
     def size(self) -> int:
         """All of it that messages take."""
-        return self.received + self.unfinished + self.unsettled + self.output + self.kept
+        return self.received + self.unfinished + self.sent + self.kept
+
+    @property
+    def sent(self) -> int:
+        """What is on its way to the peer, and its outcome."""
+        return self.unsettled + self.events + self.output
 
 
 NOTHING: Final = Held()
@@ -76,6 +83,10 @@ class Pool:
         """Whether three quarters are used."""
         return self.total > self.limit - self.limit // 4
 
+    def room(self, part: int) -> int:
+        """What who holds `part` one way may hold more before it is slowed down; below 0: it is."""
+        return max(self.share - part, self.limit - self.limit // 4 - self.total)
+
     def level(self, part: int) -> Level:
         """What who holds `part` one way has to bear."""
         if not self.crowded or part <= self.share:
@@ -101,17 +112,24 @@ class Account:
         self.held = NOTHING
         self.reading = self.sending = self.keeping = Level.FREE
 
-    def charge(self, held: Held) -> None:
-        """Say anew what is held.
+    def charge(self, held: Held, buffer: int = 0) -> None:
+        """Say anew what is held; `buffer`: the size of the buffer that output is written to.
 
-        proton keeps the memory of deliveries that are settled for the next ones, as long as the connection lives.
+        proton keeps it, and the memory of deliveries that are settled for the next ones, as long as the connection
+        lives.
         """
         self._peak = max(self._peak, held.received + held.unsettled)
         self.held, self.fixed = held, CONNECTION + LINK * held.links
-        self._total(held.size + self.fixed + self._peak - held.received - held.unsettled)
+        self._total(held.size + self.fixed + self._peak - held.received - held.unsettled + buffer)
         self.reading = self._level(held.received + held.unfinished)
-        self.sending = self._level(held.unsettled + held.output)
-        self.keeping = self._level(held.unsettled + held.output + held.kept)
+        self.sending = self._level(held.sent)
+        self.keeping = self._level(held.sent + held.kept)
+
+    @property
+    def room(self) -> int:
+        """What the peer may be sent before it is slowed down; below 0: it is."""
+        sent = self.held.sent
+        return min(self.limit // 2 - sent, *(pool.room(sent) for pool in self._pools))
 
     @property
     def retained(self) -> int:

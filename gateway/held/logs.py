@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gateway.held.accounts import Pool
 
@@ -28,6 +28,13 @@ _TURN: Final = 8 * 2**20
 """What all links together are sent of event logs in one turn of the loop."""
 _LITTLE: Final = 64 * 1024
 """What one link is sent at once while most of what may be held is."""
+COPIES: Final = 4
+"""What an event that is sent comes to, in events: in its delivery, at hand to be sent again, in proton's output and in
+the socket's."""
+_RESERVE: Final = 8
+"""The part of what may be held that links leave free which have events without an outcome: for those that have none."""
+_AGAIN: Final = 0.1
+"""Seconds after which to look again whether there is room, while there is little."""
 
 
 class LogShare(NamedTuple):
@@ -81,33 +88,45 @@ def _scaled(share: LogShare, factor: float) -> LogShare:
     return LogShare(int(share.cache * factor), int(share.ahead * factor), readers, min(queue, QUEUE))
 
 
+class Clock(Protocol):
+    """When to go on; the loop is one."""
+
+    def call_soon(self, callback: Callable[[], object], /) -> object: ...
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> object: ...
+
+
 class TurnBudget:
     """How much of event logs goes to links in one turn of the loop, for all clusters together.
 
     What links are sent is charged at the end of a turn: a hundred that wake together would be sent many times what
-    may be held before any of them is slowed down.
+    may be held before any of them is slowed down. While nearly all is held that may be, only links are sent something
+    that have nothing yet; while all is, none: a connection that holds nothing is not slowed down, and there may be any
+    number of them.
     """
 
-    def __init__(
-        self, pool: Pool, call_soon: Callable[[Callable[[], None]], object], charge: Callable[[], None] = lambda: None
-    ) -> None:
-        """`charge` says anew what is kept of logs."""
+    def __init__(self, pool: Pool, clock: Clock, charge: Callable[[], None] = lambda: None) -> None:
+        """`charge` says anew what is held."""
         self._pool: Final = pool
         self._charge: Final = charge
-        self._call_soon: Final = call_soon
+        self._clock: Final = clock
         self._turn: Final = min(_TURN, pool.limit // 16)
-        self._left = self._turn
+        self._used = 0
         self._asked = False
         self._waiting: deque[Callable[[], None]] = deque()
 
-    @property
-    def size(self) -> int:
-        """What one link may be sent now; 0 or less: nothing in this turn."""
-        return min(self._left, _LITTLE if self._pool.crowded else min(self._pool.share, self._turn // 4))
+    def _most(self, holds: bool) -> int:
+        """What all links may be sent in one turn; 0 or less: nothing, until others let go of something."""
+        free = self._pool.limit - self._pool.total - (self._pool.limit // _RESERVE if holds else 0)
+        return min(self._turn, free // COPIES)
+
+    def size(self, holds: bool) -> int:
+        """What a link may be sent now, which `holds` events without an outcome or not; 0 or less: nothing now."""
+        left = self._most(holds) - self._used
+        return min(left, _LITTLE if self._pool.crowded else min(self._pool.share, self._turn // 4))
 
     def used(self, size: int) -> None:
         """A link was sent so much."""
-        self._left -= size
+        self._used += size
         self._ask()
 
     def later(self, go_on: Callable[[], None]) -> None:
@@ -118,11 +137,17 @@ class TurnBudget:
     def _ask(self) -> None:
         if not self._asked:
             self._asked = True
-            self._call_soon(self._next)
+            if self._most(True) <= 0:
+                self._clock.call_later(_AGAIN, self._next)
+            else:
+                self._clock.call_soon(self._next)
 
     def _next(self) -> None:
         self._charge()
-        self._asked, self._left = False, self._turn
+        self._asked, self._used = False, 0
+        if self._most(False) <= 0 and self._waiting:
+            self._ask()
+            return
         waiting, self._waiting = self._waiting, deque()
         try:
             while waiting:
@@ -133,6 +158,6 @@ class TurnBudget:
                 self._ask()
 
 
-def unlimited(call_soon: Callable[[Callable[[], None]], object]) -> TurnBudget:
+def unlimited(clock: Clock) -> TurnBudget:
     """For a cluster that nobody has told what it may take."""
-    return TurnBudget(Pool(2**62), call_soon)
+    return TurnBudget(Pool(2**62), clock)

@@ -292,6 +292,19 @@ async def test_released_and_failed_events_come_again_in_order(streams: Clients) 
     assert sections.header(again[0].data, again[0].layout)[4] == 1
 
 
+async def test_an_event_that_is_sent_again_does_not_announce_partitions_again(streams: Clients) -> None:
+    """The link's partitions have not changed since (ES 4.6.5)."""
+    changed = "event-streams-associated-partitions-changed"
+    await fill(streams, SOLO, 1)
+    receiver = await streams.receiver(SOLO, after="@earliest", credit=1)
+    [event] = await receiver.receive(1, RELEASED)
+    assert changed in event.annotations
+    receiver.link.grant(1)
+    [again] = await receiver.receive(1)
+    assert (again.offset, again.body) == (event.offset, event.body)
+    assert again.annotations.keys() == event.annotations.keys() - {changed}
+
+
 @inside
 async def test_a_poison_event_is_given_up(streams: Streams) -> None:
     await fill(streams, SOLO, 1)

