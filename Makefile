@@ -13,7 +13,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java check test soak bench mutants conformance lint parts lock clean
+.PHONY: help run run-pipeline java check test soak sanitize fuzz bench mutants conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,8 +38,14 @@ test: parts lint ## what check does, and all tests on real servers; conformance,
 bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
-soak: $(VENV)/.tests parts ## kills, full disks, three brokers, deep properties, fuzzing: drawn until MINUTES=20 are over (SEED= to replay)
+soak: $(VENV)/.fuzz parts ## kills, full disks, three brokers, deep properties, fuzzing: drawn until MINUTES=20 are over (SEED= to replay)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+sanitize: $(VENV)/.tests ## the tests of the C modules under AddressSanitizer and UBSan; any report fails
+	$(BIN)/python -m tests.sanitize $(ARGS)
+
+fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing, MINUTES=10 for each target (TARGET= for one alone, SEED=)
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: $(VENV)/.tests parts ## break the product in places drawn at random; print the breaks that no test notices (COUNT=150)
 	$(BIN)/python -m tests.mutation --count $(or $(COUNT),150) $(ARGS)
@@ -58,6 +64,7 @@ parts: $(VENV)/.tests ## fetch the servers and clients the suite needs into buil
 lock: ## write the lock files again from pyproject.toml (needs uv)
 	$(UV_COMPILE) --upgrade --output-file requirements.lock
 	$(UV_COMPILE) --constraints requirements.lock --extra spark --extra delta --extra test --output-file requirements-test.lock
+	$(UV_COMPILE) --constraints requirements-test.lock --extra fuzz --output-file requirements-fuzz.lock
 	$(UV_COMPILE:pyproject.toml=) --constraints requirements-test.lock --group build --output-file requirements-build.lock
 
 clean: ## remove the environment and everything built
@@ -76,4 +83,8 @@ $(VENV)/.runtime: requirements-build.lock requirements.lock pyproject.toml $(wil
 
 $(VENV)/.tests: requirements-test.lock $(VENV)/.runtime
 	@$(PIP) --require-hashes -r requirements-test.lock
+	@touch $@
+
+$(VENV)/.fuzz: requirements-fuzz.lock $(VENV)/.tests
+	@$(PIP) --require-hashes -r requirements-fuzz.lock
 	@touch $@

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.coverage.measuring import LINES, MODULES, ROOT
+from tests.coverage.measuring import LINES, MODULES
 from tests.support.native import compile_modules
 
 COUNTED = Path(__file__).with_name("counted.h")
@@ -16,7 +16,7 @@ def prepare(folder: Path) -> None:
     """Leave an empty list of lines and freshly compiled modules in the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    compile_modules(ROOT, folder / MODULES, ["--coverage", "-include", str(COUNTED)])
+    compile_modules(folder / MODULES, ["--coverage", "-include", str(COUNTED)])
     (folder / LINES).touch()
 
 

@@ -14,11 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.fuzz.targets import NAMES
 from tests.support.parts import ROOT
 
 PYTEST: Final = ("-m", "pytest", "--quiet", "-p", "no:cacheprovider")
 FUZZERS: Final[dict[str, tuple[str, ...]]] = {
     "engine": ("-X", "faulthandler", "-m", "tests.support.engine_fuzz", "50000", "{seed}"),
+    **{name: ("-m", "tests.fuzz", "--target", name, "--within", "{seconds}", "--seed", "{seed}") for name in NAMES},
 }
 LARGE: Final[dict[str, dict[str, str]]] = {
     "tests/integration/test_memory_load.py": {"SCOPEGATE_MEMORY": "1GiB"},

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
+import sysconfig
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.parts import ROOT
 
-_SETUP = "from setuptools import setup; setup()"
 
-
-def modules() -> dict[str, Path]:
+def modules() -> dict[str, str]:
     """Return the extension modules that pyproject.toml names, each with its source."""
     found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
-    return {each["name"]: ROOT / each["sources"][0] for each in found}
+    return {each["name"]: each["sources"][0] for each in found}
 
 
-def compile_modules(tree: Path, target: Path, flags: Sequence[str]) -> None:
-    """Compile the modules of a tree of sources into a folder; objects go to `target/objects`.
+def compile_modules(target: Path, flags: Sequence[str], link: Sequence[str] | None = None) -> None:
+    """Compile the modules into a folder, laid out as packages; an object is beside its module.
 
-    Raises subprocess.CalledProcessError: the compiler or the linker failed; what they said is on stderr.
+    The linker gets the same flags, unless `link` names others. Raises subprocess.CalledProcessError: the compiler or
+    the linker failed; what they said is on stderr.
     """
-    command = [sys.executable, "-W", "ignore", "-c", _SETUP, "--quiet", "build_ext", "--build-lib", str(target)]
-    said = " ".join(flags)
-    env = {**os.environ, "CFLAGS": said, "LDFLAGS": said}
-    subprocess.run(
-        [*command, "--build-temp", str(target / "objects"), "--force"], cwd=tree, env=env, check=True, timeout=600
-    )
+    headers = f"-I{sysconfig.get_path('include')}"
+    for name, source in modules().items():
+        module = target.joinpath(*name.split(".")).with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
+        module.parent.mkdir(parents=True, exist_ok=True)
+        made = module.parent / f"{Path(source).stem}.o"
+        _gcc("-O2", "-fPIC", "-pthread", headers, *flags, "-c", source, "-o", str(made))
+        _gcc("-shared", "-pthread", *(flags if link is None else link), str(made), "-o", str(module))
+
+
+def _gcc(*arguments: str) -> None:
+    """Names of sources in what the compiler writes are relative to the root."""
+    subprocess.run(["gcc", *arguments], cwd=ROOT, check=True, timeout=600)

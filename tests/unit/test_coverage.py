@@ -53,7 +53,7 @@ def test_a_process_and_the_one_it_forks_count_and_what_nobody_imports_has_its_li
 
 def test_lines_of_c_count_once_whatever_includes_them(tmp_path: Path) -> None:
     counted = ROOT / "tests" / "coverage" / "counted.h"
-    compile_modules(ROOT, tmp_path / "modules", ["--coverage", "-O0", "-include", str(counted)])
+    compile_modules(tmp_path / "modules", ["--coverage", "-O0", "-include", str(counted)])
     before = figures.c(tmp_path)
     assert not any(reached(before).values())
     run(tmp_path, COUNTING)

@@ -1,0 +1,1 @@
+"""The C modules under AddressSanitizer and UndefinedBehaviorSanitizer."""

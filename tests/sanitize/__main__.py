@@ -1,0 +1,79 @@
+"""`python -m tests.sanitize`: the tests of the C modules with AddressSanitizer and UndefinedBehaviorSanitizer.
+
+A copy of the tree, build/sanitized, gets modules that are compiled with both, so that each process that its tests start
+loads them. Any report fails the run, also that of a process whose end no test looks at: reports are files.
+
+Python itself is not instrumented. It allocates with malloc, so that a module that writes beyond an object, or uses one
+that is gone, is seen; what Python keeps until the end of a process is not looked at (leaks are shown by counts of
+references in the unit tests).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.mutation.copies import copied
+from tests.support.native import compile_modules
+from tests.support.parts import ROOT
+
+FOLDER = ROOT / "build" / "sanitized"
+FLAGS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fsanitize-undefined-trap-on-error")
+"""What is undefined ends in an illegal instruction, of which AddressSanitizer writes the report: gcc's library for
+undefined behaviour writes its own to stderr alone when both are there."""
+UNIT = ("annotate", "attach_sizes", "bounds", "direct_node", "engine", "fetch", "held", "kafka_reader", "no_memory")
+MORE_UNIT = ("outbox", "records", "rewrite", "sections", "sections_c", "turn")
+PROPERTY = ("codec", "fetch", "kafka_encoding", "layout", "outbox", "record_forms", "records", "records_lossless")
+MORE_PROPERTY = ("sections", "shared_reading", "unsettled")
+TESTS = (
+    *(f"tests/unit/test_{name}.py" for name in UNIT + MORE_UNIT),
+    *(f"tests/property/test_{name}.py" for name in PROPERTY + MORE_PROPERTY),
+    "tests/protocol",
+)
+
+
+def runtime() -> str:
+    """Return the place of gcc's AddressSanitizer, which has to be in a process before anything else."""
+    found = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True).stdout
+    return str(Path(found.strip()).resolve())
+
+
+def prepare(folder: Path) -> None:
+    """Copy the tree; only the modules compiled here are in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    copied(folder)
+    for package in ("gateway", "bridges"):
+        for module in (folder / package).rglob("*.so"):
+            module.unlink()
+    compile_modules(folder, FLAGS)
+    (folder / "reports").mkdir()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return what a sanitized process needs; every process that it starts inherits it."""
+    reports = folder / "reports"
+    return os.environ | {
+        "PYTHONPATH": str(folder),
+        "PYTHONMALLOC": "malloc",
+        "LD_PRELOAD": runtime(),
+        "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:handle_sigill=1:log_path={reports}/report",
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Build, run, print the reports; 0 when all tests passed and there is none."""
+    prepare(FOLDER)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(arguments or TESTS)]
+    code = subprocess.run(command, cwd=FOLDER, env=environment(FOLDER)).returncode
+    reports = sorted((FOLDER / "reports").iterdir())
+    for report in reports:
+        print(report.read_text(), file=sys.stderr)
+    print(f"{len(reports)} reports of the sanitizers in {FOLDER.relative_to(ROOT)}/reports")
+    return 1 if code or reports else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
