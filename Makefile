@@ -13,7 +13,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java check test soak sanitize fuzz bench mutants conformance lint parts lock clean
+.PHONY: help run run-pipeline java check test soak sanitize fuzz bench races mutants conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ sanitize: $(VENV)/.tests ## the tests of the C modules under AddressSanitizer an
 
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing, MINUTES=10 for each target (TARGET= for one alone, SEED=)
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+races: $(VENV)/.tests parts ## the thirty tests that time could break, twenty times beside a busy loop (ARGS="--rounds 5 --only drain")
+	$(BIN)/python -m tests.races $(ARGS)
 
 mutants: $(VENV)/.tests parts ## break the product in places drawn at random; print the breaks that no test notices (COUNT=150)
 	$(BIN)/python -m tests.mutation --count $(or $(COUNT),150) $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ scopes:
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 STOLEN = "amqp:link:stolen"
+_numbers = itertools.count(1)
 
 
 class Place(NamedTuple):
@@ -188,7 +190,7 @@ def test_a_stolen_link_no_longer_counts_against_its_user(place: Place) -> None:
 @pytest.mark.parametrize("library", ["jms", "rhea"])
 def test_clients_of_one_library_do_not_take_each_others_links(place: Place, library: str) -> None:
     """Their libraries make container ids of their own: what nobody chose is not shared."""
-    address = f"chat/{library}"  # no other test's: lines about links of theirs may come later
+    address = f"chat/{library}-{next(_numbers)}"  # no other test's: lines about links of theirs may come later
     client = Foreign(library, place.edge)
     receivers = [client.run("receive", address, count=1).attached() for _ in range(2)]
     client.run("send", address, count=2).finish()

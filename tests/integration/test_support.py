@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from proton import Message
@@ -12,7 +13,7 @@ from tests.support.foreign import Foreign
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message, sections
 from tests.support.peer import RECEIVER, SENDER, Listener, Peer
-from tests.support.process import free_port, ports
+from tests.support.process import Process, free_port, ports, wait_until
 from tests.support.proton_clients import Failed, Login, Raw, echo, receive, request, respond, send
 from tests.support.servers import Artemis, Redis
 
@@ -114,6 +115,19 @@ def test_kafka_comes_back_at_the_same_address(own_kafka: KafkaBroker) -> None:
 def test_redis_serves(redis_server: Redis) -> None:
     with Peer(redis_server.port) as client:
         assert client.send_raw(b"PING\r\n").read(7) == b"+PONG\r\n"
+
+
+def test_servers_of_one_name_have_a_log_each() -> None:
+    """Lines of a gateway that ends late were counted by a test with another gateway."""
+    said = "import signal, sys; print(sys.argv[1], flush=True); signal.pause()"
+    first, second = (Process("talker", [sys.executable, "-c", said, word]) for word in ("one", "two"))
+    try:
+        for process, word in ((first, "one"), (second, "two")):
+            wait_until(process.text, "what it says")
+            assert process.text() == f"{word}\n"
+    finally:
+        for process in (first, second):
+            process.discard()
 
 
 def test_ports_are_given_out_once() -> None:

@@ -151,4 +151,6 @@ class Watch:
 
 @pytest.fixture
 def watch(served: Served, touches_nobody_else: Bystanders) -> Watch:
+    # What tests before have left is counted and logged when their connections have ended: all but the bystanders' two.
+    served.gateway.wait_metric("scopegate_connections", lambda count: count <= 2)
     return Watch(served.gateway, served.gateway.metrics(), len(served.gateway.log()))

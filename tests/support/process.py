@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -23,6 +24,7 @@ WORK = ROOT / "build" / "run"
 KEEPING = "SCOPEGATE_TEST_KEEPING"
 """Set in the process that keeps what all workers share (tests/support/keeper.py)."""
 T = TypeVar("T")
+_numbers = itertools.count(1)
 
 PATIENCE = float(os.environ.get("SCOPEGATE_TEST_PATIENCE", "60"))
 """Seconds that a test waits for what must come before it fails: on a busy machine everything takes its time."""
@@ -177,9 +179,10 @@ class Process:
     ) -> None:
         self.name = name
         LOGS.mkdir(parents=True, exist_ok=True)
-        self.log_file = LOGS / f"{os.getpid()}-{name}.log"
+        # Its own: what another of the same name says, now or late, is not taken for what this one has said.
+        self.log_file = LOGS / f"{os.getpid()}-{name}-{next(_numbers)}.log"
+        self.log_file.unlink(missing_ok=True)  # of a run that is over and had the same process id
         with self.log_file.open("ab") as log:
-            self._start = log.tell()
             self._child = start(command, log.fileno(), {**os.environ, **(env or {})}, cwd)
         Process.running.append(self)
 
@@ -195,9 +198,7 @@ class Process:
 
     def text(self) -> str:
         """Return everything this child has written."""
-        with self.log_file.open("rb") as log:
-            log.seek(self._start)
-            return log.read().decode(errors="replace")
+        return self.log_file.read_bytes().decode(errors="replace")
 
     def tail(self, lines: int = 40, width: int = 400) -> str:
         """Return the end of the log, each line cut off at a width."""

@@ -1,0 +1,1 @@
+"""Tests that time could break, run again and again beside a busy loop: `make races`."""

@@ -1,0 +1,47 @@
+"""`python -m tests.races`: the suspects, twenty times in a row, with a busy loop on one of the cores.
+
+The loop is pinned (Linux) and ends with this program. Exit code: that of pytest, 0 when no round failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.races.suspects import SUSPECTS
+from tests.support.parts import ROOT
+
+LOOP = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile os.getppid() == int(sys.argv[2]): pass"
+"""Ends by itself, too, should its parent be killed."""
+
+
+@contextmanager
+def busy(core: int) -> Iterator[None]:
+    """Keep a core busy."""
+    loop = subprocess.Popen([sys.executable, "-c", LOOP, str(core), str(os.getpid())])
+    try:
+        yield
+    finally:
+        loop.kill()
+        loop.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.races", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default="", help="suspects that contain this text")
+    options, more = parser.parse_known_args()
+    chosen = [each for each in SUSPECTS if options.only in each]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.rounds", "--rounds", str(options.rounds)]
+    command += ["--numprocesses", str(options.workers), "--dist", "loadfile", "--maxfail", "0", "-q", *chosen, *more]
+    with busy(min(os.sched_getaffinity(0))):
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
