@@ -115,7 +115,7 @@ class Engine(Protocol[E]):
         """A number as the nearest double."""
 
     def to_decimal(self, item: E) -> E:
-        """A long as decimal."""
+        """A long as decimal; a decimal as it is."""
 
     def without_nan(self, item: E) -> E:
         """Doubles, null for NaN."""

@@ -164,7 +164,7 @@ class Vectors(Generic[E]):
             constant: E = operand.as_double() if kind is _DOUBLE else operand.as_decimal()
             return constant
         if kind is _DECIMAL:
-            return self.engine.to_decimal(item) if part in (Part.INTEGER, Part.TIME) else item
+            return self.engine.to_decimal(item)  # nothing to do for what is one
         return self.engine.without_nan(item) if part is Part.DOUBLE else self.engine.to_double(part, item)
 
     def _operand(self, node: Value) -> Operand[E]:
