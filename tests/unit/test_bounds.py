@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from gateway.amqp import hop
 from gateway.amqp.bounds import ANNOTATIONS, ENTRIES, FIELDS, SECTIONS
 from gateway.amqp.decoder import skip
+from gateway.amqp.link_base import BUFFER_SIZE
+from gateway.amqp.receiving import Receiving
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
 from gateway.filters.closure import compile_filter
@@ -81,6 +84,14 @@ def test_the_bound_of_delivery_annotations(over: bool) -> None:
     data = of_map(0x71, text, 2) + BODY
     assert hop.too_many(data) is over
     assert hop.only(data, hop.ROUTING) == (data if over else BODY)
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_several_messages_are_looked_at_one_by_one_where_one_may_have_too_many(over: bool) -> None:
+    link = SimpleNamespace(_at_once=BUFFER_SIZE, unannounced=False, _never_settled=False)
+    small = of_map(0x71, b"\xa1\x01a\x40", 2)
+    messages = [(number, small + bytes(ANNOTATIONS - len(small) + over), False) for number in range(2)]
+    assert Receiving._usual(link, messages) is not over  # type: ignore[arg-type]  # all that it asks of a link
 
 
 @pytest.mark.parametrize("descriptor", [b"\x00\x53\x75", b"\x00\x80" + bytes(7) + b"\x75"])
