@@ -23,7 +23,7 @@ from bridges.spark.session import open_session
 from tests.bench.effort import Effort
 from tests.bench.figures import Figure
 from tests.bench.running import module
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import FastKafka
 from tests.support.parts import folder
 from tests.support.process import fresh_folder
 
@@ -35,7 +35,7 @@ PARTITIONS = 4
 
 def archive(effort: Effort) -> Iterator[Figure]:
     """Rows a second into Parquet, all columns and the record, on both cores."""
-    broker = KafkaBroker()
+    broker = FastKafka()
     try:
         topic = "archive"
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})

@@ -10,7 +10,7 @@ from tests.bench.bench_gateway import BenchGateway
 from tests.bench.effort import Effort
 from tests.bench.figures import Figure, Sample, interleaved
 from tests.bench.running import bare, load
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import FastKafka, KafkaBroker
 
 CONSUMERS = 50
 RATE = 5000
@@ -20,7 +20,7 @@ CREDIT = 5000
 
 @contextmanager
 def _running() -> Iterator[tuple[KafkaBroker, BenchGateway]]:
-    broker = KafkaBroker()
+    broker = FastKafka()
     try:
         with closing(BenchGateway(broker.bootstrap)) as gateway:
             yield broker, gateway

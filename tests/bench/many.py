@@ -25,7 +25,7 @@ from tests.bench.bench_gateway import BenchGateway
 from tests.bench.peer import BUFFER, BUFFER_SIZE, Peer
 from tests.bench.roles import Base, BenchError
 from tests.bench.running import Watch, cpu_seconds, resident_kib
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import FastKafka, KafkaBroker
 
 LIMIT = 1200.0
 """Seconds that one step may take."""
@@ -132,7 +132,7 @@ def main() -> int:
     parser.add_argument("--agnostic", action="store_true", help="each link reads all partitions")
     parser.add_argument("--events", type=int, default=20, help="how many are added to each partition")
     options = parser.parse_args()
-    broker = KafkaBroker()
+    broker = FastKafka()
     try:
         with closing(BenchGateway(broker.bootstrap)) as gateway:
             report = uvloop.run(measure(gateway, broker, options))

@@ -10,7 +10,7 @@ from tests.bench.bench_gateway import BenchGateway
 from tests.bench.effort import Effort
 from tests.bench.figures import Figure, Sample, interleaved
 from tests.bench.running import bare, load, module
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import FastKafka, KafkaBroker
 
 EVERY = 1000
 FILTER = "a.color = 'red' AND a.region LIKE 'eu-%'"
@@ -19,7 +19,7 @@ _FIGURES = (("kafka_scan_100", 100, "plain"), ("kafka_scan_1k", 1000, "plain"), 
 
 def scan(effort: Effort) -> Iterator[Figure]:
     """From the first match, which is the first record, to the last, which is the last record."""
-    broker = KafkaBroker()
+    broker = FastKafka()
     records, every = effort.scanned, min(EVERY, effort.scanned // 5)
     try:
         with closing(BenchGateway(broker.bootstrap)) as gateway:

@@ -16,7 +16,7 @@ from tests.bench.bench_gateway import BenchGateway
 from tests.bench.effort import Effort
 from tests.bench.figures import Figure, Sample, interleaved
 from tests.bench.running import Watch, cpu_seconds, module
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import FastKafka, KafkaBroker
 from tests.support.parts import folder
 
 PARTITIONS = 4
@@ -26,7 +26,7 @@ _FORMS = (("source_amqp", "plain"), ("source_amqp_sealed", "sealed"))
 
 def source(effort: Effort) -> Iterator[Figure]:
     """Rows a second of both, the topic written by a Kafka application (six headers) and by the gateway."""
-    broker, records = KafkaBroker(), effort.scanned
+    broker, records = FastKafka(), effort.scanned
     try:
         with closing(BenchGateway(broker.bootstrap)) as gateway, closing(Spark()) as spark:
             for name, form in _FORMS:

@@ -32,10 +32,13 @@ EXPECTED = {
     | {f"filters_1000_{kind}" for kind in ("equal", "prefix", "property", "suffix")},
 }
 KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"] | EXPECTED["scan"] | EXPECTED["source"]
+SERVERS = "kafka", "sharing", "latency", "scan", "columns", "source", "archive"
+"""They start a Kafka or a Spark of their own."""
+CASES = [pytest.param(case, marks=pytest.mark.soak if case in SERVERS else ()) for case in EXPECTED]
 COMPARED = KAFKA | EXPECTED["replies"] | {"direct_100", "direct_10k", "relay_100", "relay_10k"}
 
 
-@pytest.mark.parametrize("case", EXPECTED)
+@pytest.mark.parametrize("case", CASES)
 def test_case_is_measured(case: str, tmp_path: Path) -> None:
     """In a process of its own: a case may start what lasts as long as its process (Spark's Java does)."""
     output = tmp_path / "bench.json"

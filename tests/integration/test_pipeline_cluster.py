@@ -120,6 +120,7 @@ def test_archive_verify_and_replay_on_a_cluster(
     assert seen == wanted
 
 
+@pytest.mark.soak
 def test_a_worker_that_lacks_the_folder_costs_no_event(
     kafka_broker: KafkaBroker, installed: Path, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -28,8 +28,6 @@ from tests.support.simulation import JOURNAL, NOW, candidate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.soak
-
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
@@ -49,6 +47,7 @@ def archive_more(spark: SparkSession, archive: Archive, origin: KafkaOrigin, bou
             pass
 
 
+@pytest.mark.soak
 def test_an_archive_stays_as_it_was_and_goes_on_when_there_is_room(
     spark: SparkSession, kafka_broker: KafkaBroker, disk: SmallDisk
 ) -> None:
@@ -89,6 +88,7 @@ def test_a_disk_that_is_full_when_the_commit_is_written_leaves_no_commit(tmp_pat
     assert [path.name for path in (archive.path / "_manifest").iterdir()] == [".lock"]
 
 
+@pytest.mark.soak
 def test_the_command_says_so_and_exits_1(kafka_broker: KafkaBroker, disk: SmallDisk) -> None:
     topic = kafka_broker.create_topic()
     produce(kafka_broker, topic, 100, 1)
@@ -99,6 +99,7 @@ def test_the_command_says_so_and_exits_1(kafka_broker: KafkaBroker, disk: SmallD
     assert not Archive(disk.path / "archive").placed()
 
 
+@pytest.mark.soak
 def test_a_report_and_a_simulation_leave_what_there_was(disk: SmallDisk, tmp_path: Path) -> None:
     archives.written(tmp_path / "archive", {"orders": events()})
     out, journal = disk.path / "report", tmp_path / "journal.jsonl"
@@ -155,6 +156,7 @@ def test_a_replay_sends_nothing_while_its_progress_cannot_be_kept(
     assert AmqpTarget(options, state).progress == {}
 
 
+@pytest.mark.soak
 def test_a_streaming_writer_sends_nothing_and_goes_on_when_there_is_room(
     spark: SparkSession, kafka_broker: KafkaBroker, url: str, disk: SmallDisk, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """kill -9 of the driver in each phase of an archive and of a replay: nothing lost, nothing twice (issue 7, 2 and 3).
 
-Once in each phase, or SCOPEGATE_KILLS times; which process is killed where comes of the seed (tests/support/seed.py).
+In one phase here, and in each (SCOPEGATE_KILLS times) in `make soak`, where which process is killed comes of the seed
+(tests/support/seed.py).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bridges.spark.archive import MANIFEST, STAGING, Archive
-from bridges.spark.archiving import verify
+from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.kafka_origin import KafkaOrigin
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import (
     KILLS,
@@ -33,7 +36,8 @@ from tests.support.pipeline import (
 from tests.support.process import Process, Timeout
 from tests.support.seed import SEED
 
-pytestmark = pytest.mark.soak
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SLOW = 600.0
 TRIES = 5
@@ -41,13 +45,21 @@ HOUR = 3_600_000
 EVENTS = 400 + 800 * KILLS
 """Each kill leaves a commit or two of a hundred, or as many transactions."""
 Phase = Callable[[], object]
+Death = tuple[str, str]
+"""A phase, and who is killed in it."""
 
 
-def kills(phases: Sequence[str]) -> Iterator[tuple[str, str]]:
+def kills(phases: Sequence[str]) -> Iterator[Death]:
     """Phase and who is killed: the command itself or the Java of its Spark, the next time round the other."""
     for number in range(KILLS * len(phases)):
         around, place = divmod(number, len(phases))
         yield phases[place], "python" if (place + around + SEED) % 2 else "java"
+
+
+def deaths(phases: Sequence[str], first: str) -> Iterator[Any]:
+    """Parameters: the command killed in one phase; in `make soak`, all that there is to kill in each."""
+    yield pytest.param([(first, "python")], id="once")
+    yield pytest.param(list(kills(phases)), id="each-phase", marks=pytest.mark.soak)
 
 
 def kill(process: Process, moment: Phase, who: str) -> bool:
@@ -114,11 +126,12 @@ class Archiving:
         return now > self.before if phase == "behind a commit" else now == self.before
 
 
-def test_archive(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("deaths", deaths(ARCHIVE, "files go to their places"))
+def test_archive(kafka_broker: KafkaBroker, tmp_path: Path, deaths: Sequence[Death]) -> None:
     topic, archive = kafka_broker.create_topic(partitions=3), tmp_path / "archive"
     produce(kafka_broker, topic, EVENTS, 3, apart=HOUR)  # many days, so many files in each commit
     call = command("archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once", *spark_options())
-    for phase, who in kills(ARCHIVE):
+    for phase, who in deaths:
         for _ in range(TRIES):
             run = Archiving([*call, "--offsets", "100"], archive)
             caught = kill(run.process, run.moment(phase), who)
@@ -145,13 +158,15 @@ REPLAY = "Spark starts", "in a transaction", "behind a transaction"
 
 
 @pytest.fixture
-def archived(kafka_broker: KafkaBroker, tmp_path: Path) -> tuple[str, Path]:
+def archived(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path) -> tuple[str, Path]:
     """A topic and its archive."""
-    topic, archive = kafka_broker.create_topic(partitions=3), tmp_path / "archive"
+    topic, archive = kafka_broker.create_topic(partitions=3), Archive(tmp_path / "archive")
     produce(kafka_broker, topic, EVENTS, 3)
-    call = "archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once", "--offsets", "800"
-    assert (done := pipeline(*call, *spark_options())).returncode == 0, done.stderr
-    return topic, archive
+    origin = KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: topic})
+    with archive.writing():
+        while step(spark, archive, origin, Bounds(offsets=800)):
+            pass
+    return topic, archive.path
 
 
 class Replaying:
@@ -187,13 +202,14 @@ class Replaying:
         return False
 
 
-def test_replay(kafka_broker: KafkaBroker, archived: tuple[str, Path]) -> None:
+@pytest.mark.parametrize("deaths", deaths(REPLAY, "in a transaction"))
+def test_replay(kafka_broker: KafkaBroker, archived: tuple[str, Path], deaths: Sequence[Death]) -> None:
     topic, archive = archived
     target = kafka_broker.create_topic(partitions=3)
     call = command("replay", archive, "--from", topic, "--kafka", kafka_broker.bootstrap, "--topic", target)
     call += map(str, spark_options())
     ends, left = Watermarks(kafka_broker, target, 3), 0
-    for phase, who in kills(REPLAY):
+    for phase, who in deaths:
         for _ in range(TRIES):
             run = Replaying(call, ends)
             caught, open_still = kill(run.process, run.moment(phase), who), ends.open()

@@ -154,6 +154,7 @@ def test_a_micro_batch_that_is_repeated_is_not_sent_again(
     assert sorted(data for _, data in found if not timed(data)) == plain
 
 
+@pytest.mark.soak
 def test_writers_that_are_killed_and_started_again_send_everything_at_least_once(
     spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
 ) -> None:

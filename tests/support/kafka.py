@@ -27,6 +27,8 @@ from tests.support.parts import folder, program
 from tests.support.process import PATIENCE, Process, Server, fresh_folder, ports, run_tool, wait_until
 
 HEAP = "-Xms512m", "-Xmx512m"
+SHORT = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
+"""Options of a Java that does not live long enough to earn what compiling well and collecting in parallel cost."""
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -56,10 +58,10 @@ log.retention.ms=-1
 """
 
 
-def java(main: str, *arguments: str) -> list[str]:
+def java(main: str, *arguments: str, options: Sequence[str] = SHORT) -> list[str]:
     """Return the command that runs a main class of Kafka's jars."""
     logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return [program("java"), *HEAP, logging, "-cp", f"{folder('kafka')}/*", main, *arguments]
+    return [program("java"), *HEAP, *options, logging, "-cp", f"{folder('kafka')}/*", main, *arguments]
 
 
 @contextmanager
@@ -83,6 +85,8 @@ def writing(bootstrap: str, **settings: Any) -> Iterator[Callable[..., None]]:
 class KafkaBroker(Server):
     """A broker on fixed ports, so that it comes back at the same address after `kill` and `restart`."""
 
+    options: Sequence[str] = SHORT
+    """Of its Java."""
     _names = itertools.count(1)
 
     def __init__(self) -> None:
@@ -119,7 +123,7 @@ class KafkaBroker(Server):
 
     def start(self) -> None:
         """Start the broker and wait until it answers a metadata request."""
-        self.process = Process("kafka", java("kafka.Kafka", str(self._properties)))
+        self.process = Process("kafka", java("kafka.Kafka", str(self._properties), options=self.options))
         self.process.wait_ready(self.answers, "an answer of Kafka")
 
     def answers(self) -> bool:
@@ -172,3 +176,9 @@ class KafkaBroker(Server):
     def _leaders(self, topic: str) -> int:
         found = self.metadata().topics.get(topic)
         return sum(partition.leader >= 0 for partition in found.partitions.values()) if found else 0
+
+
+class FastKafka(KafkaBroker):
+    """A broker to measure with: its start takes longer, and then it does all that it can."""
+
+    options = ()
