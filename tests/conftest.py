@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.disk import may_mount
 from tests.support.examples import FAST, draw_no_constants
 
-_OURS = ("conformance", "fixtures", "spark", "tiers")
+_OURS = ("conformance", "fixtures", "order", "spark", "tiers")
 pytest_plugins = ["pytester", *(f"tests.support.{name}" for name in _OURS)]
 if os.environ.get("SCOPEGATE_COVERAGE"):
     pytest_plugins.append("tests.coverage.plugin")

@@ -98,6 +98,7 @@ def test_a_query_sees_what_a_consumer_sees_in_micro_batches_and_goes_on(
     assert query.seen() == expected(kafka_broker, topic)
 
 
+@pytest.mark.soak  # test_pipeline_source.py shows it without Spark's queries
 def test_a_log_that_was_cut_off_or_made_anew_is_noticed(
     spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
 ) -> None:

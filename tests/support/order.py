@@ -1,0 +1,82 @@
+"""pytest plugin: which tests go to one worker of pytest-xdist, and which of them first.
+
+As with `--dist loadfile`, tests of one file go to one worker, which sets up once what they share. So do all files whose
+tests use Spark in their own process: there is one Java for them. What takes long comes first, for the end of a run is
+that of its last file; unit and protocol tests, which are many and short, fill what is left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+SPARK: Final = "spark"
+LONG: Final = (
+    "pipeline_command",
+    "pipeline_delta",
+    "pipeline_journey",
+    "pipeline_cluster",
+    "groups_processes",
+    "kafka_security",
+    "bench_smoke",
+    "kafka_producing",
+    "kafka_reading",
+    "install",
+    "groups_shared",
+    "bridge",
+    "kafka_down",
+    "clients",
+    "essential_tasks",
+)
+"""Files of integration tests that take longest, apart from those with Spark."""
+FOLDERS: Final = ("integration", "property", "unit", "protocol")
+_USES_SPARK = re.compile(r"^(?:async )?def \w+\([^)]*\bspark: SparkSession", re.MULTILINE)
+T = TypeVar("T")
+
+
+@cache
+def group(root: Path, file: str) -> str:
+    """What a file is run with: itself, or all that use Spark; `file` is a path below the project's folder."""
+    return SPARK if _USES_SPARK.search((root / file).read_text()) else file
+
+
+def rank(name: str) -> tuple[int, int]:
+    """The place of a group in the order of a run; equal ones stay in the order in which they were collected."""
+    if name == SPARK:
+        return 0, 0
+    *_, folder, file = name.split("/")
+    stem = file.removeprefix("test_").removesuffix(".py")
+    if folder == "integration" and stem in LONG:
+        return 1, LONG.index(stem)
+    return 2, FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
+
+
+def ordered(units: Mapping[str, T]) -> dict[str, T]:
+    """Return units of work, long ones first."""
+    return dict(sorted(units.items(), key=lambda unit: rank(unit[0])))
+
+
+class Scheduling(LoadFileScheduling):
+    """A file, or all with Spark, at one worker; long ones first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(self.config.rootpath, super()._split_scope(nodeid))
+
+    def _assign_work_unit(self, node: Any) -> None:
+        if not any(self.assigned_work.values()):  # the first of all
+            units = ordered(self.workqueue)
+            self.workqueue.clear()
+            self.workqueue.update(units)
+        super()._assign_work_unit(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Take ours where files are dealt out."""
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
