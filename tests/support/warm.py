@@ -25,7 +25,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _NUMBER = struct.Struct("=i")
-_MODULES = ("gateway.app", "gateway.cli", "bridges.kafka.bridge", "uvloop", "confluent_kafka.admin")
+_MODULES = (
+    "gateway.app", "gateway.cli", "gateway.http.server", "gateway.connectors", "gateway.bridging_one",
+    "gateway.journal.journal", "gateway.journal.pump", "gateway.amqp.users", "bridges.kafka.bridge", "uvloop",
+    "confluent_kafka.admin", "cryptography.x509", "encodings.idna",
+)  # fmt: skip
+"""With what a gateway imports only when its policy wants it."""
 _LONGEST = 1 << 20
 
 
@@ -100,6 +105,7 @@ def serve(control: socket.socket) -> list[str]:
     """Fork for each request; return in a child, with its arguments; end with the other end of the socket."""
     for name in _MODULES:
         importlib.import_module(name)
+    importlib.import_module("gateway.filters.filter_set").prepare()  # a gateway does so in a thread when it has started
     children: dict[int, tuple[int, int]] = {}  # by descriptor of the process: its id, and where its status goes
     while True:
         ready, _, _ = select.select([control, *children], [], [])
