@@ -123,6 +123,11 @@ def moving(gateway: Gateway, address: str) -> int:
     return sum(owner["moving"] for owner in shown(gateway, address, "g")["owners"])
 
 
+def fences(gateway: Gateway, address: str) -> set[tuple[int, int]]:
+    """The partitions of the group with what changes with their owner."""
+    return {(owner["partition"], owner["fence"]) for owner in shown(gateway, address, "g")["owners"]}
+
+
 def told(sharer: Sharer) -> set[str]:
     """What the link was told last."""
     return set(sharer.told[-1])
@@ -159,6 +164,26 @@ def test_partitions_move_as_links_come_and_go_and_the_next_event_says_so(port: i
     levelled(producer, first, lost)
     lost.cut()
     assert levelled(producer, first) == [{"0", "1", "2", "3"}]
+
+
+@pytest.mark.row("ES-4.5.1-9")
+def test_what_is_sent_again_does_not_tell_the_partitions_of_before(port: int, gateway: Gateway) -> None:
+    first, producer = Sharer(port, "events/again"), Producer(port, "events/again")
+    spread(producer, b"x", first)
+    before = fences(gateway, "events/again")
+    second = Sharer(port, "events/again")
+    wait_until(lambda: len(fences(gateway, "events/again") - before) == 2, "two partitions to move")
+    first.settles = False
+    spread(producer, b"y", first, second)
+    assert len(told(first)) == 2
+    second.close()
+    levelled(producer, first)
+    everything, times, count, held = {"0", "1", "2", "3"}, len(first.told), len(first.came), len(first.unsettled)
+    assert told(first) == everything
+    first.settles = True
+    first.settle("released")
+    wait_until(lambda: len(first.came) == count + held or (first.poll() and False), "events that were given back")
+    assert first.told[times:] == []
 
 
 @pytest.mark.row("ES-4.5.1-8", "ES-4.5-8")
