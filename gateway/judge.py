@@ -33,6 +33,8 @@ class Judge:
     def each(self, links: Iterable[Link], far: Iterable[Link]) -> Iterator[bool]:
         """Withdraw the links of peers that may not stay, with the reason; yields for each link whether it had to go.
 
+        An attach that still waits for its answer is refused: it was allowed under the old rules.
+
         Links of ours at containers (`far`) follow their near halves: only what they remember is forgotten. Links may
         come and go between two steps: who attaches meanwhile was asked under the new rules.
         """
@@ -42,7 +44,7 @@ class Judge:
             yield False
         for link in links:
             error = None if link.gone else self._why(link)
-            if error is None or not link.open:
+            if error is None or not (link.open or link.waits):
                 yield False
                 continue
             link.withdraw(error)

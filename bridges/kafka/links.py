@@ -12,4 +12,4 @@ def wanted(link: Any) -> bool:
 
     Links inside the gateway (relays, the anonymous terminus) may be answered at any time.
     """
-    return not isinstance(link, Link) or any(other is link for other in link.engine.links)
+    return not isinstance(link, Link) or (not link.gone and any(other is link for other in link.engine.links))

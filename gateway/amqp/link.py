@@ -137,15 +137,20 @@ class Link(Receiving, Sending):
             for delivery in self.held.deliveries:
                 if not lib.pn_delivery_settled(turn.delivery_at(delivery)):
                     self.settle(delivery, FAILED)
-        self.detach(error)
+        self.end(error)
 
-    def steal(self, error: AmqpError) -> None:
-        """Another link has this one's name now: end it, or refuse it where its attach still waits (CORE-7)."""
+    def end(self, error: AmqpError) -> None:
+        """Detach it, or refuse it where its attach still waits; what was refused or detached before stays so."""
         if self.open:
             self.detach(error)
-        elif self.handler is None:
+        elif self.waits:
             self.refuse(error)
             self.gone = True
+
+    @property
+    def waits(self) -> bool:
+        """Whether the peer's attach has no answer yet."""
+        return self.handler is None and self.failure is None and not self.gone
 
     def flowed(self) -> None:
         """A flow event: remember the credit and let the node use it."""

@@ -33,7 +33,7 @@ class Names:
         key = _key(link)
         holder, self._holders[key] = self._holders.get(key), link
         if holder is not None:
-            holder.steal(AmqpError(STOLEN, _TEXT))
+            holder.end(AmqpError(STOLEN, _TEXT))
         return holder
 
     def release(self, link: Link) -> None:
