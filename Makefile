@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Each has servers of its own: Kafka, Artemis, Redis, and Spark where it comes to that.
-WORKERS ?= 2
+# They share Kafka, Artemis and Redis, and one of them runs what uses Spark. Three keep two cores busy while tests wait.
+WORKERS ?= 3
 SUITE := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
@@ -28,10 +28,10 @@ java:
 	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
-check: parts lint ## what needs no server: lint, types, walls, unit, protocol and property tests (WORKERS=2)
+check: parts lint ## what needs no server: lint, types, walls, unit, protocol and property tests (WORKERS=3)
 	$(SUITE) --quiet --tier check tests/unit tests/protocol tests/property $(ARGS)
 
-test: parts lint ## what check does, and all tests on real servers; conformance, coverage, durations (WORKERS=2)
+test: parts lint ## what check does, and all tests on real servers; conformance, coverage, durations (WORKERS=3)
 	$(BIN)/python -m tests.coverage build/coverage
 	SCOPEGATE_COVERAGE=build/coverage $(SUITE) $(ARGS)
 

@@ -247,22 +247,18 @@ def test_errors_of_connections_call_nobody_back(embedded: EmbeddedKafka) -> None
     assert said == []
 
 
-def test_a_killed_broker_is_survived_while_reading() -> None:
-    broker = KafkaBroker()
-    topic = broker.create_topic()
-    produce(broker.bootstrap, topic, [{"value": b"x" * 100} for _ in range(20_000)])
-    try:
-        with reading(broker.bootstrap, topic) as consumer:
-            until(take_runs, consumer, lambda records, _: len(records) > 100)
-            broker.stop()
-            codes: set[int] = set()
-            wait_until(
-                lambda: codes.update(each[0] for each in _fetch.take(consumer, 500, 1 << 20, 50)[1])
-                or KafkaError._ALL_BROKERS_DOWN in codes,
-                "the client to say that all brokers are down",
-            )
-    finally:
-        broker.stop()
+def test_a_killed_broker_is_survived_while_reading(own_kafka: KafkaBroker) -> None:
+    topic = own_kafka.create_topic()
+    produce(own_kafka.bootstrap, topic, [{"value": b"x" * 100} for _ in range(20_000)])
+    with reading(own_kafka.bootstrap, topic) as consumer:
+        until(take_runs, consumer, lambda records, _: len(records) > 100)
+        own_kafka.kill()
+        codes: set[int] = set()
+        wait_until(
+            lambda: codes.update(each[0] for each in _fetch.take(consumer, 500, 1 << 20, 50)[1])
+            or KafkaError._ALL_BROKERS_DOWN in codes,
+            "the client to say that all brokers are down",
+        )
 
 
 def test_tokens_are_refreshed_while_nothing_but_records_is_asked_for() -> None:

@@ -227,15 +227,15 @@ async def test_what_a_topic_refuses_takes_nothing_else_with_it(kafka_broker: Kaf
 # -- many small messages
 
 
-async def test_small_messages_reach_kafka_in_large_batches_and_in_order(own_kafka: KafkaBroker) -> None:
-    streams = Streams(ClusterConfig(own_kafka.bootstrap))
-    topic, count = own_kafka.create_topic(), 20_000
+async def test_small_messages_reach_kafka_in_large_batches_and_in_order(kafka_broker: KafkaBroker) -> None:
+    streams = Streams(ClusterConfig(kafka_broker.bootstrap))
+    topic, count = kafka_broker.create_topic(), 20_000
     sender = await streams.sender(topic)
     posted = [await sender.post(message(b"%d" % number)) for number in range(count)]
     assert set(await asyncio.gather(*posted)) == {ACCEPTED}
     await streams.close()
-    assert [int(record.value()) for record in records(own_kafka, topic, 1, count)] == list(range(count))
-    batches = list(record_batches((own_kafka.data / f"{topic}-0" / f"{0:020d}.log").read_bytes()))
+    assert [int(record.value()) for record in records(kafka_broker, topic, 1, count)] == list(range(count))
+    batches = list(record_batches((kafka_broker.data / f"{topic}-0" / f"{0:020d}.log").read_bytes()))
     assert sum(batches) == count
     assert count / len(batches) >= 50
 

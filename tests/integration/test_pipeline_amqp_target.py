@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +17,12 @@ from tests.support import archives
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
-from tests.support.pipeline import consumed, gateway_urls, pipeline, spark_options
+from tests.support.pipeline import consumed, gateway_urls, here, lent, spark_options
 from tests.support.process import free_port
 from tests.support.report import events
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 POLICY = """
 gateway: {{http: off}}
@@ -71,14 +75,17 @@ def test_messages_arrive_as_they_were_and_the_progress_is_kept(
         AmqpTarget(options, state)
 
 
-def test_a_wrong_login_ends_the_replay_with_one_sentence(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+def test_a_wrong_login_ends_the_replay_with_one_sentence(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
     topic, password, archive = kafka_broker.create_topic(), tmp_path / "password", tmp_path / "archive"
     archives.written(archive, {"orders": events()})
     password.write_text("some-other-phrase-9")
     with gateway_urls(kafka_broker) as (_, url):
         who = f"url={url}", f"address=events/{topic}", "user=bob", f"passwordFile={password}"
         options = [each for pair in who for each in ("--amqp", pair)]
-        done = pipeline("replay", archive, "--from", "orders", *options, *spark_options())
+        with lent(spark):
+            done = here("replay", archive, "--from", "orders", *options, *spark_options())
     assert (done.returncode, done.stdout) == (1, "")
     *_, last = done.stderr.strip().splitlines()
     assert last.endswith(f"{url.removeprefix('amqp://')} refuses the login of bob: wrong user or password")

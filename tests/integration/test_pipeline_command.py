@@ -12,7 +12,7 @@ from bridges.spark.archive import MANIFEST, STAGING, Archive
 from bridges.spark.archiving import verify
 from tests.support import archives
 from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import QUICK, command, consumed, pipeline, produce, spark_options
+from tests.support.pipeline import QUICK, command, consumed, here, pipeline, produce, spark_options
 from tests.support.process import Process, wait_until
 from tests.support.report import events
 
@@ -75,7 +75,7 @@ def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.splitlines()[0] == "orders, partition 0: offsets 0 to 1009, 1010 events"
     shutil.rmtree(next(archive.glob("address=*")))
-    said = pipeline("verify", archive)
+    said = here("verify", archive)
     assert said.returncode == 1
     assert said.stderr.startswith("wrong: commit 1: ")
 
@@ -105,7 +105,7 @@ def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
 def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("scopes: {edge: {}}\npipeline:\n  kafka: main\n  archive: {file_sise: 1MiB, start: soon}\n")
-    said = pipeline("archive", tmp_path / "archive", "--policy", file, "--topic", "t")
+    said = here("archive", tmp_path / "archive", "--policy", file, "--topic", "t")
     assert said.returncode == 1
     assert said.stderr.splitlines() == [
         f"Error: {file}:3:10: pipeline.kafka: there is no Kafka cluster main (allowed: none yet)",
@@ -146,7 +146,7 @@ def test_mistakes_are_one_sentence(
     kafka_broker: KafkaBroker, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     known = {"tmp": tmp_path, "kafka": kafka_broker.bootstrap, "jars": spark_options()[3]}
-    result = pipeline(*(each.format(**known) for each in arguments))
+    result = here(*(each.format(**known) for each in arguments))
     assert result.returncode == code
     assert result.stderr.strip().splitlines()[-1].removeprefix("Error: ") == said.format(**known)
 
@@ -163,7 +163,7 @@ def test_java_that_is_missing_or_too_old_is_said(
         program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(home))
     arguments = "--kafka", kafka_broker.bootstrap, "--topic", topic, "--jars", spark_options()[3]
-    result = pipeline("archive", tmp_path / "archive", *arguments)
+    result = here("archive", tmp_path / "archive", *arguments)
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
     assert said in result.stderr
@@ -187,7 +187,7 @@ def test_without_java_a_command_makes_nothing(
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     topic, kafka = kafka_broker.create_topic(), kafka_broker.bootstrap
-    result = pipeline(*(each.format(archive=archive, out=out, kafka=kafka, topic=topic) for each in call))
+    result = here(*(each.format(archive=archive, out=out, kafka=kafka, topic=topic) for each in call))
     assert (result.returncode, result.stdout) == (1, "")
     said = f"Spark needs Java 17 or later, and there is none in JAVA_HOME={tmp_path}: apt-get install "
     assert result.stderr.removeprefix("pipeline report: ").startswith(said)

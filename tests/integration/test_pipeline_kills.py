@@ -27,9 +27,10 @@ from tests.support.pipeline import (
     command,
     consumed,
     files,
+    here,
     java_of,
+    lent,
     offsets_in,
-    pipeline,
     produce,
     spark_options,
 )
@@ -127,7 +128,7 @@ class Archiving:
 
 
 @pytest.mark.parametrize("deaths", deaths(ARCHIVE, "files go to their places"))
-def test_archive(kafka_broker: KafkaBroker, tmp_path: Path, deaths: Sequence[Death]) -> None:
+def test_archive(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path, deaths: Sequence[Death]) -> None:
     topic, archive = kafka_broker.create_topic(partitions=3), tmp_path / "archive"
     produce(kafka_broker, topic, EVENTS, 3, apart=HOUR)  # many days, so many files in each commit
     call = command("archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once", *spark_options())
@@ -143,7 +144,8 @@ def test_archive(kafka_broker: KafkaBroker, tmp_path: Path, deaths: Sequence[Dea
                 break
         assert caught, f"{TRIES} times not caught: {phase}, {who} killed"
         print(f"archive: {who} killed, {phase}: {commits(archive)} commits, {len(places)} rows are seen")
-    assert (done := pipeline(*call[4:])).returncode == 0, done.stderr
+    with lent(spark):
+        assert (done := here(*call[4:])).returncode == 0, done.stderr
     verdict = verify(Archive(archive))
     assert (verdict.rows, verdict.problems) == (EVENTS, ())
     assert not (archive / STAGING).exists()
@@ -203,7 +205,9 @@ class Replaying:
 
 
 @pytest.mark.parametrize("deaths", deaths(REPLAY, "in a transaction"))
-def test_replay(kafka_broker: KafkaBroker, archived: tuple[str, Path], deaths: Sequence[Death]) -> None:
+def test_replay(
+    spark: SparkSession, kafka_broker: KafkaBroker, archived: tuple[str, Path], deaths: Sequence[Death]
+) -> None:
     topic, archive = archived
     target = kafka_broker.create_topic(partitions=3)
     call = command("replay", archive, "--from", topic, "--kafka", kafka_broker.bootstrap, "--topic", target)
@@ -222,7 +226,8 @@ def test_replay(kafka_broker: KafkaBroker, archived: tuple[str, Path], deaths: S
         end = "left open" if open_still else "ended without Java" if phase == "in a transaction" else "none open"
         print(f"replay: {who} killed, {phase} ({end}); {run.written()} of this run are over")
     ends.close()
-    assert (done := pipeline(*call[4:])).returncode == 0, done.stderr
+    with lent(spark):
+        assert (done := here(*call[4:])).returncode == 0, done.stderr
     found, wanted = consumed(kafka_broker, target), consumed(kafka_broker, topic)
     taken_back = len(consumed(kafka_broker, target, committed=False)) - len(found)
     print(f"replay: {len(found)} events in the end, {len(wanted)} were archived")

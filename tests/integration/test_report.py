@@ -20,7 +20,7 @@ from bridges.spark.report import Wish, make
 from bridges.spark.report_page import POLICY
 from tests.support import archives
 from tests.support.chromium import Proxy, chromium, measured
-from tests.support.pipeline import pipeline
+from tests.support.pipeline import here, pipeline
 from tests.support.report import HOSTILE, START, events, journal
 
 if TYPE_CHECKING:
@@ -233,10 +233,10 @@ def test_mistakes_are_one_sentence_each(report: Made, tmp_path: Path) -> None:
         (report.archive.path, tmp_path / "no" / "out", 1, "there is no folder"),
     )
     for archive, out, code, sentence in cases:
-        done = pipeline("report", archive, "--out", out)
+        done = here("report", archive, "--out", out)
         assert done.returncode == code, done.stderr
         assert (sentence in done.stderr, "Traceback" in done.stderr) == (True, False), done.stderr
-    wrong = pipeline("report", report.archive.path, "--out", tmp_path / "out", "--since", "soon")
+    wrong = here("report", report.archive.path, "--out", tmp_path / "out", "--since", "soon")
     assert (wrong.returncode, "is no time like" in wrong.stderr) == (2, True)
 
 

@@ -23,6 +23,7 @@ from tests.support import archives
 from tests.support.filter_rows import batch_of
 from tests.support.messages import message
 from tests.support.parts import ROOT
+from tests.support.pipeline import here, lent
 from tests.support.process import PATIENCE
 from tests.support.simulation import JOURNAL, KNOWN, NOW, candidate
 
@@ -148,7 +149,7 @@ def command(*arguments: object, env: dict[str, str] | None = None) -> subprocess
     return subprocess.run(program, capture_output=True, text=True, env=full, timeout=10 * PATIENCE, check=False)
 
 
-def test_the_command_for_a_change_review(tmp_path: Path) -> None:
+def test_the_command_for_a_change_review(spark: SparkSession, tmp_path: Path) -> None:
     now, new = policies(tmp_path)
     journal = written(tmp_path / "journal.jsonl")
     out = tmp_path / "told"
@@ -164,20 +165,20 @@ def test_the_command_for_a_change_review(tmp_path: Path) -> None:
     assert f"{new}:" in done.stdout  # the lines of the candidate that decide
     assert "The journal is not whole: 3 rows were lost when it was written." in done.stdout
     assert list(out.glob("*.parquet"))
-    same = command(
-        "simulate", "--policy", now, "--candidate", now, "--journal", journal, "--json", "--master", "local[2]"
-    )
+    with lent(spark):
+        same = here("simulate", "--policy", now, "--candidate", now, "--journal", journal, "--json")
     assert same.returncode == 0, same.stderr
     told = json.loads(same.stdout)
     assert (told["different"]["kinds"], told["total"]["messages"], told["lost"]) == (0, 90, 3)
 
 
-def test_fail_on_chooses(tmp_path: Path) -> None:
+def test_fail_on_chooses(spark: SparkSession, tmp_path: Path) -> None:
     now, new = policies(tmp_path)
     journal = written(tmp_path / "journal.jsonl", [row for row in JOURNAL if row.get("address") == "orders/a"])
-    common = ("simulate", "--policy", now, "--candidate", new, "--journal", journal, "--master", "local[2]")
-    assert command(*common, "--fail-on", "denied").returncode == 0
-    assert command(*common, "--fail-on", "denied", "--fail-on", "routed").returncode == 3
+    common = ("simulate", "--policy", now, "--candidate", new, "--journal", journal)
+    with lent(spark):
+        assert here(*common, "--fail-on", "denied").returncode == 0
+        assert here(*common, "--fail-on", "denied", "--fail-on", "routed").returncode == 3
 
 
 @pytest.mark.parametrize(
@@ -253,15 +254,15 @@ def test_without_pyspark(tmp_path: Path) -> None:
 
 def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
     now, new = policies(tmp_path)
-    assert command("simulate", "--policy", now, "--candidate", new).returncode == 2
+    assert here("simulate", "--policy", now, "--candidate", new).returncode == 2
     journal = written(tmp_path / "journal.jsonl")
-    wrong = command("simulate", "--policy", now, "--candidate", new, "--journal", journal, "--since", "soon")
+    wrong = here("simulate", "--policy", now, "--candidate", new, "--journal", journal, "--since", "soon")
     assert wrong.returncode == 2
     assert "is no time like" in wrong.stderr
-    missing = command("simulate", "--policy", now, "--candidate", new, "--messages", journal, "--scope", "moon")
+    missing = here("simulate", "--policy", now, "--candidate", new, "--messages", journal, "--scope", "moon")
     assert missing.returncode == 1
     assert "--messages needs --scope" in missing.stderr
     new.write_text("scopes: {edge: {adresses: []}}")
-    broken = command("simulate", "--policy", now, "--candidate", new, "--journal", journal)
+    broken = here("simulate", "--policy", now, "--candidate", new, "--journal", journal)
     assert broken.returncode == 1
     assert "did you mean addresses" in broken.stderr

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -64,36 +64,45 @@ def served(server: S) -> Iterator[S]:
         server.kill()
 
 
-def shared_port(name: str) -> int:
-    """Return the port of a server that all workers share; from now on its log is in reports of failures."""
+def shared(name: str) -> dict[str, Any]:
+    """Return what is known of a server that all workers share; from now on its log is in reports of failures."""
     told = keeper.ask(name)
     _shared_logs[name] = Path(told["log"])
-    return int(told["port"])
+    return told
 
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> KafkaBroker:
     """The shared real broker. Use own topics."""
-    return KafkaBroker.at(shared_port("kafka"))
+    told = shared("kafka")
+    return KafkaBroker.at(told["port"], Path(told["data"]))
+
+
+@pytest.fixture(scope="module")
+def module_kafka() -> Iterator[KafkaBroker]:
+    """A real broker for one module."""
+    yield from served(KafkaBroker())
 
 
 @pytest.fixture
-def own_kafka() -> Iterator[KafkaBroker]:
-    """A real broker for one test, to be killed at will."""
-    yield from served(KafkaBroker())
+def own_kafka(module_kafka: KafkaBroker) -> KafkaBroker:
+    """A real broker that nobody else uses meanwhile, to be stopped and killed at will; what is in it stays."""
+    if module_kafka.process is None or not module_kafka.process.alive:
+        module_kafka.start()
+    return module_kafka
 
 
 @pytest.fixture(scope="session")
 def artemis() -> Artemis:
     """The shared ActiveMQ Artemis (admin/admin, queues on demand). Use own addresses."""
-    return Artemis.at(shared_port("artemis"))
+    return Artemis.at(shared("artemis")["port"])
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Redis:
     """A database of the shared Redis that this worker alone uses."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    return Redis.at(shared_port("redis"), worker % DATABASES)
+    return Redis.at(shared("redis")["port"], worker % DATABASES)
 
 
 def started() -> Iterator[Gateways]:

@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -115,10 +116,10 @@ class KafkaBroker(Server):
         run_tool("kafka-format", java("kafka.tools.StorageTool", *arguments))
 
     @classmethod
-    def at(cls, port: int) -> KafkaBroker:
+    def at(cls, port: int, data: Path) -> KafkaBroker:
         """Return the one that runs at a port, in the hands of another process: it can neither be ended nor started."""
         broker = cls.__new__(cls)
-        broker.port, broker.bootstrap = port, f"127.0.0.1:{port}"
+        broker.port, broker.bootstrap, broker.data = port, f"127.0.0.1:{port}", data
         return broker
 
     def start(self) -> None:

@@ -79,7 +79,8 @@ class Kept:
         with self._lock:
             if self.server is None:
                 self.server = self._start()
-        return {"port": self.server.port, "log": str(self.server.process.log_file)}
+        told = {"port": self.server.port, "log": str(self.server.process.log_file)}
+        return {**told, "data": str(self.server.data)} if hasattr(self.server, "data") else told
 
 
 def _kafka() -> Any:

@@ -10,17 +10,23 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
+from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.records import RecordReader
 from gateway.amqp.users import make_entry, put_user
+from gateway.cli import main
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT, folder
 from tests.support.process import PATIENCE, Process, fresh_folder, ports, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -147,6 +153,30 @@ def command(*arguments: object) -> list[str]:
 def pipeline(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the real command to its end."""
     return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
+
+
+def here(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """What the command does, in this process: for those that end before Spark starts, or within `lent`."""
+    done = CliRunner().invoke(main, ["pipeline", *map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
+@contextmanager
+def lent(spark: SparkSession) -> Iterator[None]:
+    """While this lasts, commands in this process use a session that is there: they neither start nor stop one."""
+    conf: Any = spark._jsparkSession.sessionState().conf()
+    before = dict(spark.conf.getAll)
+    with patch.object(type(spark), "stop", lambda _: None):
+        try:
+            yield
+        finally:
+            for name, value in dict(spark.conf.getAll).items():
+                if name not in before:
+                    conf.unsetConf(name)
+                elif value != before[name]:
+                    conf.setConfString(name, before[name])
 
 
 def spark_options() -> tuple[object, ...]:
