@@ -1,8 +1,9 @@
 """pytest plugin: which tests go to one worker of pytest-xdist, and which of them first.
 
 As with `--dist loadfile`, tests of one file go to one worker, which sets up once what they share. So do all files whose
-tests use Spark in their own process: there is one Java for them. What takes long comes first, for the end of a run is
-that of its last file; unit and protocol tests, which are many and short, fill what is left.
+tests use Spark in their own process, those on real servers apart from the others: one Java serves each of the two, for
+together they would take as long as all the rest. What takes long comes first, for the end of a run is that of its last
+file; unit and protocol tests, which are many and short, fill what is left.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final, TypeVar
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-SPARK: Final = "spark"
+SPARK: Final = "spark on servers", "spark"
 LONG: Final = (
     "pipeline_command",
     "pipeline_delta",
@@ -42,14 +43,16 @@ T = TypeVar("T")
 
 @cache
 def group(root: Path, file: str) -> str:
-    """What a file is run with: itself, or all that use Spark; `file` is a path below the project's folder."""
-    return SPARK if _USES_SPARK.search((root / file).read_text()) else file
+    """What a file is run with: itself, or others that use Spark; `file` is a path below the project's folder."""
+    if not _USES_SPARK.search((root / file).read_text()):
+        return file
+    return SPARK["integration" not in file]
 
 
 def rank(name: str) -> tuple[int, int]:
     """The place of a group in the order of a run; equal ones stay in the order in which they were collected."""
-    if name == SPARK:
-        return 0, 0
+    if name in SPARK:
+        return 0, SPARK.index(name)
     *_, folder, file = name.split("/")
     stem = file.removeprefix("test_").removesuffix(".py")
     if folder == "integration" and stem in LONG:
