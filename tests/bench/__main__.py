@@ -15,6 +15,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,16 @@ def main(arguments: list[str]) -> int:
         return _against(options)
     figures: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
+    took: dict[str, float] = {}
     for name in options.only or CASES:
+        start = time.monotonic()
         found, error = measured(name, *(["--quick"] if options.quick else []))
+        took[name] = round(time.monotonic() - start, 1)
         figures += found
         if error is not None:
             failed[name] = error
             print(f"{name:26} NOT MEASURED: {error.strip().partition(chr(10))[0]}", flush=True)
-    write(options.output, figures, failed, quick=options.quick)
+    write(options.output, figures, failed, quick=options.quick, took=took)
     return 1 if failed else 0
 
 
@@ -81,13 +85,16 @@ def measured(name: str, *how: str, env: Mapping[str, str] | None = None) -> tupl
         return report["figures"], report["failed"]
 
 
-def write(output: Path, figures: list[dict[str, Any]], failed: dict[str, str], *, quick: bool) -> None:
-    """Writes the report: name to value, baseline, ratio and how they came about."""
+def write(
+    output: Path, figures: list[dict[str, Any]], failed: dict[str, str], *, quick: bool, took: dict[str, float]
+) -> None:
+    """Writes the report: name to value, baseline, ratio and how they came about, and the seconds each case took."""
     report: dict[str, Any] = {figure["name"]: figure for figure in figures}
     machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()}
-    report["run"] = {**machine, "quick": quick, "not_measured": failed}
+    report["run"] = {**machine, "quick": quick, "not_measured": failed, "seconds": took}
     output.parent.mkdir(exist_ok=True)
     output.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"seconds: {', '.join(f'{name} {each:.0f}' for name, each in took.items())}; {sum(took.values()):.0f} in all")
     missed = [figure["name"] for figure in figures if figure["met"] is False]
     print(f"{os.path.relpath(output)}: {len(figures)} figures, targets missed: {', '.join(missed) or 'none'}")
     for doubt, text in (

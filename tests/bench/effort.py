@@ -16,10 +16,17 @@ class Effort:
     connections: int = 5000
     records: int = 600_000
     scanned: int = 2_000_000
+    spark: int = 1_000_000
+    archived: int = 300_000
+    long_rounds: int = 3
+    """Of cases whose rounds take long, or whose figure varies little."""
 
     def plan(self, **more: Any) -> dict[str, Any]:
         """A plan for the load generator."""
         return {"seconds": self.seconds, "warmup": self.warmup, **more}
 
 
-QUICK = Effort(rounds=1, seconds=0.3, warmup=0.1, connections=100, records=5_000, scanned=5_000)
+QUICK = Effort(
+    rounds=1, seconds=0.3, warmup=0.1, connections=100, records=5_000, scanned=5_000, spark=5_000, archived=5_000,
+    long_rounds=1,
+)  # fmt: skip

@@ -42,6 +42,6 @@ def _figure(
         sample = load(plan | {"receive_address": f"events/{topic}", "count": matches}, gateway.pid)
         return {**sample, "rate": sample["rate"] * every, "cpu_us": sample["cpu_us"] * matches / records}
 
-    value, alone = interleaved(ours, lambda: bare("consume", broker.bootstrap, topic, str(records)), effort.rounds)
+    value, alone = interleaved(ours, lambda: bare("consume", broker.bootstrap, topic, str(records)), effort.long_rounds)
     details = {**value, "bare": alone}
     return Figure(name, value["rate"], "rec/s", alone["rate"], "bare consume(500)", 0.5, details=details)

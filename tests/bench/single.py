@@ -21,7 +21,7 @@ def main(name: str, output: str, *options: str) -> int:
     figures: list[dict[str, Any]] = []
     failed: str | None = None
     try:
-        effort = QUICK if "--quick" in options else Effort(rounds=1) if "--once" in options else Effort()
+        effort = QUICK if "--quick" in options else Effort(rounds=1, long_rounds=1) if "--once" in options else Effort()
         for figure in CASES[name](effort):
             if "--once" not in options:
                 print(figure.line(), flush=True)

@@ -26,7 +26,7 @@ _FORMS = (("source_amqp", "plain"), ("source_amqp_sealed", "sealed"))
 
 def source(effort: Effort) -> Iterator[Figure]:
     """Rows a second of both, the topic written by a Kafka application (six headers) and by the gateway."""
-    broker, records = FastKafka(), effort.scanned
+    broker, records = FastKafka(), effort.spark
     try:
         with closing(BenchGateway(broker.bootstrap)) as gateway, closing(Spark()) as spark:
             for name, form in _FORMS:
@@ -38,11 +38,11 @@ def source(effort: Effort) -> Iterator[Figure]:
 
 
 def _figure(name: str, spark: Spark, ours: Any, theirs: Any, gateway: BenchGateway, effort: Effort) -> Figure:
-    records = effort.scanned
+    records = effort.spark
     for each in (ours, theirs):
         assert each.count() == records, f"{each.count()} rows of {records}"  # and everything is compiled
     value, alone = interleaved(
-        lambda: spark.read(ours, records, gateway.pid), lambda: spark.read(theirs, records), min(effort.rounds, 3)
+        lambda: spark.read(ours, records, gateway.pid), lambda: spark.read(theirs, records), effort.long_rounds
     )
     costs = ", ".join(
         f"{value[key]:.1f} us {key.removesuffix('_us')}" for key in ("gateway_us", "python_us", "java_us")
