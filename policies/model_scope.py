@@ -30,6 +30,8 @@ _PLAIN_TEXT = "true: allow PLAIN on connections without TLS, where anybody on th
 class ListenerTls(Strict):
     """TLS of a listener; files are read again on reload.
 
+    A certificate counts when the connection is made: one that expires later does not close it, nor does a reload.
+
     The user of a client certificate (`external`) is its common name; without one its first URI among the subject
     alternative names, else its first e-mail address, else its first DNS name. With several common names, or
     unprintable characters in the name, it is no login.
@@ -50,7 +52,7 @@ class Limits(Section):
 
     A reload closes nothing that is open. `connections`, `users`, `user_links` and the rates go on counting, and
     hold from then on for everything that comes to the listener's address; the others hold for connections that are
-    opened after it.
+    opened after it. A listener that moves to another address counts from nothing there.
     """
 
     connections: Count = Field(default=10_000, description="connections of this listener at a time")

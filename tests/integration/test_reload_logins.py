@@ -18,7 +18,7 @@ from tests.support.gateway import Gateway, Gateways
 from tests.support.links import connected, passes, receiving, sending
 from tests.support.login import authenticate
 from tests.support.peer import SENDER, Listener, Peer
-from tests.support.process import wait_until
+from tests.support.process import ports, wait_until
 
 pytestmark = pytest.mark.row("X-8")
 
@@ -317,6 +317,21 @@ def test_connections_are_counted_on_over_reloads_that_change_their_listener(
     gateway.wait_log("bad input", reason=reason)
     wait_until(lambda: not one_too_many(document.edge), "room for another connection")
     stays(first)  # a lower limit closes nothing
+
+
+def test_a_listener_that_moves_to_another_address_counts_from_nothing_there(start_gateway: Gateways) -> None:
+    """docs/policy.md, Limits."""
+    document = Document()
+    document.scope()["listen"][0]["limits"] = {"connections": 1, "users": 1}
+    gateway = start_gateway(document.text)
+    first, (elsewhere,) = connected(document.edge), ports(1)
+    assert one_too_many(document.edge)
+    document.scope()["listen"][0]["bind"] = f"127.0.0.1:{elsewhere}"
+    gateway.reload(document.text)
+    second = connected(elsewhere)
+    assert one_too_many(elsewhere)
+    stays(first)
+    stays(second)
 
 
 def one_too_many(port: int) -> bool:

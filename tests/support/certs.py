@@ -41,6 +41,11 @@ class Authority:
         """With `name` as common name, unless None."""
         return self._issue(file, name, list(alternatives))
 
+    def passing(self, name: str, seconds: float, *, file: str = "passing") -> tuple[Pair, dt.datetime]:
+        """A client's that expires so soon, and when."""
+        until = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds)
+        return self._issue(file, name, [], until - dt.timedelta(hours=1)), until.replace(microsecond=0)
+
     def pinned(self, name: str, *, file: str = "pinned") -> Pair:
         """A client's that it has signed itself, and that is no authority."""
         key = ec.generate_private_key(ec.SECP256R1())

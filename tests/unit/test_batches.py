@@ -17,6 +17,7 @@ from bridges.kafka.receiver import Receiver
 from bridges.kafka.sender import Sender
 from gateway.amqp.handlers import takes_batches
 from gateway.amqp.outcomes import ACCEPTED
+from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.journal.facts import Heading
 from gateway.journal.journal import Journal, Options
 from gateway.nodes.entering import _Entrance
@@ -138,6 +139,38 @@ def test_messages_into_a_topic_cross_in_batches_and_in_their_order() -> None:
     assert takes_batches(entrance)
     entrance.on_transfers([(1, b"a", False), (2, b"b", True)])
     assert handler.lots == [[(1, b"A", False), (2, b"B", True)]]
+
+
+def test_what_crosses_is_handed_on_before_what_ends_the_link() -> None:
+    """A settled message that cannot cross ends its link: what came before it must not go with the link."""
+
+    def crossing(data: bytes) -> bytes:
+        if data == b"wrong":
+            raise AmqpError(INVALID_FIELD, "wrong")
+        return data
+
+    class Ending:
+        way, open, scope, rejects = SimpleNamespace(replies="rewrite"), True, "edge", True
+
+        def fail(self, error: AmqpError) -> None:
+            self.open = False
+            handler.lots.append([error.condition])
+
+        def tag(self, delivery: Any) -> bytes:
+            return b"%d" % delivery
+
+        def ignored(self, *_: Any) -> None:
+            pass
+
+        settle = message_refused = grant = ignored
+
+    scope: Any = SimpleNamespace(
+        name="core", world=SimpleNamespace(crossings=object(), between=lambda link, inside: crossing)
+    )
+    handler, link = Batches(), Ending()
+    handed: Any = link
+    _Entrance(handed, handler, scope).on_transfers([(1, b"a", True), (2, b"wrong", True), (3, b"b", True)])
+    assert handler.lots == [[(1, b"a", True)], [INVALID_FIELD]]
 
 
 def test_a_group_ends_a_link_behind_the_batch_that_has_its_last_outcomes() -> None:
