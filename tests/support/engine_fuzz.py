@@ -6,6 +6,7 @@ nothing is raised, the connection stays open or ends with an AMQP error, and a b
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import Scope, World
 from gateway.state import MemoryStore
+from policies.rules import ScopeRules
 from tests.support.frames import AMQP_HEADER, Frame, composite, framed, parse, performative, source, target
 from tests.support.messages import message
 from tests.support.policy import load_text
@@ -98,13 +100,18 @@ class NoTimer:
         """Nothing to cancel."""
 
 
+@functools.cache
+def rules() -> ScopeRules:
+    """The rules of the fuzzed scope, which nothing changes: reading them takes longer than most conversations."""
+    return load_text(POLICY, with_secrets=False).scopes["edge"]
+
+
 def make_scope() -> Scope:
     names = itertools.count()
     waits = Waits(MemoryStore(), lambda: 0, lambda: 0.0, lambda _seconds, _call: NoTimer())
     crossings = Crossings(None, 0, ("edge",), lambda: 0)
     world = World({}, {}, crossings, lambda: f"name-{next(names)}", waits, lambda _: None)
-    rules = load_text(POLICY, with_secrets=False).scopes["edge"]
-    world.scopes["edge"] = Scope("edge", rules, world, anonymous=True, temporary=True)
+    world.scopes["edge"] = Scope("edge", rules(), world, anonymous=True, temporary=True)
     return world.scopes["edge"]
 
 
