@@ -12,7 +12,7 @@ from bridges.spark.archive import MANIFEST, STAGING, Archive
 from bridges.spark.archiving import verify
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT, folder
-from tests.support.pipeline import SMALL, command, consumed, pipeline, produce
+from tests.support.pipeline import SMALL, command, consumed, here, pipeline, produce
 from tests.support.process import Process, wait_until
 
 SLOW = 600.0
@@ -56,7 +56,7 @@ def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_p
     assert found["places"] == [[record.partition, record.offset] for record in consumed(kafka_broker, topic)]
     assert (found["versions"], found["first"], found["part"]) == (list(range(EVENTS // 20)), 20, 20)
 
-    said = pipeline(*call[4:], "--format", "parquet")
+    said = here(*call[4:], "--format", "parquet")
     assert (said.returncode, said.stderr) == (1, f"{archive} is a Delta table: --format delta goes on with it\n")
     last = max(log.glob("*.json"))
     strange = json.dumps({"add": {"path": "address=orders%252Feu/date=1970-01-01/strange.parquet"}})

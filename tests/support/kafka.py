@@ -83,6 +83,12 @@ def writing(bootstrap: str, **settings: Any) -> Iterator[Callable[..., None]]:
     assert not errors, errors
 
 
+def leaders(admin: AdminClient, topic: str) -> int:
+    """Return how many partitions of a topic have a leader; only this topic is asked for, of many hundred."""
+    found = admin.list_topics(topic, timeout=PATIENCE).topics[topic]
+    return sum(partition.leader >= 0 for partition in found.partitions.values())
+
+
 class KafkaBroker(Server):
     """A broker on fixed ports, so that it comes back at the same address after `kill` and `restart`."""
 
@@ -150,7 +156,7 @@ class KafkaBroker(Server):
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin = self.admin()
         admin.create_topics([new])[topic].result(PATIENCE)
-        wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}")
+        wait_until(lambda: leaders(admin, topic) == partitions, f"{partitions} leaders of {topic}")
         return topic
 
     def grow(self, topic: str, partitions: int) -> None:
@@ -161,7 +167,7 @@ class KafkaBroker(Server):
         """
         admin = self.admin()  # kept: an answer ends with its client
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
-        wait_until(lambda: self._leaders(topic) == partitions, f"{partitions} leaders of {topic}")
+        wait_until(lambda: leaders(admin, topic) == partitions, f"{partitions} leaders of {topic}")
 
     def writing(self, **settings: Any) -> AbstractContextManager[Callable[..., None]]:
         """As the function `writing`, for this broker."""
@@ -173,10 +179,6 @@ class KafkaBroker(Server):
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         admin = self.admin()
         admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
-
-    def _leaders(self, topic: str) -> int:
-        found = self.metadata().topics.get(topic)
-        return sum(partition.leader >= 0 for partition in found.partitions.values()) if found else 0
 
 
 class FastKafka(KafkaBroker):
