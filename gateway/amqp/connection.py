@@ -348,7 +348,11 @@ class Connection(asyncio.Protocol):
     @property
     def soon(self) -> Callable[[Callable[[], None]], Any] | None:
         """How many links end in turns; what a connector's links are for asks for them anew at once."""
-        return self.hub.soon if self._server else None
+        return (lambda step: self.hub.soon(lambda: self._take(step))) if self._server else None
+
+    @guarded
+    def _take(self, step: Callable[[], None]) -> None:
+        step()
 
     def engine_dirty(self) -> None:
         self.hub.add(self)

@@ -39,7 +39,7 @@ class Engine(Restraint):
         super().__init__()
         self.config: Final = config
         self._owner: Final = owner
-        self._soon: Final[Soon | None] = getattr(owner, "soon", None)
+        self._soon: Soon | None = getattr(owner, "soon", None)
         self._server: Final = server
         self.dirty = self.opened = self.closed = self.faulted = self.discarding = False
         self.remote_container = ""

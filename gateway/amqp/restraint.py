@@ -6,7 +6,7 @@ Who decides that is `pressure`; the engine only weighs what proton has and knows
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 _OVERFULL = 8 * 1024 * 1024
 """Bytes queued in all sessions above which their links send no more until the peer takes some."""
 
+_ASKED: Final = 100
+"""Links that go on before others have their turn of the loop."""
+
 
 class Restraint:
     """A part of the engine."""
+
+    _soon: Callable[[Callable[[], None]], Any] | None
 
     _sessions: Iterable[Any]
     _output: Output
@@ -35,6 +40,7 @@ class Restraint:
         self.tally: Final = Tally()  # what the deliveries of this connection take
         self._withheld: set[Link] = set()
         self._held_up: Final[OrderedDict[Link, None]] = OrderedDict()
+        self._asked = 0  # how many of them still have their turn since all could go on
         self.unfinished = self.unread = self.unwritten = self.largest_output = 0
         """Bytes of messages that are not complete, taken from proton and still in it; of what waits to be written; and
         what was written at once at most: proton keeps a buffer of that size."""
@@ -74,11 +80,19 @@ class Restraint:
 
     def _go_on(self) -> None:
         """Let each link send that waits for it, in the order of waiting, until enough is sent for now."""
-        held_up = self._held_up
-        for _ in range(len(held_up)):
+        self._asked = len(self._held_up)
+        self._ask_some()
+
+    def _ask_some(self) -> None:
+        held_up, soon = self._held_up, self._soon
+        for _ in range(self._asked if soon is None else min(self._asked, _ASKED)):
             if self.blocked or not held_up:
+                self._asked = 0
                 return
+            self._asked -= 1
             held_up.popitem(last=False)[0].flowed()
+        if self._asked and soon is not None:
+            soon(self._ask_some)
 
     def hold_up(self, link: Link) -> None:
         """`link` may not send though it wants to: it goes on when nothing stands against it any more."""

@@ -270,6 +270,22 @@ def test_room_in_the_socket_costs_what_was_to_be_sent() -> None:
     assert cost(240) < 1.5 * cost(60)
 
 
+def test_links_that_waited_for_room_in_the_socket_go_on_in_steps() -> None:
+    owner = receiving_crowd(500)
+    owner.engine.pause(True)
+    owner.wanting.update(owner.links)
+    assert not any(link.credit for link in owner.links)
+    owner.engine.pause(False)
+    found = [500 - len(owner.wanting)]
+    while owner.steps:
+        before = len(owner.wanting)
+        owner.steps.pop(0)()
+        found.append(before - len(owner.wanting))
+    assert not owner.wanting
+    assert max(found) <= 100
+    assert len(owner.frames()) == 500
+
+
 def test_credit_that_comes_while_nothing_may_be_sent_is_used_afterwards() -> None:
     owner = receiving_crowd(2)
     first, second = owner.links
