@@ -45,6 +45,19 @@ def test_of_a_link_on_which_the_peer_sends(served: Served) -> None:
 
 
 @pytest.mark.row("CORE-12")
+def test_how_many_messages_wait_is_not_told(served: Served) -> None:
+    """2.7.4: what `available` would say changes until it is read, and may be left open; a wrong number may not."""
+    sender, receiver = served.pair("chat/echo-available", credit=1)
+    with sender, receiver:
+        sender.transfer(message(b"one"))
+        receiver.until("transfer")
+        receiver.flow(0, delivery_count=1, link_credit=0, echo=True)
+        assert receiver.expect("flow", handle=0, delivery_count=1, link_credit=0).available is None
+        sender.flow(0, delivery_count=1, available=7, echo=True)
+        assert sender.until("flow", handle=0, delivery_count=1).available is None
+
+
+@pytest.mark.row("CORE-12")
 def test_of_a_link_on_which_the_peer_receives(served: Served) -> None:
     sender, receiver = served.pair("chat/echo-out", credit=10)
     with sender, receiver:
