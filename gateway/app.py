@@ -70,6 +70,7 @@ def prepare_process() -> None:
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gc.freeze()
+    gc.enable()
     gc.set_threshold(*_GARBAGE)
 
 

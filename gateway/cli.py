@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 refused or a mistake in what was given (said on stderr), 2
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -142,6 +143,7 @@ def run(file: Path) -> None:
     SIGHUP or a changed file reloads it. Links whose rule is the same and still allows them stay open; those whose
     rule has changed are told to attach again. A wrong new policy is reported and the old one goes on.
     """
+    gc.disable()  # what is imported stays, and looking through it takes time; `prepare_process` turns it on
     from gateway.app import run as serve
 
     sys.exit(serve(file))

@@ -142,3 +142,9 @@ def test_a_plain_gateway_loads_no_room_that_it_does_not_use(tmp_path: Path) -> N
     found = listed(said)
     assert "gateway.service" in found
     assert later(found) == set()
+
+
+def test_garbage_is_collected_while_a_gateway_serves() -> None:
+    code = "import gc; gc.disable(); from gateway.app import prepare_process; prepare_process(); print(gc.isenabled())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "True\n"
