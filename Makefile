@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # They share Kafka, Artemis and Redis, and one of them runs what uses Spark. Three keep two cores busy while tests wait.
 WORKERS ?= 3
-SUITE := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
+WORKED := $(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 20
+SUITE := $(WORKED) --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
@@ -28,8 +29,8 @@ java:
 	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
-check: parts lint ## what needs no server: lint, types, walls, unit, protocol and property tests (WORKERS=3)
-	$(SUITE) --quiet --tier check tests/unit tests/protocol tests/property $(ARGS)
+check: lint ## what needs no server: lint, types, walls, unit, protocol and property tests (WORKERS=3)
+	$(WORKED) --quiet --dist worksteal --tier check tests/property tests/protocol tests/unit $(ARGS)
 
 test: parts lint ## what check does, and all tests on real servers; conformance, coverage, durations (WORKERS=3)
 	$(BIN)/python -m tests.coverage build/coverage

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bridges.spark.column import column, verdict
 from gateway.filters import columns
 from tests.support import filter_strategies as random
+from tests.support.examples import examples
 from tests.support.filter_rows import UNANSWERABLE, answerable, batch_of, expected
 
 if TYPE_CHECKING:
@@ -41,12 +42,14 @@ def answers(spark: SparkSession, batch: Any, asked: list[Column]) -> list[list[A
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_terms_as_columns(ansi: str, spark: SparkSession) -> None:
-    check(spark, ansi, drawn(random.LEAVES.filter(answerable), 160), drawn(random.messages(), 60))
+    for _ in range(examples(1)):
+        check(spark, ansi, drawn(random.LEAVES.filter(answerable), 160), drawn(random.messages(), 60))
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_predicates_as_columns(ansi: str, spark: SparkSession) -> None:
-    check(spark, ansi, drawn(random.PREDICATES.filter(answerable), 80), drawn(random.messages(), 60))
+    for _ in range(examples(1)):
+        check(spark, ansi, drawn(random.PREDICATES.filter(answerable), 80), drawn(random.messages(), 60))
 
 
 def check(spark: SparkSession, ansi: str, predicates: list[Any], messages: list[bytes]) -> None:

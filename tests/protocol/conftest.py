@@ -23,7 +23,7 @@ scopes:
     listen:
       - bind: "127.0.0.1:{edge}"
         sasl: [anonymous]
-        limits: {{links: 200, sessions: 4, max_frame_size: 16KiB, max_message_size: 80MiB, idle_timeout: 60s}}
+        limits: {{links: 200, sessions: 4, max_frame_size: 16KiB, max_message_size: 80MiB, idle_timeout: 300s}}
       - bind: "127.0.0.1:{hasty}"
         sasl: [anonymous]
         limits: {{handshake: 2s, idle_timeout: 4s, max_message_size: 1000B}}

@@ -90,7 +90,7 @@ def all_makers() -> dict[str, list[Maker]]:
     """Everything there is to draw, by its kind; kinds come up equally often."""
     return {
         "soak": [soak_test(test) for test in collected("-m", "soak")],
-        "deep": [deep_property(test) for test in collected("tests/property")],
+        "deep": [deep_property(test) for test in collected("tests/property") if "engine_fuzz" not in test],
         "fuzz": [fuzzer(name, arguments) for name, arguments in FUZZERS.items()],
         "large": [large_test(test, env) for test, env in LARGE.items()],
     }

@@ -94,6 +94,7 @@ def test_like_never_goes_back(pattern: str, spark: SparkSession) -> None:
     assert found == [pattern == "a_%" * (PARTS - 1), "_%" not in pattern or pattern.startswith("a_")]
 
 
+@pytest.mark.usefixtures("spark")
 def test_more_parts_than_javas_matcher_takes_are_refused() -> None:
     with pytest.raises(AmqpError, match="gateway"):
         like(F.col("text"), parts("a%" * PARTS) or [])

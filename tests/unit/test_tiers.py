@@ -59,7 +59,7 @@ def test_a_whole_run_and_a_run_of_a_folder_leave_soak_tests_out(suite: pytest.Py
 
 
 def test_workers_leave_them_out_as_well(suite: pytest.Pytester) -> None:
-    suite.runpytest_subprocess("--numprocesses", "2").assert_outcomes(passed=2)
+    suite.runpytest_subprocess("--numprocesses", "1").assert_outcomes(passed=2)
 
 
 @pytest.mark.parametrize("asked", [("-m", "soak"), ("tests/unit/test_unit.py::test_long",)], ids=["mark", "name"])

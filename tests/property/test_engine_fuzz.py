@@ -13,6 +13,6 @@ EXAMPLES = examples(500)
 
 def test_nothing_a_peer_sends_raises_crashes_or_touches_others() -> None:
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.support.engine_fuzz", str(EXAMPLES)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     assert f"survived {2 * EXAMPLES}" in done.stdout
