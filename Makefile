@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # They share Kafka, Artemis and Redis, and one of them runs what uses Spark. Three keep two cores busy while tests wait.
 WORKERS ?= 3
-WORKED := $(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 20
-SUITE := $(WORKED) --dist loadfile --no-loadscope-reorder
+WORKED := $(BIN)/python -m pytest --numprocesses $(WORKERS)
+SUITE := $(WORKED) --dist loadfile --no-loadscope-reorder --durations 20
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
