@@ -12,40 +12,21 @@ from bridges.spark.archive import MANIFEST, STAGING, Archive
 from bridges.spark.archiving import verify
 from tests.support import archives
 from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import QUICK, command, consumed, here, pipeline, produce, spark_options
+from tests.support.pipeline import archiving_policy, command, here, pipeline, produce, spark_options
 from tests.support.process import Process, wait_until
 from tests.support.report import events
 
 SLOW = 240.0
-POLICY = """
-kafka: {{main: {{bootstrap: "{bootstrap}"}}, other: {{bootstrap: "127.0.0.1:1"}}}}
-pipeline:
-  kafka: main
-  spark:
-    master: "local[2]"
-    jars: "{jars}"
-    conf: {{spark.driver.memory: 512m, spark.driver.extraJavaOptions: "{quick}"}}
-  archive: {{path: archive, topics: {{{topic}: orders}}, every: 200ms, offsets: 200}}
-scopes: {{edge: {{}}}}
-"""
 
 
 def commits(archive: Path) -> int:
     return len(list((archive / MANIFEST).glob("[0-9]*.json")))
 
 
-@pytest.fixture
-def policy(kafka_broker: KafkaBroker, tmp_path: Path) -> tuple[Path, str]:
-    """A policy file that says everything an archive needs, and its topic."""
-    topic, file = kafka_broker.create_topic(partitions=3), tmp_path / "policy.yaml"
-    file.write_text(POLICY.format(bootstrap=kafka_broker.bootstrap, topic=topic, jars=spark_options()[3], quick=QUICK))
-    return file, topic
-
-
 def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
-    kafka_broker: KafkaBroker, tmp_path: Path, policy: tuple[Path, str]
+    kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    (file, topic), archive = policy, tmp_path / "archive"
+    (file, topic), archive = archiving_policy(kafka_broker, tmp_path), tmp_path / "archive"
     archived = Archive(archive)
     produce(kafka_broker, topic, 3000, 3)
     call = command("archive", "--policy", file)
@@ -78,28 +59,6 @@ def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
     said = here("verify", archive)
     assert said.returncode == 1
     assert said.stderr.startswith("wrong: commit 1: ")
-
-
-def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
-    kafka_broker: KafkaBroker, tmp_path: Path, policy: tuple[Path, str]
-) -> None:
-    (file, topic), target = policy, kafka_broker.create_topic(partitions=3)
-    produce(kafka_broker, topic, 600, 3)
-    assert (done := pipeline("archive", "--policy", file, "--once", "--offsets", "600")).returncode == 0, done.stderr
-    until = "--until", "1970-01-01T00:00:10.500Z"  # the first 500
-    call = command("replay", "--policy", file, "--from", "orders", "--topic", target, *until)
-    process = Process("replay", [*call, "--rate", "100"])
-    wait_until(lambda: "100 events written" in process.text(), "the first transaction", SLOW)
-    assert process.end(signal.SIGTERM, SLOW) == 1
-    *_, last = process.text().strip().splitlines()
-    seen = len(consumed(kafka_broker, target))
-    assert 100 <= seen < 500
-    assert last == f"stopped after {seen} events: the same command goes on"
-    assert (done := pipeline(*call[4:])).returncode == 0, done.stderr
-    assert f"{500 - seen} events written in all" in done.stdout
-    found = [(record.partition, record.key, record.value) for record in consumed(kafka_broker, target)]
-    wanted = [record for record in consumed(kafka_broker, topic) if record.timestamp[1] < 10_500]
-    assert found == [(record.partition, record.key, record.value) for record in wanted]
 
 
 def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None:

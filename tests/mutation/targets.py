@@ -25,7 +25,7 @@ LEFT_OUT = {
         "spark_classes state state_redis stock_dialogues support two_networks "
         "pipeline_amqp_target pipeline_archive pipeline_cluster pipeline_command pipeline_counts pipeline_delta "
         "pipeline_disk pipeline_journey pipeline_kills pipeline_mistakes pipeline_pauses pipeline_sink "
-        "pipeline_source pipeline_stream pipeline_tls process event_streams_clients filter_clients"
+        "pipeline_source pipeline_stopped pipeline_stream pipeline_tls process event_streams_clients filter_clients"
     ),
 }
 """Tests of other things than the rooms do, of a JVM, or of minutes."""

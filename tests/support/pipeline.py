@@ -184,6 +184,26 @@ def spark_options() -> tuple[object, ...]:
     return "--master", "local[2]", "--jars", folder("spark-kafka"), *SMALL
 
 
+ARCHIVING = """
+kafka: {{main: {{bootstrap: "{bootstrap}"}}, other: {{bootstrap: "127.0.0.1:1"}}}}
+pipeline:
+  kafka: main
+  spark:
+    master: "local[2]"
+    jars: "{jars}"
+    conf: {{spark.driver.memory: 512m, spark.driver.extraJavaOptions: "{quick}"}}
+  archive: {{path: archive, topics: {{{topic}: orders}}, every: 200ms, offsets: 200}}
+scopes: {{edge: {{}}}}
+"""
+
+
+def archiving_policy(broker: KafkaBroker, folder: Path) -> tuple[Path, str]:
+    """Write a policy file that says everything an archive needs; return it and its topic, of three partitions."""
+    topic, file = broker.create_topic(partitions=3), folder / "policy.yaml"
+    file.write_text(ARCHIVING.format(bootstrap=broker.bootstrap, topic=topic, jars=spark_options()[3], quick=QUICK))
+    return file, topic
+
+
 def java_of(pid: int) -> int:
     """The process id of the Java of a command's Spark; 0 as long as there is none."""
     for path in Path("/proc").glob("[0-9]*/stat"):

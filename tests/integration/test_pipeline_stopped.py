@@ -1,0 +1,41 @@
+"""A replay that SIGTERM ends: it says how far it came, and the same command goes on from there."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.kafka import KafkaBroker
+from tests.support.pipeline import archiving_policy, command, consumed, here, lent, produce
+from tests.support.process import Process, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SLOW = 240.0
+
+
+def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    (file, topic), target = archiving_policy(kafka_broker, tmp_path), kafka_broker.create_topic(partitions=3)
+    produce(kafka_broker, topic, 600, 3)
+    with lent(spark):
+        done = here("archive", "--policy", file, "--once", "--offsets", "600")
+    assert done.returncode == 0, done.stderr
+    until = "--until", "1970-01-01T00:00:10.500Z"  # the first 500
+    call = command("replay", "--policy", file, "--from", "orders", "--topic", target, *until)
+    process = Process("replay", [*call, "--rate", "100"])
+    wait_until(lambda: "100 events written" in process.text(), "the first transaction", SLOW)
+    assert process.end(signal.SIGTERM, SLOW) == 1
+    *_, last = process.text().strip().splitlines()
+    seen = len(consumed(kafka_broker, target))
+    assert 100 <= seen < 500
+    assert last == f"stopped after {seen} events: the same command goes on"
+    with lent(spark):
+        assert (done := here(*call[4:])).returncode == 0, done.stderr
+    assert f"{500 - seen} events written in all" in done.stdout
+    found = [(record.partition, record.key, record.value) for record in consumed(kafka_broker, target)]
+    wanted = [record for record in consumed(kafka_broker, topic) if record.timestamp[1] < 10_500]
+    assert found == [(record.partition, record.key, record.value) for record in wanted]
