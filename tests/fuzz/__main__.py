@@ -30,7 +30,7 @@ SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fsanitize-undefined-
 FLAGS = (*SANITIZED, "-fsanitize-coverage=trace-pc,trace-cmp", "-include", str(COUNTERS))
 LATEST = 0.7
 """Of the time that `--within` gives; starting and the last input take some, too."""
-BOUNDS = ("-timeout=120", "-rss_limit_mb=4096", "-max_len=4096", "-detect_leaks=0")
+BOUNDS = ("-timeout=120", "-rss_limit_mb=4096", "-max_len=4096", "-detect_leaks=0", "-report_slow_units=120")
 LIMITS = (*BOUNDS, "-print_final_stats=1", "-verbosity=0")
 
 
@@ -78,8 +78,8 @@ def search(target: str, seconds: int, seed: int) -> bool:
 
 
 def newest(folder: Path) -> list[Path]:
-    """The input that libFuzzer wrote last."""
-    found = [file for file in folder.iterdir() if file.is_file()]
+    """The input of the last finding, none where libFuzzer ended without one."""
+    found = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith("slow-unit")]
     return sorted(found, key=lambda file: file.stat().st_mtime)[-1:]
 
 
