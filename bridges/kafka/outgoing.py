@@ -15,9 +15,11 @@ from typing import Any, Final, NamedTuple
 from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, only_data, seal
 from bridges.kafka.cloudevents import attribute_headers, is_binary, is_structured
 from bridges.kafka.readable import BODY, RESERVED, readable_headers
+from gateway.amqp._sections import items
+from gateway.amqp.bounds import ITEMS
 from gateway.amqp.codec import Symbol, decode_all
 from gateway.amqp.sections import DATA, Layout, body_kind, body_values, map_entry, properties
-from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, Fault
+from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError, Fault
 
 GROUP_KEY: Final = "event-streams-group-key"
 KAFKA_KEY: Final = "x-opt-kafka-key"
@@ -56,6 +58,8 @@ def stored(
     keys: Sequence[str] = ("group-key",),
 ) -> tuple[bytes | None, bytes | None, list[Header]]:
     """Key, value and headers: the record without a look at what the sender asked for."""
+    if layout.body - layout.ma > ITEMS or layout.da > ITEMS:
+        _refuse_many(data, layout)
     key = _first_key(data, layout, keys)
     if compacted and key is None:
         raise AmqpError(
@@ -73,6 +77,14 @@ def stored(
     if mode == "data":
         return key, None if tombstone else _joined_data(data, layout), asked
     raise AmqpError(NOT_IMPLEMENTED, f"there is no record mode {mode!r}", fault=Fault.GATEWAY)
+
+
+def _refuse_many(data: bytes, layout: Layout) -> None:
+    """What a record's headers are made of is gone through in Python: each value costs as much as a small message."""
+    spans = ((0, layout.da), (layout.ma, layout.body))
+    if sum(items(data, start, end, ITEMS) for start, end in spans) > ITEMS:
+        text = f"an event log takes at most {ITEMS} values in annotations, properties and header; put more in the body"
+        raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
 
 
 def target_partition(data: bytes, layout: Layout) -> str | None:

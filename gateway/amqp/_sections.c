@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "_items.h"
 #include "_layout.h"
 
 enum { ANNOTATIONS = 1, BEHIND = 2, BARE = 3, APPLICATION = 4 }; /* places in the order */
@@ -308,6 +309,7 @@ static PyObject *take_off(PyObject *module, PyObject *const *args, Py_ssize_t co
 static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "Give the class of layouts and the widths of values, once."},
     {"layout", layout, METH_O, "Where the sections of a message lie."},
+    {"items", items, METH_VARARGS, "How many values lie between two places, up to one more than the most."},
     {"may_be_annotated", may_be, METH_O, "Whether a message may have delivery annotations."},
     {"field", (PyCFunction)(void (*)(void))field, METH_FASTCALL, "One field of the properties, encoded."},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "The first six fields of the properties, encoded."},

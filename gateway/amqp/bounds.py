@@ -11,6 +11,11 @@ ANNOTATIONS: Final = 64 * 1024
 """Bytes of the delivery annotations of a message, which are edited at each hop: with more it is rejected."""
 SECTIONS: Final = 10_000
 """Sections of a message: what has more is not read as one."""
+ITEMS: Final = 4096
+"""Values in the header, annotations, properties and application properties of a message that becomes a record: each
+may be one of the record's headers. With more it is rejected."""
+COPIES: Final = 64 * 1024 * 1024
+"""Bytes that one message may come to for all receivers of a multicast node, for they are sent it in one turn."""
 FIELDS: Final = 64 * 1024
 """Bytes of a section in which filters look at all entries, and of a list or map in a longer one that they decode."""
 ENTRIES: Final = 8192

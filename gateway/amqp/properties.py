@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
 from gateway.amqp import _sections
-from gateway.amqp.decoder import decode, malformed, skip
+from gateway.amqp.decoder import decode, decode_all, malformed, skip
 from gateway.amqp.encoder import encode_list
 from gateway.amqp.layout import Layout, opened
 from gateway.amqp.types import Symbol, Timestamp, Uint, Ulong
@@ -30,8 +30,20 @@ REPLY_TO_GROUP_ID: Final = 12
 
 _FIELDS: Final = 13
 _NULL: Final = b"\x40"
+_COMPOUND: Final = frozenset((0x00, 0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
+"""The constructors of lists, maps, arrays and described values."""
 T = TypeVar("T")
 MessageId = Ulong | uuid.UUID | bytes | str
+
+
+def field_value(field: bytes | None) -> Any:
+    """The value of an encoded field, None where there is none.
+
+    `...` for a list, map, array or described value, which no property is: it is not decoded, for it may be very long.
+    """
+    if field is None:
+        return None
+    return ... if field[0] in _COMPOUND else decode_all(field)
 
 
 class _Field(Generic[T]):
@@ -44,7 +56,7 @@ class _Field(Generic[T]):
         self._name = name.replace("_", "-")
 
     def __get__(self, view: Properties, owner: type) -> T | None:
-        value = view.value(self._index)
+        value = view.simple(self._index)
         if value is None or type(value) in self._types:
             return value  # type: ignore[no-any-return]  # `types` says what it is
         raise AmqpError(
@@ -74,6 +86,11 @@ class Properties:
     def __init__(self, data: bytes, layout: Layout) -> None:
         self._data = data
         self._starts = _field_starts(data, layout)
+
+    def simple(self, index: int) -> Any:
+        """`value`, or `...` as `field_value` gives it."""
+        starts = self._starts
+        return ... if index < len(starts) - 1 and self._data[starts[index]] in _COMPOUND else self.value(index)
 
     def value(self, index: int) -> Any:
         """A field as it is, `None` where it is absent or null."""

@@ -9,19 +9,22 @@ from heapq import heapify, heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.amqp.bounds import COPIES
 from gateway.amqp.outcomes import ACCEPTED, RELEASED, SETTLED, Modified, Outcome, Rejected
-from gateway.errors import AmqpError
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.filtering import source_of
 from gateway.nodes.holding import send
 from gateway.nodes.keeping import Keeping
 from gateway.nodes.meeting import Meeting, Outlet
 from gateway.nodes.receivers import ReceiverGroup
+from gateway.nodes.refusal import refuse
 from gateway.nodes.waiting import WaitingMessage
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
 
 _FEW: Final = 64
+_TOO_MUCH: Final = f"the copies of this message for all receivers would be more than {COPIES} bytes; send smaller ones"
 _serial: Final = attrgetter("serial")
 
 
@@ -91,6 +94,10 @@ class Multicast(Meeting):
         outlets = sorted((outlet for group in groups for outlet in group.members), key=_serial)
         if not outlets:  # everybody who is here has been asked
             link.settle(delivery, SETTLED if settled else ACCEPTED)
+            self.share_credit()
+            return
+        if len(data) * len(outlets) > COPIES:
+            refuse(link, delivery, AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH), settled)
             self.share_credit()
             return
         self._pace.sent += 1

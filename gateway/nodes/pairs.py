@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from gateway.amqp.codec import Symbol, decode_all, encode
-from gateway.amqp.properties import REPLY_TO
+from gateway.amqp.codec import Symbol, encode
+from gateway.amqp.properties import REPLY_TO, field_value
 from gateway.amqp.sections import property_field, replace_properties, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.nodes.temporary import Temporary
@@ -121,8 +121,7 @@ def asks_me(data: bytes) -> bool:
     """Whether the response goes to the other link of the pair that the request came on."""
     if data.find(_TEXT, 0, 8192) < 0:
         return False
-    field = property_field(data, walk(data), REPLY_TO)
-    return field is not None and decode_all(field) == ME
+    return bool(field_value(property_field(data, walk(data), REPLY_TO)) == ME)
 
 
 def with_own_address(data: bytes, pair: Pair | None) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.amqp.codec import Symbol, decode_all, encode, encode_binary, encode_list
-from gateway.amqp.properties import CORRELATION_ID, MESSAGE_ID, REPLY_TO, TO
+from gateway.amqp.codec import Symbol, encode, encode_binary, encode_list
+from gateway.amqp.properties import CORRELATION_ID, MESSAGE_ID, REPLY_TO, TO, field_value
 from gateway.amqp.sections import Layout, edit_map, property_field, walk
 from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.scope.annotations import RESPONSE_COOKIE, previous_annotations
@@ -26,8 +26,7 @@ class Request(NamedTuple):
 def read_request(data: bytes, *, honoured: bool = True) -> Request:
     """Where the response goes; raises INVALID_FIELD for wrong types. Not `honoured`: annotations say nothing."""
     layout = walk(data)
-    field = property_field(data, layout, REPLY_TO)
-    reply_to = None if field is None else decode_all(field)
+    reply_to = field_value(property_field(data, layout, REPLY_TO))
     if not (reply_to is None or isinstance(reply_to, str)):
         raise AmqpError(INVALID_FIELD, "property reply-to has a wrong type", info={"field": Symbol("reply-to")})
     annotations = data[layout.da : layout.ma] if honoured else b""

@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.amqp.codec import Described, Symbol
 from gateway.amqp.engine_config import EngineConfig
+from gateway.errors import AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.meeting import Meeting
 from gateway.nodes.multicast import Multicast
@@ -50,6 +51,17 @@ class Wire:
     def settle(self, delivery: Any, outcome: Any) -> None:
         if self.open:
             self.outcomes[delivery] = outcome.name
+
+    scope = "here"
+
+    def tag(self, delivery: Any) -> bytes:
+        return b"tag"
+
+    def message_refused(self, error: AmqpError) -> None:
+        self.refused = error
+
+    def fail(self, error: AmqpError) -> None:
+        self.leave()
 
     def drop(self, delivery: Any) -> None:
         self.outcomes[delivery] = "dropped"
