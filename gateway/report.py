@@ -128,6 +128,8 @@ class Report:
         if self.journal is not None:
             self.journal.counted(link)
         counters = self._counters(link)
+        if not (link.transfers or link.accepted or link.others):
+            return  # nearly every link of a crowd
         if link.incoming:
             counters.deliveries_in += link.transfers
         else:
@@ -138,7 +140,8 @@ class Report:
         link.recount()
 
     def _counters(self, link: Link) -> LinkCounters:
-        return self.metrics.links(link.scope, getattr(link.node, "rule", _unruled(link)))
+        rule = getattr(link.node, "rule", None)
+        return self.metrics.links(link.scope, _unruled(link) if rule is None else rule)
 
 
 def _unruled(link: Link) -> str:
