@@ -20,7 +20,7 @@ from gateway.amqp.input import Input
 from gateway.amqp.link import Link, SizedLink
 from gateway.amqp.link_base import BUFFER_SIZE, Left, LinkBase
 from gateway.amqp.links import Links, Soon
-from gateway.amqp.output import CANNOT_GO_ON, Output
+from gateway.amqp.output import CANNOT_GO_ON, Output, next_tick
 from gateway.amqp.restraint import Restraint
 from gateway.amqp.sessions import Sessions
 from gateway.amqp.transport_errors import reworded
@@ -162,11 +162,11 @@ class Engine(Restraint):
         return self._output.finished
 
     def tick(self, now_ms: int) -> int:
-        """Heartbeats and idle time-out; returns the next deadline in ms, 0 for none."""
+        """Heartbeats and idle time-out; returns when to ask again, in ms, 0 for never."""
         deadline: int = lib.pn_transport_tick(self._transport, now_ms)
         self.dispatch()
         self.touch()
-        return deadline
+        return next_tick(now_ms, deadline, self.remote_idle)
 
     def touch(self) -> None:
         """Output may wait: have the owner flush once in this turn of the loop."""
