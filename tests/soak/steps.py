@@ -22,6 +22,8 @@ FUZZERS: Final[dict[str, tuple[str, ...]]] = {
     "engine": ("-X", "faulthandler", "-m", "tests.support.engine_fuzz", "50000", "{seed}"),
     **{name: ("-m", "tests.fuzz", "--target", name, "--within", "{seconds}", "--seed", "{seed}") for name in NAMES},
 }
+ENGINE: Final = "tests/property/test_engine_fuzz.py"
+"""Not drawn deep: it is the small form of the fuzzer `engine`."""
 LARGE: Final[dict[str, dict[str, str]]] = {
     "tests/integration/test_memory_load.py": {"SCOPEGATE_MEMORY": "1GiB"},
 }
@@ -66,10 +68,23 @@ def soak_test(test: str) -> Maker:
     return make
 
 
-def deep_property(test: str) -> Maker:
-    """A property with a hundred times as many examples, drawn by a seed."""
+def deep_property(cases: Sequence[str]) -> Maker:
+    """One case of a property with a hundred times as many examples; case and examples are drawn by the seed."""
     env = {"SCOPEGATE_HYPOTHESIS": "deep"}
-    return lambda seed, _: Step(f"deep {test}", (*PYTEST, f"--hypothesis-seed={seed}", test), env)
+
+    def make(seed: int, seconds: int) -> Step:
+        test = cases[seed % len(cases)]
+        return Step(f"deep {test}", (*PYTEST, f"--hypothesis-seed={seed}", test), env)
+
+    return make
+
+
+def by_function(tests: Sequence[str]) -> list[list[str]]:
+    """The cases of each function: one with hundreds of them comes up no more often than another."""
+    found: dict[str, list[str]] = {}
+    for test in tests:
+        found.setdefault(test.partition("[")[0], []).append(test)
+    return list(found.values())
 
 
 def fuzzer(name: str, arguments: Sequence[str]) -> Maker:
@@ -90,7 +105,7 @@ def all_makers() -> dict[str, list[Maker]]:
     """Everything there is to draw, by its kind; kinds come up equally often."""
     return {
         "soak": [soak_test(test) for test in collected("-m", "soak")],
-        "deep": [deep_property(test) for test in collected("tests/property") if "engine_fuzz" not in test],
+        "deep": [deep_property(cases) for cases in by_function(collected("--ignore", ENGINE, "tests/property"))],
         "fuzz": [fuzzer(name, arguments) for name, arguments in FUZZERS.items()],
         "large": [large_test(test, env) for test, env in LARGE.items()],
     }

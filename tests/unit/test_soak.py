@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak import __main__ as soaking
-from tests.soak.steps import FUZZERS, LARGE, Maker, Step, Steps, deep_property, fuzzer, soak_test
+from tests.soak.steps import FUZZERS, LARGE, Maker, Step, Steps, by_function, deep_property, fuzzer, soak_test
 from tests.support.parts import ROOT
 
 
@@ -78,10 +78,14 @@ def test_a_step_is_interrupted_so_that_it_stops_its_servers() -> None:
 
 def test_steps_say_their_seed_where_the_tests_look_for_it() -> None:
     assert soak_test("t")(7, 240).env == {"SCOPEGATE_SEED": "7", "SCOPEGATE_SECONDS": "60"}
-    deep = deep_property("tests/property/t[a b]")(7, 240)
+    deep = deep_property(["tests/property/t[a]", "tests/property/t[a b]"])(7, 240)
     assert deep.shown().startswith("SCOPEGATE_HYPOTHESIS=deep .venv/bin/python -m pytest ")
     assert deep.shown().endswith(" --hypothesis-seed=7 'tests/property/t[a b]'")
     assert fuzzer("f", ("-m", "x", "{seed}", "{seconds}"))(7, 240).arguments == ("-m", "x", "7", "240")
+
+
+def test_a_property_with_many_cases_is_drawn_as_often_as_another() -> None:
+    assert by_function(["t::a[1]", "t::b", "t::a[2 [x]]"]) == [["t::a[1]", "t::a[2 [x]]"], ["t::b"]]
 
 
 def test_what_it_names_exists() -> None:
