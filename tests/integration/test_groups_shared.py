@@ -320,6 +320,7 @@ def test_new_partitions_are_dealt_to_the_links_that_are_there(places: list[Gatew
     topic = kafka_broker.create_topic(partitions=1)
     address, port = f"pend/{topic}", places[0].ports[0]
     first, second = Sharer(port, address), Sharer(places[1].ports[0], address)
+    wait_until(lambda: shown(places[0], address, "g")["owners"], "the group to have begun, with one partition")
     kafka_broker.grow(topic, 2)
     with kafka_broker.writing() as write:
         write(topic, b"early", partition=1)  # before any link can have it
