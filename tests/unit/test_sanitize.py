@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.sanitize.__main__ import FLAGS, TESTS, environment
+from tests.sanitize.__main__ import FLAGS, LEFT_OUT, TESTS, environment
 from tests.support.native import modules
 from tests.support.parts import ROOT
 
@@ -56,3 +56,5 @@ def test_what_has_no_fault_leaves_no_report(tmp_path: Path) -> None:
 def test_every_module_and_every_test_it_names_is_there() -> None:
     assert {name.rpartition("_")[2] for name in modules()} == {"turn", "sections", "fetch", "produce"}
     assert all((ROOT / name).exists() for name in TESTS)
+    for file, test in (name.split("::") for name in LEFT_OUT):
+        assert f"def {test}(" in (ROOT / file).read_text()
