@@ -246,6 +246,9 @@ class Meeting:
         for outlet in self._crossed.pop(inlet.link.way, ()):
             outlet.forget(inlet.link)
         self.give_back(inlet.link)  # heard where a routed link is inside another
+        for message in self.waiting.left_by(inlet.link):
+            self.waiting.take(message)
+            self.undeliverable(message.link, message.delivery, True)
         self.settle_down()
         self._left()
 

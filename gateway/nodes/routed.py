@@ -165,6 +165,8 @@ class RoutedLink(InnerLink):
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
         """The node first; what waits for it goes back."""
         self.error = error
+        DETACHED.give_back(self._detached)  # the node may need the room for what it was handed
+        self._detached = 0
         if was_open:
             self.handler.on_detach(error)
         self._router.forget(self)
@@ -174,8 +176,6 @@ class RoutedLink(InnerLink):
             else:
                 self._router.unreachable(delivery, error, settled, answer=self.way.answer)
         self._waiting.clear()
-        DETACHED.give_back(self._detached)
-        self._detached = 0
 
     # -- what the router does
 

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.nodes.route_limits import BESIDE, DETACHED
+
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
 
@@ -22,14 +24,15 @@ _FEW: Final = 32
 class WaitingMessage:
     """A message with its sender's link and delivery; `takers` counts the groups that are still there to take it."""
 
-    __slots__ = ("data", "delivery", "gone", "link", "queues", "settled", "source", "takers")
+    __slots__ = ("charged", "data", "delivery", "gone", "link", "queues", "settled", "source", "takers")
 
     def __init__(self, link: Link, delivery: Any, data: bytes, settled: bool, source: Any = UNREAD) -> None:
         """`source`: the message as filters read it (`filtering.source_of`), where that is known."""
         self.link, self.delivery, self.data, self.settled = link, delivery, data, settled
         self.source = source
         self.queues: list[Queue] = []
-        self.takers = 0
+        self.takers = self.charged = 0
+        """`charged`: what it takes of `DETACHED`, since its link has ended."""
         self.gone = False
 
 
@@ -79,11 +82,11 @@ class WaitingMessages:
     `add` and `take` are the only ways in and out: what waits can be charged there.
     """
 
-    __slots__ = ("_all", "_unsettled")
+    __slots__ = ("_all", "_of")
 
     def __init__(self) -> None:
         self._all: dict[WaitingMessage, None] = {}
-        self._unsettled: dict[Link, dict[WaitingMessage, None]] = {}
+        self._of: dict[Link, dict[WaitingMessage, None]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -94,8 +97,7 @@ class WaitingMessages:
     def add(self, message: WaitingMessage, queues: Iterable[Queue], *, first: bool = False) -> None:
         """A message begins to wait for whoever serves one of `queues`."""
         self._all[message] = None
-        if not message.settled:
-            self._unsettled.setdefault(message.link, {})[message] = None
+        self._of.setdefault(message.link, {})[message] = None
         for queue in queues:
             self.also(message, queue, first=first)
 
@@ -110,14 +112,26 @@ class WaitingMessages:
         """The message waits no more: it is sent, or goes back."""
         del self._all[message]
         message.gone = True
-        if not message.settled:
-            own = self._unsettled[message.link]
-            del own[message]
-            if not own:
-                del self._unsettled[message.link]
+        own = self._of[message.link]
+        del own[message]
+        if not own:
+            del self._of[message.link]
+        DETACHED.give_back(message.charged)
         for queue in message.queues if message.takers else ():  # no taker: no queue has it any more
             queue.passed()
 
     def unsettled_of(self, link: Link) -> list[WaitingMessage]:
         """What came on `link` and waits for an outcome that its sender can hear."""
-        return list(self._unsettled.get(link, ()))
+        return [message for message in self._of.get(link, ()) if not message.settled]
+
+    def left_by(self, link: Link) -> list[WaitingMessage]:
+        """A link has ended: what came settled on it waits on while there is room for it; returns what has none."""
+        over = []
+        for message in self._of.get(link, ()):
+            if message.settled and not message.charged:
+                size = len(message.data) + BESIDE
+                if DETACHED.take(size):
+                    message.charged = size
+                else:
+                    over.append(message)
+        return over

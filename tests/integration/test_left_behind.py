@@ -84,6 +84,31 @@ def test_what_waits_settled_for_nobody_goes_with_its_sender(place: Place, outbox
     assert Inbox(place.edge, "q/left-to-nobody").empty()
 
 
+def test_what_senders_leave_at_a_node_takes_no_more_than_that_either(place: Place) -> None:
+    """Each of many senders may send one message beyond the credit of the only receiver."""
+    dropped = 'scopegate_dropped_total{rule="q/**",scope="edge"}'
+    before = place.gateway.metrics().get(dropped, 0.0)
+    inbox, size, senders = Inbox(place.edge, "q/crowd", credit=1), 60_000, 400
+    outbox = Outbox(place.edge, "q/crowd")
+    for handle in range(1, senders):
+        outbox.peer.attach_sender("q/crowd", handle)
+    for handle in range(senders):
+        outbox.peer.transfer(message(bytes(size)), handle, settled=True)
+    outbox.peer.close().until("close")
+    inbox.take()
+    most = 2**24 // size
+    gone = place.gateway.wait_metric(dropped, lambda value: value >= before + senders - 1 - most) - before
+    left = senders - 1 - round(gone)
+    assert 0.9 * most < left
+    held = 'scopegate_held_bytes{kind="detached"}'
+    place.gateway.wait_metric(held, lambda value: value >= left * size)
+    inbox.peer.flow(0, link_credit=WINDOW, delivery_count=1)
+    for _ in range(left):
+        inbox.take()
+    assert inbox.empty()
+    place.gateway.wait_metric(held, lambda value: value == 0)
+
+
 def test_what_finds_no_receiver_any_more_is_counted_though_its_link_has_ended(place: Place, outbox: Outbox) -> None:
     dropped = 'scopegate_dropped_total{rule="$anonymous",scope="edge"}'
     before = place.gateway.metrics().get(dropped, 0.0)
