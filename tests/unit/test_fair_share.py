@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.nodes.fair_share import fair_share
+from gateway.nodes.reply_rights import ANONYMOUS, asker
 from gateway.nodes.route_limits import QUIET, STILL, DetachedBudget, RequesterLimit, dispensable
+from gateway.principal import User
 
 
 @pytest.mark.parametrize(
@@ -118,3 +121,12 @@ def test_what_is_left_takes_no_more_than_there_is_room_for() -> None:
     assert left.take(400)
     left.give_back(600)
     assert left.take(600)
+
+
+def test_a_user_is_one_requester_and_an_anonymous_client_one_for_each_address() -> None:
+    """Nothing else tells anonymous clients apart that they could not choose themselves (docs/cookies.md)."""
+    eve, nobody = User("edge", "eve"), User("edge", ANONYMOUS)
+    askers = {"a": eve, "b": eve, "c": nobody, "d": nobody}
+    scope: Any = SimpleNamespace(name="edge", askers=askers, temporaries=SimpleNamespace(find=lambda _: None))
+    assert asker(scope, "a") == asker(scope, "b") != asker(scope, "c")
+    assert (asker(scope, "c"), asker(scope, "d"), asker(scope, "unknown")) == ("c", "d", "unknown")
