@@ -57,7 +57,7 @@ ONCE, PARTS = 2 * ANNOTATIONS, 20 * ANNOTATIONS
     ],
 )
 def test_every_node_rejects(
-    served: Served, readers: dict[str, Peer], watch: Watch, address: str | None, reader: str | None, size: int
+    served: Served, watch: Watch, readers: dict[str, Peer], address: str | None, reader: str | None, size: int
 ) -> None:
     to = "chat/m" if address is None else None
     with served.peer(desired_capabilities=["ANONYMOUS-RELAY"]) as peer:

@@ -47,7 +47,7 @@ def receivers(served: Served) -> Iterator[list[Peer]]:
     ("address", "reader"), [("chat/f", 0), ("news/f", 1), ("svc/f", 2), (None, 0), ("events/orders", None)]
 )
 def test_every_node_refuses(
-    served: Served, receivers: list[Peer], watch: Watch, address: str | None, reader: int | None, number: int
+    served: Served, watch: Watch, receivers: list[Peer], address: str | None, reader: int | None, number: int
 ) -> None:
     with sender(served, address) as peer:
         to = {"to": "chat/f"} if address is None else {}
