@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from slipcover import FileMatcher, ImportManager, Slipcover
 
@@ -48,12 +48,34 @@ class Covered:
             ctypes.CDLL(str(self.files[name])).scopegate_counted()
 
 
+class Probes(Slipcover):
+    """SlipCover, and what each code object was before it got probes: those cannot be pickled for Spark's workers."""
+
+    def __init__(self) -> None:
+        super().__init__(d_miss_threshold=FORGET_NO_PROBE)
+        self._plain: dict[CodeType, CodeType] = {}
+
+    def instrument(self, co: CodeType | FunctionType, parent: CodeType | None = None) -> CodeType:
+        """Return a code object with probes."""
+        probed: CodeType = super().instrument(co, parent)
+        self._plain[probed] = co if isinstance(co, CodeType) else co.__code__
+        return probed
+
+    def pickle_without(self) -> None:
+        """Let Spark pickle functions as they were."""
+        from pyspark.cloudpickle import cloudpickle
+
+        table = cloudpickle.Pickler._dispatch_table
+        reduce = table[CodeType]
+        table[CodeType] = lambda code: reduce(self._plain.get(code, code))
+
+
 class Measuring:
     """What this process has reached."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._seen = Slipcover(d_miss_threshold=FORGET_NO_PROBE)
+        self.probes = self._seen = Probes()
         self._covered = Covered(folder)
         ImportManager(self._seen, FileMatcher([ROOT / name for name in PRODUCT])).__enter__()
         sys.meta_path.insert(1, self._covered)  # type: ignore[arg-type]  # behind SlipCover's, which asks the others

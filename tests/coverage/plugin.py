@@ -18,6 +18,12 @@ def is_whole(config: pytest.Config) -> bool:
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not narrowed
 
 
+def pytest_collection_finish() -> None:
+    """Let tests send functions of the product to Spark's workers."""
+    if measuring.active is not None:
+        measuring.active.probes.pickle_without()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write down what this process reached; in the process that prints, read what all wrote, and judge it."""
