@@ -153,13 +153,24 @@ def refusal(ring: KeyRing, token: bytes) -> Callable[[], object]:
     return call
 
 
+def leaning(ring: KeyRing) -> float:
+    """`separation` of tokens whose MAC is wrong at its first and at its last byte, in both roles and made anew.
+
+    Where an object lies in memory tells on its time, and so may being called first: neither is what is looked for.
+    """
+
+    def wrong(at: int) -> Callable[[], object]:
+        token = bytearray(seal(ring, PLAIN))
+        token[at] ^= 1
+        return refusal(ring, bytes(token))
+
+    return (separation(wrong(-16), wrong(-1)) + 1 - separation(wrong(-1), wrong(-16))) / 2
+
+
 @pytest.mark.row("RA-2.4-4")
 @pytest.mark.parametrize("ring", [SIGNING, SEALING], ids=["signed", "sealed"])
 def test_the_time_does_not_tell_which_byte_of_the_mac_is_wrong(ring: KeyRing) -> None:
-    token = seal(ring, PLAIN)
-    wrong_first = token[:-16] + bytes([token[-16] ^ 1]) + token[-15:]
-    wrong_last = token[:-1] + bytes([token[-1] ^ 1])
-    found = [separation(refusal(ring, wrong_first), refusal(ring, wrong_last)) for _ in range(5)]
+    found = [leaning(ring) for _ in range(5)]
     assert abs(statistics.median(found) - 0.5) < 0.1, found
 
 
