@@ -118,21 +118,20 @@ class Engine(Restraint):
         self._echoes.wanted(self._flowed, channel)
 
     def _fail(self, error: AmqpError) -> None:
+        """Without an open of the peer proton sends no close of ours, only that of an error of the stream."""
         self._faulted()
-        self._give_up(error)
+        if self.opened or lib.pn_connection_state(self._connection) & lib.PN_REMOTE_ACTIVE:
+            if not self.opened:  # what was wrong came in one piece with the peer's open
+                self.open()
+            self.close(error)
+        else:
+            pndata.write_condition(lib.pn_transport_condition(self._transport), error)
+            lib.pn_transport_close_tail(self._transport)
         self.lost(error)
 
     def _faulted(self) -> None:
         self.faulted = True
         self._input.stop()
-
-    def _give_up(self, error: AmqpError) -> None:
-        """Before the peer's open proton sends no close of ours, only that of an error of the stream."""
-        if self.opened:
-            self.close(error)
-        else:
-            pndata.write_condition(lib.pn_transport_condition(self._transport), error)
-            lib.pn_transport_close_tail(self._transport)
 
     def take(self) -> bytes:
         """The bytes to write now; empty while `paused` (the socket is full)."""

@@ -18,6 +18,7 @@ DECODE, INVALID = "amqp:decode-error", "amqp:invalid-field"
 UNATTACHED = "amqp:session:unattached-handle"
 FRAMING, ILLEGAL = "amqp:connection:framing-error", "amqp:illegal-state"
 CHAT = target("chat/a")
+WINDOWS = {"next_outgoing_id": 0, "incoming_window": 9, "outgoing_window": 9}
 
 Say = Callable[[Peer], Any]
 
@@ -212,6 +213,18 @@ def test_a_malformed_frame_behind_good_ones_in_one_segment_is_found(served: Serv
     sender.expect_eof()
     watch.bad_input(INVALID)
     receiver.disconnect()
+
+
+def test_a_malformed_frame_in_one_segment_with_the_open_is_answered(served: Served, watch: Watch) -> None:
+    """Found by fuzzing: the connection ended without a word."""
+    with Peer(served.edge) as peer:
+        peer.sasl_anonymous()
+        said = performative("open", container_id="c"), performative("begin", **WINDOWS), b"\x00\x53\x12\x45"
+        peer.send_raw(AMQP_HEADER + b"".join(map(framed, said))).expect_header()
+        peer.expect("open")
+        peer.expect("close", error=INVALID)
+        peer.expect_eof()
+    watch.bad_input(INVALID)
 
 
 @pytest.mark.parametrize("step", [1, 3, 100])
