@@ -120,7 +120,7 @@ class Engine(Restraint):
     def _fail(self, error: AmqpError) -> None:
         """Without an open of the peer proton sends no close of ours, only that of an error of the stream."""
         self._faulted()
-        if self.opened or lib.pn_connection_state(self._connection) & lib.PN_REMOTE_ACTIVE:
+        if not lib.pn_connection_state(self._connection) & lib.PN_REMOTE_UNINIT:
             if not self.opened:  # what was wrong came in one piece with the peer's open
                 self.open()
             self.close(error)

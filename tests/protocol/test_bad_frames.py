@@ -215,11 +215,16 @@ def test_a_malformed_frame_behind_good_ones_in_one_segment_is_found(served: Serv
     receiver.disconnect()
 
 
-def test_a_malformed_frame_in_one_segment_with_the_open_is_answered(served: Served, watch: Watch) -> None:
+@pytest.mark.parametrize(
+    "malformed", [b"\x00\x53\x12\x45", b"\x00\x53\x18\xc0\x07\x01\xa3\x04text"], ids=["attach", "close"]
+)
+def test_a_malformed_frame_in_one_segment_with_the_open_is_answered(
+    malformed: bytes, served: Served, watch: Watch
+) -> None:
     """Found by fuzzing: the connection ended without a word."""
     with Peer(served.edge) as peer:
         peer.sasl_anonymous()
-        said = performative("open", container_id="c"), performative("begin", **WINDOWS), b"\x00\x53\x12\x45"
+        said = performative("open", container_id="c"), performative("begin", **WINDOWS), malformed
         peer.send_raw(AMQP_HEADER + b"".join(map(framed, said))).expect_header()
         peer.expect("open")
         peer.expect("close", error=INVALID)
