@@ -365,7 +365,7 @@ class Receiver:
     def _pump_now(self) -> None:
         self._pump_soon = False
         if self._link.open:
-            self._pump()
+            self._link.attempt(self._pump)
 
     def _send_again(self) -> None:
         link = self._link

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ from gateway.amqp.handlers import takes_batches
 from gateway.amqp.hop import ROUTING
 from gateway.amqp.outcomes import SETTLED, Outcome
 from gateway.amqp.turn import Received, Unsettled, address
-from gateway.errors import AmqpError, told
+from gateway.errors import INTERNAL_ERROR, AmqpError, Fault, told
 
 if TYPE_CHECKING:
     from gateway.amqp.engine import Engine
@@ -139,6 +139,15 @@ class LinkBase:
         self.left = Left.OURS
         self._close(error)
         self.ended(error)
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Take a step that nobody on this connection waits for: where it fails, a bug, this link ends and says so."""
+        try:
+            step()
+        except Exception:
+            text = "the gateway cannot go on with this link; attach again. Its log says why"
+            self.detach(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
+            raise
 
     def leave(self) -> None:
         """Detach and let the terminus be, ours or the peer's, which outlives the link (AMQP 2.6.3)."""
