@@ -28,12 +28,10 @@ VARIABLE = "SPARK_SUBMIT_OPTS"
 _SILENT = "-Xlog:cds*=off"
 """Neither what does not fit nor what could not be archived is anybody's business."""
 
-_SHORT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-
 
 def sharing(folder: Path) -> str:
-    """Java options of those who use the archive that is in a folder, if there is one, and live for a short time."""
-    return f'"-XX:SharedArchiveFile={folder / NAME}" -Xshare:auto {_SILENT} {_SHORT}'
+    """Java options of those who use the archive that is in a folder, if there is one."""
+    return f'"-XX:SharedArchiveFile={folder / NAME}" -Xshare:auto {_SILENT}'
 
 
 def origins() -> Iterator[str]:
