@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policies.load import load_policy
 from policies.patterns import parse_pattern, routable
-from policies.problems import PolicyErrors
 from policies.rules import CompiledPolicy
 from policies.schema import json_schema
+from tests.support.policy import load_any
 
 LINES = [
     ":",
@@ -88,27 +86,11 @@ policies = st.fixed_dictionaries(
 )
 
 
-def load(raw: bytes) -> CompiledPolicy | list[str]:
-    def read(path: Path) -> bytes:
-        if path.name != "p":
-            raise FileNotFoundError(2, "No such file or directory")
-        return raw
-
-    try:
-        return load_policy(Path("p"), environ={}, read_bytes=read)
-    except PolicyErrors as errors:
-        problems = errors.problems
-    assert problems
-    assert all(problem.line > 0 and problem.column > 0 for problem in problems)
-    assert all("\n" not in str(problem) for problem in problems)
-    return [str(problem) for problem in problems]
-
-
 @given(st.one_of(policies, values))
 @example({"scopes": {"edge": {"listen": [{"bind": "a:1", "tls": {"<": None, "access": None}}]}}})
 @example({"scopes": {"<edge>": {"addresses": [{"match": "x", "direct": "balanced", "<DirectRule>": 1}]}}})
 def test_any_values_are_a_policy_or_mistakes(value: Any) -> None:
-    loaded = load(json.dumps(value).encode())
+    loaded = load_any(json.dumps(value).encode())
     if isinstance(loaded, CompiledPolicy):
         assert loaded.scopes.keys() == loaded.model.scopes.keys()
 
@@ -118,12 +100,12 @@ def test_any_values_are_a_policy_or_mistakes(value: Any) -> None:
 @example('scopes: "\\U99999999"')
 @example("? {a: b}\n: c")
 def test_any_text_is_a_policy_or_mistakes(text: str) -> None:
-    load(text.encode("utf-8", "surrogatepass"))
+    load_any(text.encode("utf-8", "surrogatepass"))
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_policy_or_mistakes(raw: bytes) -> None:
-    load(raw)
+    load_any(raw)
 
 
 plain = st.text(st.characters(exclude_characters="/{}*", exclude_categories=["C", "Z"]), min_size=1, max_size=6)

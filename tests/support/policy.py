@@ -35,3 +35,21 @@ def mistakes(text: str, *, environ: Mapping[str, str] = {}, files: Mapping[str, 
     with pytest.raises(PolicyErrors) as caught:
         load_text(text, environ=environ, files=files)
     return [str(problem).removeprefix("etc/p.yaml:") for problem in caught.value.problems]
+
+
+def load_any(raw: bytes) -> CompiledPolicy | list[str]:
+    """Load any bytes: a policy, or its mistakes, of which each has its place and is one line."""
+
+    def read_bytes(path: Path) -> bytes:
+        if path.name != "p":
+            raise FileNotFoundError(2, "No such file or directory")
+        return raw
+
+    try:
+        return load_policy(Path("p"), environ={}, read_bytes=read_bytes)
+    except PolicyErrors as errors:
+        problems = errors.problems
+    assert problems
+    assert all(problem.line > 0 and problem.column > 0 for problem in problems)
+    assert all("\n" not in str(problem) for problem in problems)
+    return [str(problem) for problem in problems]

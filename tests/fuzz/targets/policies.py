@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from policies.load import load_policy
-from policies.problems import PolicyErrors
 from policies.rules import CompiledPolicy
 from policies.schema import json_schema
+from tests.support.policy import load_any
 
 
 def _keys(node: object) -> set[str]:
@@ -23,22 +20,6 @@ WORDS = (*SYNTAX, *(f"{key}: ".encode() for key in sorted(_keys(json_schema())))
 
 def one(data: bytes) -> None:
     """Load it; what is found wrong has a line, a column and a text of one line."""
-    loaded = _load(data)
+    loaded = load_any(data)
     if isinstance(loaded, CompiledPolicy):
         assert loaded.scopes.keys() == loaded.model.scopes.keys()
-        return
-    assert loaded
-    assert all(problem.line > 0 and problem.column > 0 for problem in loaded)
-    assert all("\n" not in str(problem) for problem in loaded)
-
-
-def _load(raw: bytes) -> CompiledPolicy | list:
-    def read(path: Path) -> bytes:
-        if path.name != "p":
-            raise FileNotFoundError(2, "No such file or directory")
-        return raw
-
-    try:
-        return load_policy(Path("p"), environ={}, read_bytes=read)
-    except PolicyErrors as errors:
-        return errors.problems
