@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -141,8 +142,11 @@ class Node:
 
 
 def steps(call: Callable[[], Any]) -> int:
-    """How many lines of Python a call takes: its work, whatever else the machine does."""
-    count = 0
+    """How many lines of Python a call takes: its work, whatever else the machine does.
+
+    The garbage collector waits: what hears of it (Hypothesis does) would count.
+    """
+    count, collects = 0, gc.isenabled()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal count
@@ -150,11 +154,14 @@ def steps(call: Callable[[], Any]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return count
 
 
