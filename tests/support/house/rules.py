@@ -1,0 +1,87 @@
+"""The rules of the tree, and what allowed.txt still lets pass.
+
+A violation is one line: its kind, what violates, and for `any` a number. The list may only get shorter: a violation
+that is not on it fails, and so does a line whose violation is gone. `any` alone is an upper bound.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Final
+
+from tests.support.house.circles import circles, import_graph
+from tests.support.house.tree import Module, Tree
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+ALLOWED: Final = Path(__file__).with_name("allowed.txt")
+FILES: Final = 16
+"""Python files in a folder, `__init__.py` not counted."""
+FAMILY: Final = 3
+"""Files with the same first word that are a folder of their own."""
+ANY_TARGET: Final = 453
+"""A third of the uses that the product had when this was begun."""
+MIRRORING: Final = ("unit", "property", "protocol")
+"""Folders of tests/ whose folders are called like a package of the product: tests/unit/gateway/amqp."""
+BESIDE: Final = frozenset({"project"})
+"""Folder of those for tests of what is no package: documents, deployment, the suite itself."""
+SAME_CONCEPT: Final[dict[str, str]] = {}
+"""Class names that several modules may define, with the concept or protocol that they share."""
+
+
+def violations(tree: Tree) -> dict[str, set[str]]:
+    """Kind to the lines of what violates it."""
+    return {
+        "circle": {name for circle in circles(import_graph(tree)) for name in circle},
+        "class": {name for name, at in tree.classes().items() if len(at) > 1 and name not in SAME_CONCEPT},
+        "docstring": {folder for folder in tree.folders if not has_docstring(tree.folders[folder])},
+        "family": {f"{folder} {word}" for folder, word in families(tree)},
+        "files": {folder for folder in tree.folders if len(tree.files(folder)) > FILES},
+        "mirror": {*tree.misplaced(MIRRORING, BESIDE)},
+    }
+
+
+def families(tree: Tree) -> set[tuple[str, str]]:
+    """Folders and the first words that too many files in them share."""
+    return {(folder, word) for folder in tree.folders for word, n in tree.families(folder).items() if n >= FAMILY}
+
+
+def has_docstring(modules: list[Module]) -> bool:
+    """Whether a folder's `__init__.py` says what it is for; one with nothing but tests needs none."""
+    for module in modules:
+        if module.is_package:
+            return bool(ast.get_docstring(module.tree))
+    return all(module.is_test or module.path.name == "conftest.py" for module in modules)
+
+
+def allowed(text: str) -> tuple[dict[str, set[str]], int]:
+    """What allowed.txt lets pass: kind to lines, and how often the product may use `Any`."""
+    kinds: dict[str, set[str]] = {}
+    anys = ANY_TARGET
+    for line in text.splitlines():
+        kind, _, what = line.partition(" ")
+        if kind == "any":
+            anys = int(what)
+        elif line and not line.startswith("#"):
+            kinds.setdefault(kind, set()).add(what)
+    return kinds, anys
+
+
+def shrunk(tree: Tree, text: str) -> str:
+    """allowed.txt as the tree is now. Moves may rename a line.
+
+    Raises:
+        ValueError: a kind would get more lines than it has.
+    """
+    kinds, _ = allowed(text)
+    now = violations(tree)
+    grown = {kind: sorted(now[kind] - kinds.get(kind, set())) for kind in now if more(now[kind], kinds.get(kind))}
+    if grown:
+        raise ValueError(f"more than allowed.txt has: {grown}")
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    lines = [f"{kind} {what}" for kind in now for what in now[kind]]
+    return "\n".join([*head, f"any {sum(tree.anys().values())}", *sorted(lines), ""])
+
+
+def more(now: set[str], before: set[str] | None) -> bool:
+    return len(now) > len(before or ())
