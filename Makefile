@@ -57,8 +57,9 @@ mutants: $(VENV)/.tests parts ## break the product in places drawn at random; pr
 conformance: $(VENV)/.tests parts ## every row of docs/conformance.md and what shows it; writes build/conformance.json
 	@$(SUITE) --quiet --conformance $(ARGS)
 
-lint: $(VENV)/.tests ## ruff, mypy --strict, import walls
+lint: $(VENV)/.tests ## ruff, mypy --strict, import walls, subjects of commits
 	$(BIN)/ruff check .
+	$(BIN)/python scripts/subjects.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
