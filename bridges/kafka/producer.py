@@ -34,8 +34,8 @@ _SETTINGS: Final[dict[str, Any]] = {
     "enable.idempotence": True,
     # What the Java clients do with keys, so that one key means one partition everywhere (ES-4.6.7-5).
     "partitioner": "murmur2_random",
-    # Measured (docs/benchmarks.md): at 1 ms the broker gets twice the requests and librdkafka's thread hardly sleeps,
-    # at 5 ms everybody waits.
+    # Measured (docs/decisions/0018-reports-in-c.md): at 1 ms the broker gets twice the requests and librdkafka's thread
+    # hardly sleeps, at 5 ms everybody waits.
     "linger.ms": 2,
     "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 262_144,

@@ -2,9 +2,9 @@
 
 One `assign()`-mode consumer, no group, nothing committed. A batch crosses into the loop in one call and is mapped and
 encoded there, because a thread that computes takes the interpreter lock from the loop at every call into proton
-(docs/benchmarks.md). What to read is told by commands, which the thread carries out between two batches; each has a
-serial number and each batch says which it knew, so that no record of a position that was left is taken for one of
-the next. At most two batches are on their way to the loop, and behind a closed gate nothing is asked for.
+(docs/decisions/0010-shared-readers.md). Commands, which the thread carries out between two batches, say what to read;
+each has a serial number and each batch says which it knew, so that no record of a position that was left is taken for
+one of the next. At most two batches are on their way to the loop, and behind a closed gate nothing is asked for.
 """
 
 from __future__ import annotations

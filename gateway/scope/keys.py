@@ -61,8 +61,8 @@ class Key(NamedTuple):
 class Signer:
     """One secret for one purpose: `begin` gives an HMAC whose key has been taken in already.
 
-    Of the ways there are (docs/benchmarks.md) the copy of such a state is the cheapest, and leaves no more to hash
-    than the message: 0.7 microseconds for 70 bytes.
+    The copy of such a state is the cheapest of six ways (docs/decisions/0021-prepared-hmac.md): it leaves only the
+    message to hash, in 0.7 microseconds for 70 bytes.
     """
 
     __slots__ = ("begin",)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from policies.load import load_policy
+from tests.bench.cases import CASES
 from tests.support.parts import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -65,6 +66,16 @@ def test_modules_named_in_the_design_exist() -> None:
     missing += [path for path in re.findall(r"`((?:gateway|bridges|policies)/[\w/.]+)`", DESIGN)
                 if not (ROOT / path).exists() and path not in ("bridges/cloudevents", "bridges/spark")]  # fmt: skip
     assert missing == []
+
+
+def test_the_benchmarks_are_one_page_and_name_the_groups_that_there_are() -> None:
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    assert page.count("\n") <= 150
+    table = page.partition("| group |")[2].partition("\n\n")[0]
+    firsts = re.findall(r"^\| `([^|]+)` \|", table, re.MULTILINE)
+    groups = {name for first in firsts for name in first.split("`, `")}
+    assert groups == CASES.keys() - {"loadgen"}
+    assert set(" ".join(re.findall(r'"--only ([^"]+)"', page)).split()) <= groups
 
 
 def test_every_dependency_has_its_reason() -> None:
