@@ -9,14 +9,13 @@ committed offsets of a Kafka group, so that ordinary tools show the lag.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
 from bridges.kafka.admin import Topic
+from bridges.kafka.beginnings import Beginning, Beginnings, digest
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.progress import Progress
 from gateway.amqp.link_base import Left
@@ -67,9 +66,9 @@ def durable_wish(link: Any, node: str, about: Any) -> Wish | None:
         return None
     if link.source.expiry != _NEVER and not link.source.timeout:
         return None  # it would end with its link, at the latest with its connection
-    key = _digest([link.scope, link.user, container, link.name, node])
+    key = digest([link.scope, link.user, container, link.name, node])
     group = getattr(link, "shown_as", None) or f"amqp.{key}"
-    return Wish(key, _digest(about), group, link.source.expiry, link.source.timeout, True, _owner(link))
+    return Wish(key, digest(about), group, link.source.expiry, link.source.timeout, True, _owner(link))
 
 
 def group_wish(link: Any, group: str, node: str, partition: int, identity: object) -> Wish:
@@ -77,17 +76,13 @@ def group_wish(link: Any, group: str, node: str, partition: int, identity: objec
 
     It is counted as the record of whose link was the first.
     """
-    key = _digest(["group", node, group, partition])
-    return Wish(key, _digest(identity), f"amqp.{group}", _NEVER, 0, False, _owner(link))
+    key = digest(["group", node, group, partition])
+    return Wish(key, digest(identity), f"amqp.{group}", _NEVER, 0, False, _owner(link))
 
 
 def _owner(link: Any) -> str:
     """The user; links of the gateway's own have none."""
-    return _digest([link.scope, link.user]) if link.user else ""
-
-
-def _digest(parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]
+    return digest([link.scope, link.user]) if link.user else ""
 
 
 class Terminus(Hashable, Protocol):
@@ -109,6 +104,7 @@ class Keeper:
     def __init__(self, cluster: Cluster, termini: Termini) -> None:
         self._cluster: Final = cluster
         self._termini: Final = termini
+        self._beginnings: Final = Beginnings(termini)
         self._held: Final[set[Held]] = set()
         self._parked: Final[set[Held]] = set()
         self._changed: dict[Terminus, None] = {}
@@ -140,21 +136,21 @@ class Keeper:
             raise _unavailable(error) from error
         return Held(self, wish, kept)
 
-    async def began_with(self, group: str, node: str, topic: Topic) -> int:
-        """How many partitions the log had when the group began to read it (KM-9); INTERNAL_ERROR without the state.
+    async def began(
+        self, group: str, node: str, topic: Topic, ends: Callable[[], Awaitable[Mapping[int, int]]] | None = None
+    ) -> Beginning:
+        """When the group began to read the log; where it has not yet, it begins now (KM-9).
 
-        Asked when a link gets a partition that the group has no position in: one that was added since, or one that
-        nobody has owned so far. Two processes that ask first at the same moment both say what they see.
+        `ends` asks where the partitions end, for a group whose links share. INTERNAL_ERROR without the state.
         """
-        key = _digest(["group-began", node, group])
+
+        async def now() -> Beginning:
+            return Beginning(topic.partitions, {} if ends is None else await ends())
+
         try:
-            kept = await self._termini.take(key, _digest(topic.identity), None)
-            if kept.positions:
-                return kept.positions[0]
-            await self._termini.save([Save(key, kept.token, {0: topic.partitions}, None)])
+            return await self._beginnings.of(group, node, topic.identity, now)
         except Unavailable as error:
             raise _unavailable(error) from error
-        return topic.partitions
 
     async def begin(self, held: Held, topic: str, positions: Callable[[], Mapping[int, int]]) -> None:
         """The link begins at `positions`: written before its attach is answered."""

@@ -14,6 +14,7 @@ import structlog
 
 from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
+from bridges.kafka.beginnings import Beginning
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import Counters
 from bridges.kafka.deadletters import DeadLetters
@@ -27,7 +28,7 @@ from bridges.kafka.receiver import Receiver, Terms
 from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import Selections
 from bridges.kafka.sender import Sender
-from bridges.kafka.starts import resolve, within
+from bridges.kafka.starts import ends_of, resolve, within
 from gateway.amqp.hop import TARGETED
 from gateway.amqp.types import Symbol
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
@@ -233,13 +234,28 @@ class KafkaNode:
         return resumed, resumed
 
     async def _starts_in_group(
-        self, topic: Topic, partition: int, parsed: FilterSet, held: Held, group: str, *, shared: bool = False
+        self, topic: Topic, partition: int, parsed: FilterSet, held: Held, group: str
     ) -> tuple[dict[int, int], dict[int, int]]:
         """The same in a partition of a group: all of what was added since the group began is new to it (KM-9)."""
-        node = f"{self._cluster.name}/{topic.name}"
-        if held.start is None and partition >= await self._keeper.began_with(group, node, topic):
+        if held.start is None:
+            began = await self._keeper.began(group, f"{self._cluster.name}/{topic.name}", topic)
+            if partition >= began.partitions:
+                return {partition: 0}, {partition: 0}
+        return await self._starts(topic.name, (partition,), parsed, held)
+
+    async def _began(self, topic: Topic, group: str) -> Beginning:
+        """When a group began whose links share: asked before any of them is answered (ES-1-4)."""
+        ends = partial(ends_of, self._cluster, topic, self._route.reading.isolation)
+        return await self._keeper.began(group, f"{self._cluster.name}/{topic.name}", topic, ends)
+
+    async def _starts_shared(
+        self, topic: Topic, partition: int, parsed: FilterSet, held: Held, began: Beginning
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """As `_starts_in_group`, where links share: what no link has begun to read yet is read from the beginning."""
+        if held.start is None and partition >= began.partitions:
             return {partition: 0}, {partition: 0}
-        return await self._starts(topic.name, (partition,), parsed, held, shared=shared)
+        starts, ends = await self._starts(topic.name, (partition,), parsed, held, shared=True)
+        return (starts, ends) if held.start is not None else began.since(starts, ends, parsed.position)
 
     def _annotated(self, link: Any, parsed: FilterSet) -> bool:
         """Whether events say where they are from (ledger A1); who asks for anything of the extension understands it."""
@@ -332,11 +348,12 @@ class KafkaNode:
         share: Share | None = None
         sharer: SharedMember | None = None
         try:
+            began = await self._began(topic, member.group)
             share, first = await leases.share(key, self._placing.share(topic))
             annotated = self._route.reading.annotate != "never"
             terms = await self._terms(topic.name, ordered=True, annotated=annotated)
             resumed: list[int] = []
-            begins = partial(self._begins, topic, parsed, member.group, annotated, resumed)
+            begins = partial(self._begins, topic, parsed, began, annotated, resumed)
             entry = Entry(self._keeper, cluster, topic, link, member.group, begins)
             sharer = SharedMember(Gate(link, share), share, leases, growth, entry, terms, self._counters)
             await sharer.take(first)
@@ -364,7 +381,7 @@ class KafkaNode:
         self,
         topic: Topic,
         parsed: FilterSet,
-        group: str,
+        began: Beginning,
         annotated: bool,
         resumed: list[int],
         partition: int,
@@ -377,5 +394,5 @@ class KafkaNode:
         """
         if held.start is not None:
             resumed.append(partition)
-        starts, ends = await self._starts_in_group(topic, partition, parsed, held, group, shared=True)
+        starts, ends = await self._starts_shared(topic, partition, parsed, held, began)
         return starts[partition], Selections(parsed, starts, ends, bound=True, annotated=annotated)

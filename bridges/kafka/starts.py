@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import COMMITTED, Cluster
 from gateway.filters.event_stream import NEVER, Position, Start, offset_symbol
 
@@ -35,6 +36,12 @@ async def resolve(
         high = bounds[partition].high
         starts[partition] = max(starts[partition], high if offset < 0 else min(offset, high))
     return starts, ends
+
+
+async def ends_of(cluster: Cluster, topic: Topic, isolation: str) -> dict[int, int]:
+    """Where each partition ends now for readers of this isolation; raises AmqpError."""
+    bounds = await cluster.bounds(topic.name, range(topic.partitions), isolation)
+    return {partition: bound.high for partition, bound in bounds.items()}
 
 
 def within(topic: str, kept: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:

@@ -1,0 +1,82 @@
+"""When groups began to read: one answer for all processes, whoever asks first and whatever each sees (KM-9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from bridges.kafka.beginnings import Beginning, Beginnings
+from gateway.filters.event_stream import Position, Start
+from gateway.state.termini import MemoryTermini, Save
+
+SMALL, GROWN = Beginning(1, {0: 7}), Beginning(2, {0: 8, 1: 3})
+
+
+def seen(beginning: Beginning, meanwhile: asyncio.Event | None = None) -> Callable[[], Awaitable[Beginning]]:
+    """What a process sees of the log; it may take a while."""
+
+    async def now() -> Beginning:
+        if meanwhile is not None:
+            await meanwhile.wait()
+        return beginning
+
+    return now
+
+
+async def unasked() -> Beginning:
+    raise AssertionError("the group has begun already")
+
+
+async def test_a_group_begins_once() -> None:
+    termini = MemoryTermini()
+    assert await Beginnings(termini).of("g", "main/orders", "id", seen(SMALL)) == SMALL
+    assert await Beginnings(termini).of("g", "main/orders", "id", unasked) == SMALL
+    assert await Beginnings(termini).of("other", "main/orders", "id", seen(GROWN)) == GROWN
+    assert await Beginnings(termini).of("g", "main/orders", "made anew", seen(GROWN)) == GROWN
+
+
+async def test_two_processes_that_begin_while_the_log_grows_agree() -> None:
+    """One saw the log before it grew; the other asks while that answer is on its way, and is the first to write."""
+    termini, slow = MemoryTermini(), asyncio.Event()
+    before = asyncio.ensure_future(Beginnings(termini).of("g", "main/orders", "id", seen(SMALL, slow)))
+    await asyncio.sleep(0)
+    assert await Beginnings(termini).of("g", "main/orders", "id", seen(GROWN)) == GROWN
+    slow.set()
+    assert await before == GROWN
+
+
+async def test_attaches_of_one_process_ask_once() -> None:
+    beginnings, slow = Beginnings(MemoryTermini()), asyncio.Event()
+    first = asyncio.ensure_future(beginnings.of("g", "main/orders", "id", seen(SMALL, slow)))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(beginnings.of("g", "main/orders", "id", unasked))
+    slow.set()
+    assert await asyncio.gather(first, second) == [SMALL, SMALL]
+
+
+async def test_records_without_ends_are_read() -> None:
+    """As they are written where links own their partitions, and were before links could share."""
+    termini = MemoryTermini()
+    assert await Beginnings(termini).of("g", "n", "id", seen(Beginning(3, {}))) == Beginning(3, {})
+    assert await Beginnings(termini).of("g", "n", "id", unasked) == Beginning(3, {})
+    (key,) = termini._records
+    kept = await termini.take(key, termini._records[key].about, None)
+    assert kept.positions == {0: 3}
+    await termini.save([Save(key, kept.token, {1: 5}, None)])
+    assert await Beginnings(termini).of("g", "n", "id", unasked) == Beginning(3, {0: 5})
+
+
+@pytest.mark.parametrize(("partition", "start", "end"), [(0, 7, 7), (1, 2, 2)])
+def test_a_group_begins_where_its_log_ended_then(partition: int, start: int, end: int) -> None:
+    """Not where the link does that gets the partition; nor behind a log that has lost its last events."""
+    latest = Position(Start.LATEST)
+    now = {0: 9, 1: 2}
+    starts, ends = GROWN._replace(ends={0: 7, 1: 3}).since(dict(now), dict(now), latest)
+    assert (starts[partition], ends[partition]) == (start, end)
+
+
+def test_a_position_of_its_own_counts_more_than_the_beginning() -> None:
+    assert SMALL.since({0: 4}, {0: 9}, Position(Start.EARLIEST, 4)) == ({0: 4}, {0: 7})
+    assert SMALL.since({1: 4}, {1: 4}, Position(Start.LATEST)) == ({1: 4}, {1: 4}), "an end that nobody noted"
