@@ -76,7 +76,7 @@ clean: ## remove the environment and everything built
 	rm -rf $(VENV) build *.egg-info
 
 # pip verifies every hash; build isolation is off so that the build tools come from a lock as well.
-$(VENV)/.runtime: requirements-build.lock requirements.lock pyproject.toml $(wildcard gateway/amqp/*.c bridges/kafka/*.c)
+$(VENV)/.runtime: requirements-build.lock requirements.lock pyproject.toml $(shell find gateway bridges -name '*.[ch]')
 	@command -v $(PYTHON) >/dev/null || { echo "python3 (3.11 or later) is missing: apt-get install python3 python3-venv python3-dev gcc"; exit 1; }
 	@$(PYTHON) scripts/preflight.py
 	@echo "Installing into $(VENV) (python-qpid-proton is compiled: about half a minute) ..."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from datetime import date
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.support.parts import ROOT
 
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 HEADINGS = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)
+SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 FOLDERS = ("gateway", "bridges", "policies", "tests", "docs", "deploy", "scripts")
 TEXTS = {".py", ".pyi", ".c", ".h", ".toml", ".md", ".yaml", ".yml", ".json", ".service", ".xml", ".lock", ""}
 
@@ -28,6 +30,32 @@ def test_the_version_is_written_in_one_place() -> None:
     version = re.compile(rf"(?<![\w.]){re.escape(gateway.__version__)}(?![\w.])")
     found = [path for path in texts() if version.search(path.read_text("utf-8", "replace"))]
     assert [path.relative_to(ROOT).as_posix() for path in found] == ["gateway/__init__.py"]
+
+
+def product(pattern: str) -> set[str]:
+    """Paths of the product's files with such a name."""
+    return {path.relative_to(ROOT).as_posix() for top in FOLDERS[:3] for path in (ROOT / top).rglob(pattern)}
+
+
+def test_the_build_names_every_c_source_and_the_headers_that_it_includes() -> None:
+    modules = {module["sources"][0]: module for module in SETUPTOOLS["ext-modules"]}
+    assert modules.keys() == product("*.c")
+    for source, module in modules.items():
+        assert module["name"] == source.removesuffix(".c").replace("/", ".")
+        assert sorted(module["depends"]) == sorted(included(ROOT / source)), source
+
+
+def included(path: Path) -> set[str]:
+    """Headers of the product that a C file includes, directly or through another."""
+    names = re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE)
+    direct = {(path.parent / name).resolve() for name in names}
+    found = {header.relative_to(ROOT).as_posix() for header in direct}
+    return found.union(*(included(header) for header in direct))
+
+
+def test_the_package_has_the_stubs_of_its_c_modules() -> None:
+    assert product("*.pyi") == {source.removesuffix(".c") + ".pyi" for source in product("*.c")}
+    assert SETUPTOOLS["package-data"]["*"] == ["*.pyi"]
 
 
 def test_the_changelog_dates_this_version_below_what_is_unreleased() -> None:
