@@ -107,16 +107,18 @@ class Connection(asyncio.Protocol):
             self._security = self._host.secure(self)
             self._write(self._security.take())
 
-    @guarded
     def data_received(self, data: bytes) -> None:
         self.bytes_in += len(data)
-        if self.engine is not None:
-            self._receive(data)
-            self._uncharged += len(data)
-            if self._uncharged > UNREAD:  # a socket may be read many times before the loop flushes
-                self._charge()
-        elif self._security is not None:
-            self._secure(self._security, data)
+        try:  # what `guarded` does, without its call
+            if self.engine is not None:
+                self._receive(data)
+                self._uncharged += len(data)
+                if self._uncharged > UNREAD:  # a socket may be read many times before the loop flushes
+                    self._charge()
+            elif self._security is not None:
+                self._secure(self._security, data)
+        except Exception as error:
+            self.hub.failed(self, error)
 
     def _receive(self, data: bytes) -> None:
         """Much at once is worked on in pieces: who waits for outcomes, and all others, have theirs in between."""
@@ -274,9 +276,8 @@ class Connection(asyncio.Protocol):
 
     # -- output and time
 
-    @guarded
-    def flush(self) -> None:
-        """Write what the engine has; called by the hub once per loop turn."""
+    def write_out(self) -> None:
+        """Write what the engine has; called by the hub once per loop turn, which hears where it fails."""
         engine, transport = self.engine, self.transport
         if engine is None or transport is None:
             return
@@ -287,6 +288,8 @@ class Connection(asyncio.Protocol):
         self._charge()
         if engine.finished and not self._ending:
             self._end(transport)
+
+    flush = guarded(write_out)
 
     def _end(self, transport: asyncio.Transport) -> None:
         """End our half only: a socket closed with input unread is reset, and our close frame lost on its way."""
@@ -360,9 +363,6 @@ class Connection(asyncio.Protocol):
     def engine_opened(self, engine: Engine) -> None:
         self._stop_timer()
         self._host.opened(self)
-        self._tick_soon()
-
-    def _tick_soon(self) -> None:
         self._timer = self.hub.loop.call_later(0.01, self._tick)
 
     def engine_closed(self, engine: Engine, error: AmqpError | None) -> None:

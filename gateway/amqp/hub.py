@@ -105,7 +105,10 @@ class Hub:
         """Write what there is now, and charge it."""
         dirty, self._dirty, self._until = self._dirty, [], 0.0
         for connection in dirty:
-            connection.flush()
+            try:
+                connection.write_out()
+            except Exception as error:
+                self.failed(connection, error)
 
     def failed(self, connection: Connection, error: Exception) -> None:
         """Say so, and end the connection."""

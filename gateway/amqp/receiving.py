@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from cproton_ffi import ffi, lib
@@ -31,6 +32,8 @@ _TOO_MUCH: Final = (
     "this connection has too much under way that nobody has taken (limits.memory, limits.user_memory, gateway.memory): "
     "wait for outcomes, then send again"
 )
+Message = tuple[int, bytes, bool]
+"""A delivery, its bytes, and whether it came settled."""
 _IGNORED: Final = 10_000
 """Resumed deliveries of one connection that are kept, unsettled as they are, until their links end."""
 _buffer = ffi.new("char[]", BUFFER_SIZE)
@@ -77,21 +80,35 @@ class Receiving(LinkBase):
             self._granted = 0
             self.handler.on_drained()
 
-    def received_all(self, messages: list[tuple[int, bytes, bool]]) -> None:
+    def received_all(self, messages: list[Message]) -> None:
         """Whole messages with nothing between: nearly every one, and the hot path."""
         if self.engine.refusing:
             self._refuse_all(messages)
             return
-        if self.open and self._several and self._granted >= len(messages) and self._usual(messages):
+        if not self.open or self._granted < len(messages) or not self._usual(messages):
+            self._received_each(messages)
+        elif self._several:
             self._granted -= len(messages)
             self.transfers += len(messages)
             self.handler.on_transfers(messages)
-            return
+        else:
+            self._hand_on(messages, self.handler.on_transfer)
+
+    def _hand_on(self, messages: list[Message], on_transfer: Callable[[int, bytes, bool], None]) -> None:
+        """Messages that `_received` would only hand on; the node may end the link at any of them."""
+        for delivery, data, settled in messages:
+            if not self.open:
+                return
+            self._granted -= 1
+            self.transfers += 1
+            on_transfer(delivery, data, settled)
+
+    def _received_each(self, messages: list[Message]) -> None:
         for delivery, data, settled in messages:
             if self.open:
                 self._received(delivery, data, settled)
 
-    def received_of_any_format(self, messages: list[tuple[int, bytes, bool]]) -> None:
+    def received_of_any_format(self, messages: list[Message]) -> None:
         """`received_all` where the peer has used another message-format than 0."""
         for message in messages:
             if self.open and not self._foreign(message[0], message[2]):
@@ -135,7 +152,7 @@ class Receiving(LinkBase):
             self.settle(delivery, Rejected(error))
             self.grant(1)
 
-    def _refuse_all(self, messages: list[tuple[int, bytes, bool]]) -> None:
+    def _refuse_all(self, messages: list[Message]) -> None:
         """The peer, or all with it, hold too much: it may send these again when what it sent before is done with."""
         for delivery, _, settled in messages:
             if not self.open:
@@ -165,7 +182,7 @@ class Receiving(LinkBase):
             self.detach(error)
         self.grant(1)
 
-    def _usual(self, messages: list[tuple[int, bytes, bool]]) -> bool:
+    def _usual(self, messages: list[Message]) -> bool:
         """Whether `_received` would only hand them on."""
         return turn.usual(messages, self._at_once, ANNOTATIONS, not self.unannounced, not self._never_settled)
 
