@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from tests.support.parts import ROOT
 
 ROOMS = (
-    ("gateway/nodes/*.py",),
-    ("gateway/scope/*.py",),
-    ("bridges/kafka/*.py",),
-    ("gateway/filters/*.py", "gateway/filters/*/*.py"),
+    ("gateway/nodes/**/*.py",),
+    ("gateway/scope/**/*.py",),
+    ("bridges/kafka/**/*.py",),
+    ("gateway/filters/**/*.py",),
 )
 """Nodes, response routing, Kafka links, filters: mutants are drawn from these in equal shares."""
 
@@ -35,6 +35,6 @@ def files_of_tests() -> Iterator[str]:
     """Yield the files of tests, quick folders first."""
     for folder in FOLDERS:
         left_out = {f"test_{name}" for name in LEFT_OUT.get(folder, "").split()}
-        for path in sorted((ROOT / "tests" / folder).glob("test_*.py")):
+        for path in sorted((ROOT / "tests" / folder).rglob("test_*.py")):
             if path.stem not in left_out:
                 yield str(path.relative_to(ROOT))
