@@ -13,7 +13,7 @@ from gateway.amqp.connection import Connection
 from gateway.amqp.engine import Engine
 from gateway.amqp.engine_config import EngineConfig
 from gateway.amqp.hub import Hub
-from gateway.amqp.sasl import SaslClient
+from gateway.amqp.sasl_client import SaslClient
 from gateway.connector_failures import Failures, why, worth_a_line
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.listeners import PRODUCT

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from gateway.amqp.codec import Array, Symbol
 from gateway.amqp.greeting import Greeting
-from gateway.amqp.sasl import SASL_HEADER, SaslClient, SaslServer
-from gateway.amqp.sasl_frames import Kind, frame
+from gateway.amqp.sasl_client import SaslClient
+from gateway.amqp.sasl_frames import SASL_HEADER, Kind, frame
+from gateway.amqp.sasl_server import SaslServer
 from tests.support.sasl import users
 
 ALL = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from gateway.amqp.sasl import SASL_HEADER, SaslClient, SaslServer
+from gateway.amqp.sasl_client import SaslClient
+from gateway.amqp.sasl_frames import SASL_HEADER
+from gateway.amqp.sasl_server import SaslServer
 from gateway.amqp.users import UserStore, load_users, make_entry, put_user
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.amqp.greeting import Greeting, Speaks
-from gateway.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from gateway.amqp.sasl_frames import AMQP_HEADER, SASL_HEADER
 
 PIECES = pytest.mark.parametrize("piece", [1, 5, 1 << 20])
 

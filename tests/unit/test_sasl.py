@@ -8,9 +8,10 @@ import pytest
 from scramp import ScramClient
 
 from gateway.amqp.codec import Array, Described, Symbol, Ubyte, Ulong, decode, encode
-from gateway.amqp.sasl import AMQP_HEADER, SASL_HEADER, SaslClient, SaslServer
+from gateway.amqp.sasl_client import SaslClient
+from gateway.amqp.sasl_frames import AMQP_HEADER, SASL_HEADER, Kind, frame, outcome
 from gateway.amqp.sasl_frames import Code as SaslCode
-from gateway.amqp.sasl_frames import Kind, frame, outcome
+from gateway.amqp.sasl_server import SaslServer
 from tests.support.sasl import feed, run, users
 
 ALL = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS")
