@@ -20,7 +20,7 @@ from gateway.materials import MaterialsError
 from gateway.policy_file import load
 from gateway.service import Service
 from gateway.tasks import off_loop
-from policies.problems import PolicyErrors
+from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
 
 _WATCH: Final = 1.0

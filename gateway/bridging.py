@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gateway.report import Report
     from gateway.state.leases import Leases
     from gateway.state.termini import Termini
-    from policies.model import Policy
-    from policies.model_bridge import Bridge as Model
+    from policies.model.bridge import BridgeEntry as Model
+    from policies.model.policy import Policy
 
 _END: Final = 2.0
 """Seconds for the last positions to be written."""

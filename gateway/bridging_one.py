@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gateway.bridging import Shared
     from gateway.judge import Judge
     from gateway.nodes.scopes import World
-    from policies.model_bridge import Bridge as Model
+    from policies.model.bridge import BridgeEntry as Model
 
 _PAUSES: Final = (0.1, 5.0)
 """Seconds before an end is attached anew, and before what came back is sent again: from, to, doubling."""

@@ -42,7 +42,7 @@ def main() -> None:
 def _load(file: Path, *, with_secrets: bool = True) -> CompiledPolicy:
     """The policy, or every mistake on stderr and exit code 1."""
     from gateway.policy_file import load
-    from policies.problems import PolicyErrors
+    from policies.load.diagnostics import PolicyErrors
 
     try:
         return load(file, with_secrets=with_secrets)
@@ -113,7 +113,7 @@ def explain(file: Path, scope: str, user: str, address: str, action: str | None,
 
     Needs none of the policy's secrets.
     """
-    from policies.explain import explain as explained
+    from policies.explain.explanation import explain as explained
 
     if action not in ("send", "receive", "info"):
         raise click.UsageError("say what the client wants: --send, --receive or --info")

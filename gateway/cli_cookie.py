@@ -41,7 +41,7 @@ def inspect(file: Path, text: str) -> None:
     The keys are those of the policy FILE. No key is ever printed.
     """
     from gateway.policy_file import load, make_ring
-    from policies.problems import PolicyErrors
+    from policies.load.diagnostics import PolicyErrors
 
     try:
         policy = load(file)

@@ -139,7 +139,7 @@ def _predicate(expression: str, language: str, policy: CompiledPolicy | None) ->
 
 def _policy(file: Path) -> CompiledPolicy:
     from gateway.policy_file import load
-    from policies.problems import PolicyErrors
+    from policies.load.diagnostics import PolicyErrors
 
     try:
         return load(file)

@@ -14,7 +14,7 @@ import click
 from gateway.local_path import LocalPath
 
 if TYPE_CHECKING:
-    from policies.model_pipeline import PipelineArchive, PipelineSpark
+    from policies.model.pipeline import PipelineArchive, PipelineSpark
     from policies.rules import CompiledPolicy
 
 
@@ -34,7 +34,7 @@ def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _loaded(ctx: click.Context, param: click.Parameter, value: Path | None) -> CompiledPolicy | None:
     from gateway.policy_file import load
-    from policies.problems import PolicyErrors
+    from policies.load.diagnostics import PolicyErrors
 
     if value is None:
         return None

@@ -14,11 +14,11 @@ from gateway.nodes.scopes import EventStreams
 from gateway.state.leases import Leases
 from gateway.state.termini import Termini
 from gateway.tasks import Supervisor
-from policies.model import EMBEDDED
+from policies.model.policy import EMBEDDED
 
 if TYPE_CHECKING:
     from gateway.journal.pump import Appender
-    from policies.model import KafkaCluster
+    from policies.model.policy import KafkaCluster
     from policies.rules import CompiledPolicy
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway.state.leases import Leases
     from gateway.state.termini import Termini
     from gateway.tasks import Supervisor
-    from policies.model import KafkaCluster
+    from policies.model.policy import KafkaCluster
 
 
 def make_cluster(

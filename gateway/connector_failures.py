@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.amqp.tls import ClientTls
 
 if TYPE_CHECKING:
-    from policies.units import Endpoint
+    from policies.model.units import Endpoint
 
 
 def why(error: BaseException | None, tls: ssl.SSLContext | None, *, opened: bool) -> str:

@@ -31,8 +31,8 @@ from gateway.scope.choice import HOMEWARD
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.nodes.scopes import Scope
-    from policies.model_scope import Connector as ConnectorModel
-    from policies.units import Endpoint
+    from policies.model.scope import ConnectorSection as ConnectorModel
+    from policies.model.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
 _ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"

@@ -28,7 +28,7 @@ from gateway.tasks import Supervisor
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.nodes.scopes import Scope
-    from policies.model_scope import Listener as ListenerModel
+    from policies.model.scope import ListenerSection as ListenerModel
 
 PRODUCT: Final = {"product": "ScopeGate", "version": __version__}
 

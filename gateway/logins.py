@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.amqp.sasl_server import offered
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
-from policies.model_scope import PASSWORD_MECHANISMS
+from policies.model.scope import PASSWORD_MECHANISMS
 
 if TYPE_CHECKING:
     from gateway.amqp.engine_config import Peer

@@ -17,7 +17,7 @@ from gateway.amqp.tls import ServerTls, TlsError, client_context, out_of_date
 from gateway.amqp.verifiers import UserStore
 
 if TYPE_CHECKING:
-    from policies.model_scope import Connector, Listener
+    from policies.model.scope import ConnectorSection, ListenerSection
     from policies.rules import CompiledPolicy
 
 _NOBODY: Final = UserStore({})
@@ -36,12 +36,12 @@ class Materials:
     """What was read: users by file, TLS by the part of the policy that wants it."""
 
     users: dict[str, UserStore] = field(default_factory=dict)
-    servers: dict[Listener, ServerTls] = field(default_factory=dict)
-    clients: dict[Connector, ssl.SSLContext] = field(default_factory=dict)
+    servers: dict[ListenerSection, ServerTls] = field(default_factory=dict)
+    clients: dict[ConnectorSection, ssl.SSLContext] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     """What works, and should not stay so."""
 
-    def users_of(self, listener: Listener) -> UserStore:
+    def users_of(self, listener: ListenerSection) -> UserStore:
         """Who may log in at a listener."""
         return _NOBODY if listener.users is None else self.users[str(listener.users)]
 
@@ -122,7 +122,7 @@ def _users_file(policy: CompiledPolicy, name: str, materials: Materials, where: 
     return []
 
 
-def _listener(policy: CompiledPolicy, model: Listener, materials: Materials, where: str) -> list[str]:
+def _listener(policy: CompiledPolicy, model: ListenerSection, materials: Materials, where: str) -> list[str]:
     problems = []
     if model.users is not None and str(model.users) not in materials.users:
         problems += _users_file(policy, str(model.users), materials, where)
@@ -140,7 +140,7 @@ def _listener(policy: CompiledPolicy, model: Listener, materials: Materials, whe
     return problems
 
 
-def _connector(policy: CompiledPolicy, model: Connector, materials: Materials, where: str) -> list[str]:
+def _connector(policy: CompiledPolicy, model: ConnectorSection, materials: Materials, where: str) -> list[str]:
     if not any(endpoint.tls for endpoint in model.to):
         return []
     files: dict[str, str | None] = {"ca": model.tls.ca, "cert": model.tls.cert, "key": model.tls.key}

@@ -14,11 +14,11 @@ from gateway.held.container import budget
 from gateway.held.logs import LogShare, LogWish, TurnBudget, shares
 from gateway.nodes.route_limits import DETACHED
 from gateway.tasks import off_loop
-from policies.model_rules import KafkaRule
+from policies.model.rules import KafkaRule
 
 if TYPE_CHECKING:
     from gateway.report import Report
-    from policies.model import Policy
+    from policies.model.policy import Policy
     from policies.rules import CompiledPolicy
 
 _LOOK: Final = 1.0

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policies.load import load_policy
-from policies.model_filters import Filters
+from policies.load.loader import load_policy
+from policies.model.filters import Filters
 from policies.rules import CompiledPolicy, SigningKeys
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
-    from policies.model_scope import Limits
+    from policies.model.scope import ListenerLimits
 
 
 class _Use:
@@ -39,7 +39,7 @@ class Quota:
     A listener that replaces another at its address goes on with its quota; `limits` are those of the policy now.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ListenerLimits) -> None:
         self.limits = limits
         self._connections = 0
         self._recent: deque[float] = deque()
@@ -105,7 +105,7 @@ class Quotas:
     def __init__(self) -> None:
         self._quotas: dict[tuple[str, str], Quota] = {}
 
-    def of(self, scope: str, bind: str, limits: Limits) -> Quota:
+    def of(self, scope: str, bind: str, limits: ListenerLimits) -> Quota:
         """The quota of a listener, which takes over what is counted at its address; `limits` hold from now on."""
         quota = self._quotas.setdefault((scope, bind), Quota(limits))
         quota.limits = limits

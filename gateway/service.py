@@ -43,7 +43,7 @@ from gateway.tasks import Supervisor, off_loop, until
 if TYPE_CHECKING:
     from gateway import connectors
     from gateway.amqp.link import Link
-    from policies.model_scope import Connector
+    from policies.model.scope import ConnectorSection
     from policies.rules import CompiledPolicy
 
 _FIXED: Final = ("http", "state", "lease", "log", "journal", "memory")
@@ -223,7 +223,7 @@ class Service:
         for name in set(self.world.scopes) - set(policy.model.scopes):
             del self.world.scopes[name]
 
-    def _changed_connectors(self, policy: CompiledPolicy) -> Iterator[tuple[tuple[str, str], Connector]]:
+    def _changed_connectors(self, policy: CompiledPolicy) -> Iterator[tuple[tuple[str, str], ConnectorSection]]:
         """The connectors that are new, or new under an old name."""
         for scope, each in policy.model.scopes.items():
             for model in each.connect:
@@ -256,7 +256,9 @@ class Service:
         for name, scope in self.world.scopes.items():
             scope.connectors = {key[1]: each for key, each in self.connectors.items() if key[0] == name}
 
-    def _make_connector(self, key: tuple[str, str], model: Connector, policy: CompiledPolicy) -> connectors.Connector:
+    def _make_connector(
+        self, key: tuple[str, str], model: ConnectorSection, policy: CompiledPolicy
+    ) -> connectors.Connector:
         from gateway.connectors import Connector as Dialler  # with all that dialling needs: not before it does
 
         return Dialler(

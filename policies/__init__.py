@@ -1,0 +1,1 @@
+"""Policy files: model, loading, checks, compiled rules, explanations. Pure."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 
-from policies.assignment import Assignment
-from policies.findings import Finding
-from policies.model import Policy
-from policies.model_rules import AccessRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.event_log_scopes import shows_logs
+from policies.internal_topics import ReservedTopics, reserved_topics
+from policies.load.diagnostics import Where
+from policies.load.findings import Finding
+from policies.load.tree import Tree
+from policies.model.assignment import Assignment
+from policies.model.policy import Policy
+from policies.model.reading import LogReadingRule
+from policies.model.rules import AccessRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
 from policies.patterns import routable
-from policies.problems import Where
-from policies.reading import Reading
-from policies.reserved import ReservedTopics, reserved_topics
 from policies.rules import (
     MAX_HOPS,
     CompiledAccess,
@@ -26,8 +28,6 @@ from policies.rules import (
     ServiceRoute,
     legal_topic,
 )
-from policies.shown_logs import shows_logs
-from policies.tree import Tree
 
 AddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
 Build = Callable[[str, dict[str, str]], Route | None]
@@ -116,9 +116,9 @@ def _assignment(rule: KafkaRule) -> Assignment:
     return Assignment(**{each.name: getattr(rule, each.name) for each in fields(Assignment)})
 
 
-def _reading(rule: KafkaRule) -> Reading:
-    values = {each.name: getattr(rule, each.name) for each in fields(Reading)}
-    return Reading(**{**values, "dead_letter": None})
+def _reading(rule: KafkaRule) -> LogReadingRule:
+    values = {each.name: getattr(rule, each.name) for each in fields(LogReadingRule)}
+    return LogReadingRule(**{**values, "dead_letter": None})
 
 
 def _kafka(rule: KafkaRule, where: Where, reserved: ReservedTopics) -> CompiledAddress:
@@ -148,7 +148,7 @@ def _unfit(rule: KafkaRule, captures: dict[str, str]) -> str | None:
     return None if legal_topic(topic) else "its dead_letter would have a name that no topic can have"
 
 
-def circles(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
+def relay_loops(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
     """Relay rules whose example address comes back to where it was."""
     for name, scope in policy.scopes.items():
         for at, rule in enumerate(scope.addresses):

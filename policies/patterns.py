@@ -137,16 +137,16 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PatternShape:
     """What addresses can come of a template or match a pattern: their segments, and whether more may follow."""
 
     segments: tuple[Segment, ...]
     rest: bool = False
 
 
-def shape(template: Template) -> Shape:
+def shape(template: Template) -> PatternShape:
     """The addresses that can come of a template; what lies between two captures of a segment is forgotten."""
-    return Shape(tuple(_blurred(part) for part in template.text.split("/")))
+    return PatternShape(tuple(_blurred(part) for part in template.text.split("/")))
 
 
 def _blurred(part: str) -> Segment:

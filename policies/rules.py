@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from policies.assignment import Assignment
-from policies.base import Secret
-from policies.model import KafkaCluster, Policy
-from policies.model_kafka import settings
-from policies.model_rules import Action, DirectMode, KeySource, RecordMode, Replies, ServiceName
+from policies.load.diagnostics import Diagnostic, Where
+from policies.model.assignment import Assignment
+from policies.model.base import Secret
+from policies.model.kafka import settings
+from policies.model.policy import KafkaCluster, Policy
+from policies.model.reading import LogReadingRule
+from policies.model.rules import Action, DirectMode, KeySource, RecordMode, Replies, ServiceName
+from policies.model.units import Millis
 from policies.patterns import Pattern, routable
-from policies.problems import Problem, Where
-from policies.reading import Reading
-from policies.units import Millis
 
 INFO_SUFFIX: Final = "/$info"
 NOT_FOUND: Final = "amqp:not-found"
@@ -71,7 +71,7 @@ class KafkaRoute:
     mode: RecordMode
     credit: int
     tombstones: bool
-    reading: Reading
+    reading: LogReadingRule
     where: Where = field(compare=False)
     key_from: tuple[KeySource, ...] = ("group-key",)
 
@@ -126,7 +126,7 @@ class Decision:
 class CompiledAddress:
     """One address rule: `build` makes a route of an address and its captures (None: no such node).
 
-    `refusal` says why captures lead to a topic that the rule does not name (`policies/reserved.py`).
+    `refusal` says why captures lead to a topic that the rule does not name (`policies/internal_topics.py`).
     """
 
     match: Pattern
@@ -275,7 +275,7 @@ class CompiledPolicy:
     model: Policy
     scopes: Mapping[str, ScopeRules]
     signing: SigningKeys | None
-    warnings: tuple[Problem, ...]
+    warnings: tuple[Diagnostic, ...]
     secrets: Mapping[Secret, bytes] = field(repr=False, compare=False)
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     """Digests of the files the policy names, as they were when it was loaded."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from policies.model import Policy
-from policies.tree import Loc
+from policies.load.tree import Loc
+from policies.model.policy import Policy
 
 
 class _Generate(GenerateJsonSchema):

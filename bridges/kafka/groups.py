@@ -19,7 +19,7 @@ from gateway.amqp.types import Long, Symbol, Timestamp
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, STOLEN, AmqpError
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Why
-from policies.assignment import MAX_GROUP_NAME, Assignment, legal_group
+from policies.model.assignment import MAX_GROUP_NAME, Assignment, legal_group
 
 EPOCH: Final = "event-streams-epoch"
 _GREATEST: Final = (1 << 63) - 1

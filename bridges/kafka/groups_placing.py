@@ -13,7 +13,7 @@ from bridges.kafka.links import wanted
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, RESOURCE_DELETED, AmqpError, Fault
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Wish
-from policies.assignment import Assignment
+from policies.model.assignment import Assignment
 
 _UNKNOWN: Final = 1 << 31
 """Partitions of a topic that Kafka could not be asked about; looked at again with the topic."""

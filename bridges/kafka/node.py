@@ -36,8 +36,8 @@ from gateway.filters.event_log import beyond_position, mentions_log
 from gateway.filters.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Share, unavailable
-from policies.assignment import Assignment
-from policies.reading import Reading
+from policies.model.assignment import Assignment
+from policies.model.reading import LogReadingRule
 
 log = structlog.get_logger(logger_name="kafka")
 _OVERHEAD: Final = 512
@@ -63,7 +63,7 @@ class Route(Protocol):
     @property
     def assignment(self) -> Assignment: ...
     @property
-    def reading(self) -> Reading: ...
+    def reading(self) -> LogReadingRule: ...
     @property
     def key_from(self) -> Sequence[str]: ...
 

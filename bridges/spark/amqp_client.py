@@ -24,7 +24,7 @@ from gateway.amqp.sasl_client import SaslClient
 from gateway.amqp.tls import TlsError, client_context
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.password_checks import Ticket
-from policies.units import Endpoint
+from policies.model.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
 _WINDOW: Final = 20_000

@@ -100,7 +100,7 @@ def simulate(now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool
 
 def _load(path: Path) -> CompiledPolicy:
     from gateway.policy_file import load
-    from policies.problems import PolicyErrors
+    from policies.load.diagnostics import PolicyErrors
 
     try:
         return load(path, with_secrets=False)
@@ -233,7 +233,7 @@ def _sample(each: Weighed, policies: tuple[CompiledPolicy, CompiledPolicy]) -> I
 
 def _where(policy: CompiledPolicy, finding: Finding) -> str:
     """The lines that decide it."""
-    from policies.explain import explain
+    from policies.explain.explanation import explain
 
     case = finding.case
     if case.user is None or case.address is None or case.route or case.scope not in policy.scopes:

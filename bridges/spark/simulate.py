@@ -19,8 +19,8 @@ from gateway.errors import CONNECTION_FORCED, NOT_ALLOWED, NOT_IMPLEMENTED, Amqp
 from gateway.filters.filter_set import RULES, Rules, read
 from gateway.journal.facts import End, end_of
 from gateway.scope.choice import ANNOTATED, CARRIED, REFUSED, REWRITTEN, UNCHANGED, choose
-from policies.explain import onward, through
-from policies.model_scope import Connector
+from policies.explain.explanation import onward, through
+from policies.model.scope import ConnectorSection
 from policies.rules import (
     INFO_SUFFIX,
     NOT_FOUND,
@@ -201,7 +201,7 @@ class Judge:
             believed = {False} if connector.annotations == "never" else seen
         return {one and other for one, other in product(announced, believed)}
 
-    def _connector(self, end: End) -> Connector | None:
+    def _connector(self, end: End) -> ConnectorSection | None:
         if end.to_connector is None or end.to_scope is None:
             return None
         return next(each for each in self.policy.model.scopes[end.to_scope].connect if each.name == end.to_connector)

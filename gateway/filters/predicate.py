@@ -326,6 +326,6 @@ def _bound(node: Any, latest: Literal) -> Any:
 
 
 _NODES: Final = (
-    Literal, Field, Arithmetic, Negative, Positive, Constant, Truth, Compare, IsNull, Exists, In, Like, Matches, Text,
-    And, Or, Not, IsTrue,
+    Literal, Field, Arithmetic, Negative, Positive, Constant, Truth, Compare, IsNull, Exists, In, Like,
+    Matches, Text, And, Or, Not, IsTrue,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from gateway.principal import Principal
 from policies.rules import RelayRoute, Route
 
 if TYPE_CHECKING:
-    from policies.model_rules import Action
+    from policies.model.rules import Action
 
 
 @dataclass(frozen=True, slots=True)

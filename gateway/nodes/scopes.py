@@ -55,8 +55,8 @@ from policies.rules import (
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
     from gateway.journal.journal import Journal
-    from policies.model_rules import Action
-    from policies.units import Rate
+    from policies.model.rules import Action
+    from policies.model.units import Rate
 
 _RELAY: Final = "ANONYMOUS-RELAY"
 

@@ -24,8 +24,8 @@ from gateway.quickstart.place import NotUsable, Place, read_place
 from gateway.quickstart.screen import Screen
 from gateway.quickstart.server import NotStarted, Server
 from gateway.quickstart.terminal import own_terminal
-from policies.model import EMBEDDED
-from policies.problems import PolicyErrors
+from policies.load.diagnostics import PolicyErrors
+from policies.model.policy import EMBEDDED
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 

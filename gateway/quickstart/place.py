@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.policy_file import make_ring
 from gateway.scope.keys import KeyRing, new_secret
-from policies.load import load_policy
+from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
 
 EDGE: Final = "edge"

@@ -18,7 +18,7 @@ from gateway.amqp.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejecte
 from gateway.amqp.pndata import ABSENT
 from gateway.amqp.types import Described, Symbol, Timestamp
 from gateway.tasks import until
-from policies.reading import Reading
+from policies.model.reading import LogReadingRule
 from tests.support.messages import message
 from tests.support.process import PATIENCE
 from tests.support.streams import Route, Streams, bodies, fill
@@ -39,7 +39,7 @@ HASHES = {  # of Kafka's own tests (UtilsTest.java), as its clients have them
 async def local() -> AsyncIterator[Streams]:
     """A bridge on the embedded Kafka."""
     topics = {"solo": 1, "orders": 3, "wide": 12, "dlq": 1}
-    routes = {"letters": Route("solo", reading=Reading(dead_letter="dlq"))}
+    routes = {"letters": Route("solo", reading=LogReadingRule(dead_letter="dlq"))}
     found = Streams(ClusterConfig(topics=topics, refresh=0.2, retry=0.1, timeout=10), routes)
     yield found
     await found.close()

@@ -11,7 +11,7 @@ import pytest
 from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.durable import Held, Keeper, Wish
 from gateway.amqp.types import Symbol
-from policies.assignment import Assignment
+from policies.model.assignment import Assignment
 from tests.support.numbered import until
 from tests.support.streams import Route, Streams, bodies, fill
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.types import Symbol
-from policies.assignment import Assignment
+from policies.model.assignment import Assignment
 from tests.support.process import PATIENCE
 from tests.support.streams import Peer, Route, Streams, bodies, fill
 

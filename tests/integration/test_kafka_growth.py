@@ -12,7 +12,7 @@ from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.types import Symbol
 from gateway.errors import RESOURCE_DELETED
-from policies.assignment import Assignment
+from policies.model.assignment import Assignment
 from tests.support.kafka import KafkaBroker
 from tests.support.numbered import until
 from tests.support.process import PATIENCE, wait_until

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.outcomes import Rejected
-from policies.reading import Reading
+from policies.model.reading import LogReadingRule
 from tests.bench.running import resident_kib
 from tests.support.document import Document
 from tests.support.gateway import Gateways
@@ -54,7 +54,7 @@ async def test_rejected_events_wait_within_bounds_for_a_dead_letter_topic_that_t
     streams, count = Streams(ClusterConfig(kafka_broker.bootstrap)), 4_000
     topic = await asyncio.to_thread(kafka_broker.create_topic)
     letters = await asyncio.to_thread(kafka_broker.create_topic, config={"max.message.bytes": "80"})
-    streams.routes[topic] = Route(topic, reading=Reading(dead_letter=letters))
+    streams.routes[topic] = Route(topic, reading=LogReadingRule(dead_letter=letters))
     await fill(streams, topic, count)
     receiver = await streams.receiver(topic, after="@earliest", credit=count)
     await receiver.receive(1, Rejected(None))

@@ -17,7 +17,7 @@ from gateway.amqp.outcomes import ACCEPTED, Rejected
 from gateway.amqp.types import Array, Described, Symbol, Timestamp, Uint
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.filters.event_stream import offset_symbol
-from policies.reading import Reading
+from policies.model.reading import LogReadingRule
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected, hop_annotations
 from tests.support.document import Document
@@ -120,7 +120,7 @@ def test_events_are_annotated_for_whom_the_policy_says(
 
 async def test_a_dead_letter_keeps_its_key(kafka_broker: KafkaBroker, streams: Streams) -> None:
     topic, dead = kafka_broker.create_topic(), kafka_broker.create_topic()
-    streams.routes[topic] = Route(topic, reading=Reading(dead_letter=dead), key_from=("group-key", "group-id"))
+    streams.routes[topic] = Route(topic, reading=LogReadingRule(dead_letter=dead), key_from=("group-key", "group-id"))
     sender = await streams.sender(topic)
     assert await sender.send(message(b"x", group_id="g")) is ACCEPTED
     receiver = await streams.receiver(topic, after="@earliest", credit=1)
@@ -148,7 +148,7 @@ async def test_strict_timestamps_want_the_log_to_say_when(kafka_broker: KafkaBro
     theirs = kafka_broker.create_topic()
     ours = kafka_broker.create_topic(config={"message.timestamp.type": "LogAppendTime"})
     for topic in (theirs, ours):
-        streams.routes[topic] = Route(topic, reading=Reading(strict_timestamps=True))
+        streams.routes[topic] = Route(topic, reading=LogReadingRule(strict_timestamps=True))
     for attach in (streams.sender, streams.receiver):
         with pytest.raises(AmqpError, match="LogAppendTime") as refused:
             await attach(theirs)
@@ -178,7 +178,7 @@ async def test_what_has_expired_is_skipped_where_the_policy_wants_it(
     kafka_broker: KafkaBroker, streams: Streams
 ) -> None:
     topic = kafka_broker.create_topic()
-    streams.routes[topic] = Route(topic, reading=Reading(drop_expired=True))
+    streams.routes[topic] = Route(topic, reading=LogReadingRule(drop_expired=True))
     sender = await streams.sender(topic)
     now = int(time.time() * 1000)
     sent = [
@@ -204,7 +204,7 @@ async def test_what_has_expired_is_skipped_where_the_policy_wants_it(
 
 async def test_uncommitted_events_are_for_nodes_that_want_them(kafka_broker: KafkaBroker, streams: Streams) -> None:
     topic = kafka_broker.create_topic()
-    streams.routes["raw"] = Route(topic, reading=Reading(isolation="read_uncommitted"))
+    streams.routes["raw"] = Route(topic, reading=LogReadingRule(isolation="read_uncommitted"))
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(PATIENCE)
     for value, end in ((b"given up", producer.abort_transaction), (b"kept", producer.commit_transaction)):

@@ -18,7 +18,7 @@ from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, Amqp
 from gateway.state.leases_board import Unavailable
 from gateway.state.redis import RedisState
 from gateway.tasks import Supervisor, until
-from policies.reading import Reading
+from policies.model.reading import LogReadingRule
 from tests.support.messages import message
 from tests.support.process import PATIENCE
 from tests.support.servers import Redis
@@ -174,7 +174,7 @@ async def test_a_group_that_cannot_be_read_refuses_its_links(
 
 
 async def test_what_is_read_with_either_isolation_counts_together(local: Streams) -> None:
-    local.routes["raw"] = Route("solo", reading=Reading(isolation="read_uncommitted"))
+    local.routes["raw"] = Route("solo", reading=LogReadingRule(isolation="read_uncommitted"))
     await fill(local, "solo", 3)
     for address in ("solo", "raw"):
         reader = await local.receiver(address, after="@earliest", credit=10)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from policies.load import load_policy
-from policies.problems import PolicyErrors
+from policies.load.diagnostics import PolicyErrors
+from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
 
 KEY = "Gx1vK8mQz0bT5rYd2WfLpNs7HcJ4uEaXoR9iVtBqDkM"  # as `scopegate keys new` makes them

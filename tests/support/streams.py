@@ -24,8 +24,8 @@ from gateway.amqp.types import Described, Symbol
 from gateway.errors import AmqpError
 from gateway.filters.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
-from policies.assignment import Assignment
-from policies.reading import Reading
+from policies.model.assignment import Assignment
+from policies.model.reading import LogReadingRule
 from tests.support.messages import message
 from tests.support.process import PATIENCE
 
@@ -39,7 +39,7 @@ class Route:
     credit: int = 1000
     tombstones: bool = False
     assignment: Assignment = field(default_factory=Assignment)
-    reading: Reading = field(default_factory=Reading)
+    reading: LogReadingRule = field(default_factory=LogReadingRule)
     key_from: tuple[str, ...] = ("group-key",)
 
 

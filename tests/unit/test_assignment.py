@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from policies.assignment import Assignment, lines
-from policies.explain import explain
-from policies.load import load_policy
-from policies.problems import PolicyErrors
+from policies.explain.explanation import explain
+from policies.load.diagnostics import PolicyErrors
+from policies.load.loader import load_policy
+from policies.model.assignment import Assignment, lines
 from policies.rules import CompiledPolicy, KafkaRoute
 
 POLICY = """

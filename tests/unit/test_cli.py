@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from gateway import __version__
 from gateway.amqp.users import load_users
 from gateway.cli import main
-from policies.secrets import signing_key
+from policies.load.secrets import signing_key
 from tests.support.certs import Authority
 from tests.support.policy import KEY
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.amqp.tls import client_context
 from gateway.connector_failures import Failures, why, worth_a_line
-from policies.units import Endpoint
+from policies.model.units import Endpoint
 from tests.support.certs import Authority
 
 RESET = ConnectionResetError(104, "Connection reset by peer")

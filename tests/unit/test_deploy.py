@@ -12,7 +12,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from policies.load import load_policy
+from policies.load.loader import load_policy
 from tests.support import dockerfile
 from tests.support.parts import ROOT
 

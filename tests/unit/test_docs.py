@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.load import load_policy
+from policies.load.loader import load_policy
 from tests.bench.cases import CASES
 from tests.support.parts import ROOT
 

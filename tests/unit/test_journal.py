@@ -18,8 +18,8 @@ from gateway.journal.reading import MOST_PARTITIONS, Log
 from gateway.nodes.events import GROUP
 from gateway.redaction import shown
 from gateway.scope.choice import WITHIN, choose
-from policies.load import load_policy
-from policies.problems import PolicyErrors
+from policies.load.diagnostics import PolicyErrors
+from policies.load.loader import load_policy
 from tests.support.messages import message
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.policy_file import load
-from policies.explain import explain
-from policies.problems import PolicyErrors
+from policies.explain.explanation import explain
+from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
 from tests.support.policy import load_text, mistakes
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from policies.load import load_policy
-from policies.model import Policy
-from policies.problems import PolicyErrors
-from policies.units import Bind, Endpoint
+from policies.load.diagnostics import PolicyErrors
+from policies.load.loader import load_policy
+from policies.model.policy import Policy
+from policies.model.units import Bind, Endpoint
 from tests.support.policy import KEY, load_text, mistakes
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "policies" / "examples"

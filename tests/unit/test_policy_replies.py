@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.explain import explain
+from policies.explain.explanation import explain
+from policies.model.units import Rate, parse_rate
 from policies.rules import CompiledPolicy, RelayRoute
-from policies.units import Rate, parse_rate
 from tests.support.policy import load_text, mistakes
 
 POLICY = """

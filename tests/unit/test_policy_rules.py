@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from policies.assignment import Assignment
-from policies.explain import explain
-from policies.model_rules import Action
-from policies.problems import PolicyErrors
-from policies.reading import Reading
+from policies.explain.explanation import explain
+from policies.load.diagnostics import PolicyErrors
+from policies.model.assignment import Assignment
+from policies.model.reading import LogReadingRule
+from policies.model.rules import Action
 from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Where
 from tests.support.policy import KEY, load_text
 
@@ -48,7 +48,7 @@ def policy() -> CompiledPolicy:
 @pytest.mark.parametrize(
     ("address", "route"),
     [
-        ("events/orders", KafkaRoute("main", "orders", Assignment(), "auto", 1000, True, Reading(), NOWHERE)),
+        ("events/orders", KafkaRoute("main", "orders", Assignment(), "auto", 1000, True, LogReadingRule(), NOWHERE)),
         ("svc/echo", RelayRoute("core", None, "services/echo", "auto", NOWHERE)),
         ("svc/..", RelayRoute("core", None, "services/..", "auto", NOWHERE)),
         ("svc/{name}", RelayRoute("core", None, "services/{name}", "auto", NOWHERE)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.explain import explain
+from policies.explain.explanation import explain
 from tests.support.policy import load_text
 
 POLICY = """

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from policies.base import Count, Flag, Name, OneOrMany, Path, Secret, Section, Strict, parsed
-from policies.model_bridge import Bridge
-from policies.model_rules import AccessRule, AddressRule
-from policies.units import Duration, Endpoints, PerTime, Place, Size, parse_bind, parse_duration, parse_size
+from policies.model.base import Count, Flag, Name, OneOrMany, Path, Secret, Strict, StrictSection, parsed
+from policies.model.bridge import BridgeEntry
+from policies.model.rules import AccessRule, AddressRule
+from policies.model.units import Duration, Endpoints, PerTime, Place, Size, parse_bind, parse_duration, parse_size
 
 MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD_MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
@@ -47,7 +47,7 @@ class ListenerTls(Strict):
     require_client_cert: Flag = Field(default=False, description="true: refuse clients without a certificate")
 
 
-class Limits(Section):
+class ListenerLimits(StrictSection):
     """What one listener grants; more connections are dropped, more of the rest gets an error that names the limit.
 
     A reload closes nothing that is open. `connections`, `users`, `user_links` and the rates go on counting, and
@@ -82,7 +82,7 @@ class Limits(Section):
     idle_timeout: Duration = parsed(parse_duration, "60s", "a connection silent for this long is closed; 0s: never")
 
 
-class Listener(Section):
+class ListenerSection(StrictSection):
     """One place where AMQP clients connect.
 
     A reload closes the connections that the listener would not accept now: their user, SASL mechanism or authority
@@ -108,7 +108,7 @@ class Listener(Section):
     )
     tls: ListenerTls | None = Field(default=None, description="TLS; default: none")
     allow_plain_without_tls: Flag = Field(default=False, description=_PLAIN_TEXT)
-    limits: Limits = Field(default_factory=Limits, description="see Limits")
+    limits: ListenerLimits = Field(default_factory=ListenerLimits, description="see Limits")
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class Listener(Section):
         return tuple(name for name in self.sasl if plain or name != "PLAIN")
 
 
-class ConnectorSasl(Section):
+class ConnectorSasl(StrictSection):
     """How the gateway introduces itself."""
 
     mechanism: Mechanism = Field(default="ANONYMOUS", description="SASL mechanism")
@@ -125,7 +125,7 @@ class ConnectorSasl(Section):
     password: Secret | None = Field(default=None, description="where the password is found")
 
 
-class ConnectorTls(Section):
+class ConnectorTls(StrictSection):
     """How a connector checks the server, and its own certificate; used for amqps:// URLs."""
 
     ca: Path | None = Field(default=None, description="authorities of the server, PEM; default: the system's")
@@ -138,14 +138,14 @@ Source = Annotated[str, Field(min_length=1, max_length=1024)]
 Pause = Annotated[Duration, Field(ge=1)]
 
 
-class Backoff(Section):
+class Backoff(StrictSection):
     """Pauses between attempts to reconnect: doubling from min to max, jittered."""
 
     min: Pause = parsed(parse_duration, "250ms", "first pause")
     max: Pause = parsed(parse_duration, "30s", "longest pause")
 
 
-class ConnectorReplies(Section):
+class ConnectorReplies(StrictSection):
     """Where the container sends the responses to requests from other scopes."""
 
     address: str = Field(
@@ -163,7 +163,7 @@ class ConnectorReplies(Section):
     )
 
 
-class Pull(Strict):
+class PullEntry(Strict):
     """A queue at the container that the gateway receives from; what comes goes to an address of this scope.
 
     The message is accepted there when it was accepted here. The policy itself allows it: access rules are for clients.
@@ -177,7 +177,7 @@ class Pull(Strict):
     credit: Count = Field(default=1000, le=100_000, description="messages in flight; never more than `to` takes")
 
 
-class Connector(Strict):
+class ConnectorSection(Strict):
     """One AMQP container the gateway connects to; address rules name it in `relay`."""
 
     name: Name = Field(description="what address rules call it")
@@ -212,21 +212,21 @@ class Connector(Strict):
         description="true: desire AMQP_EVENT_STREAMS_V1_0, and close with amqp:not-implemented where the container "
         "does not offer it; false: desire it for bridges, and work plainly without",
     )
-    pull: tuple[Pull, ...] = Field(
+    pull: tuple[PullEntry, ...] = Field(
         default=(), description="queues there whose messages the gateway fetches and sends to an address of this scope"
     )
 
 
-class Scope(Section):
+class ScopeSection(StrictSection):
     """One address space: nothing in it is visible from another scope unless an address rule relays there."""
 
-    listen: tuple[Listener, ...] = Field(default=(), description="places where clients connect")
-    connect: tuple[Connector, ...] = Field(default=(), description="containers the gateway connects to")
+    listen: tuple[ListenerSection, ...] = Field(default=(), description="places where clients connect")
+    connect: tuple[ConnectorSection, ...] = Field(default=(), description="containers the gateway connects to")
     addresses: tuple[AddressRule, ...] = Field(
         default=(),
         description="what addresses are: match and one of direct, relay, kafka, service, redirect; first match wins",
     )
-    bridge: tuple[Bridge, ...] = Field(
+    bridge: tuple[BridgeEntry, ...] = Field(
         default=(), description="events that the gateway itself moves to another address or container"
     )
     access: tuple[AccessRule, ...] = Field(default=(), description="who may do what; what no entry allows is denied")

@@ -13,15 +13,15 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from policies.base import Secret
-from policies.messages import shown
-from policies.model import GatewaySection, KafkaCluster, KeyEntry, Setting
-from policies.model_bridge import Bridge
-from policies.model_pipeline import PipelineSection
-from policies.model_rules import AccessRule, AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
-from policies.model_scope import Connector, Listener
+from policies.load.messages import shown
+from policies.load.tree import Loc
+from policies.model.base import Secret
+from policies.model.bridge import BridgeEntry
+from policies.model.pipeline import PipelineSection
+from policies.model.policy import GatewaySection, KafkaCluster, KeyEntry, Setting
+from policies.model.rules import AccessRule, AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.model.scope import ConnectorSection, ListenerSection
 from policies.schema import allowed_keys, nearest
-from policies.tree import Loc
 
 M = TypeVar("M")
 AnyAddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
@@ -32,11 +32,11 @@ _KEY: Final = TypeAdapter(KeyEntry)
 _TEXT: Final = TypeAdapter(str)
 _SETTING: TypeAdapter[Secret | str] = TypeAdapter(Setting)
 _KAFKA: Final = TypeAdapter(KafkaCluster)
-_LISTENER: Final = TypeAdapter(Listener)
-_CONNECTOR: Final = TypeAdapter(Connector)
+_LISTENER: Final = TypeAdapter(ListenerSection)
+_CONNECTOR: Final = TypeAdapter(ConnectorSection)
 _ADDRESS: TypeAdapter[AnyAddressRule] = TypeAdapter(AddressRule)
 _ACCESS: Final = TypeAdapter(AccessRule)
-_BRIDGE: Final = TypeAdapter(Bridge)
+_BRIDGE: Final = TypeAdapter(BridgeEntry)
 
 # Values for required keys that had a mistake; `broken` keeps every check away from them.
 _STAND_INS: Final = {"match": "**", "name": "x", "to": "amqps://x", "redirect": "amqps://x", "may": "info"}
@@ -60,11 +60,11 @@ class ScopePieces:
     """The valid parts of one scope."""
 
     name: str
-    listen: tuple[Piece[Listener], ...]
-    connect: tuple[Piece[Connector], ...]
+    listen: tuple[Piece[ListenerSection], ...]
+    connect: tuple[Piece[ConnectorSection], ...]
     addresses: tuple[Piece[AnyAddressRule], ...]
     access: tuple[Piece[AccessRule], ...]
-    bridge: tuple[Piece[Bridge], ...]
+    bridge: tuple[Piece[BridgeEntry], ...]
     connector_names: frozenset[str]
     grants: bool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from policies.model_scope import Connector
+from policies.model.scope import ConnectorSection
 from policies.rules import CompiledPolicy, KafkaRoute, RelayRoute, Route
 
 _OFFERED: Final = "RESPONSE_ANNOTATIONS_V1_0"
@@ -73,14 +73,14 @@ def _into_kafka(replies: str, topic: str) -> str:
     return "rewritten: a topic keeps no delivery annotations (replies: cookie puts them in headers of the record)"
 
 
-def _connector(policy: CompiledPolicy, scope: str, end: Route) -> Connector | None:
+def _connector(policy: CompiledPolicy, scope: str, end: Route) -> ConnectorSection | None:
     """The connector through which a route leaves the gateway; None: it does not."""
     if not isinstance(end, RelayRoute):
         return None
     return next(each for each in policy.model.scopes[scope].connect if each.name == end.connector)
 
 
-def _announces(connector: Connector | None) -> str:
+def _announces(connector: ConnectorSection | None) -> str:
     if connector is None:
         return f"the receiver's target announces {_SUPPORTED}"
     trusted = connector.annotations == "trust"
@@ -88,7 +88,7 @@ def _announces(connector: Connector | None) -> str:
     return f"the target at the container behind {connector.name} announces {_SUPPORTED}{offers}"
 
 
-def _requests(replies: str, routed: bool, there: str, connector: Connector | None) -> str:
+def _requests(replies: str, routed: bool, there: str, connector: ConnectorSection | None) -> str:
     announces = _announces(connector)
     if replies == "rewrite":
         return "rewritten (replies: rewrite): reply-to and message-id become the gateway's own, whatever is announced"
@@ -111,7 +111,7 @@ def _keys(policy: CompiledPolicy) -> str:
     return f"{form} with key {keys.active}; a response may take {keys.expiry / 1000:g} s{skew}{kept}"
 
 
-def _places(replies: str, routed: bool, there: str, connector: Connector | None) -> str:
+def _places(replies: str, routed: bool, there: str, connector: ConnectorSection | None) -> str:
     if connector is not None and connector.replies.address != "gateway":
         return _place_there(connector)
     own, rewritten = f"$replies.{there} with their cookie", f"$replies.{there}/<token>"
@@ -120,7 +120,7 @@ def _places(replies: str, routed: bool, there: str, connector: Connector | None)
     return rewritten if replies == "rewrite" or not routed else f"{own}, or to {rewritten} where rewritten"
 
 
-def _place_there(connector: Connector) -> str:
+def _place_there(connector: ConnectorSection) -> str:
     """Where the container itself has an address for us (`connect.replies`)."""
     address = connector.replies.address
     found = ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from policies.findings import Finding
-from policies.model import Policy
-from policies.model_scope import Connector
+from policies.load.findings import Finding
+from policies.load.tree import Loc
+from policies.model.policy import Policy
+from policies.model.scope import ConnectorSection
 from policies.rules import RelayRoute, Route, ScopeRules
-from policies.tree import Loc
 
 _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
@@ -21,7 +21,9 @@ def pulls(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]
             yield from _connector(("scopes", name, "connect", at, "pull"), name, connector, scopes)
 
 
-def _connector(loc: Loc, scope: str, connector: Connector, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
+def _connector(
+    loc: Loc, scope: str, connector: ConnectorSection, scopes: Mapping[str, ScopeRules]
+) -> Iterator[Finding]:
     sources = [pull.source for pull in connector.pull]
     for at, pull in enumerate(connector.pull):
         if pull.source in sources[:at]:

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.assignment import Binding, GroupMode, GroupNames, Ownership, PartitionNumbers, Surplus
-from policies.base import Also, Count, Flag, Name, OneOrMany, Section, Strict, parsed
+from policies.model.assignment import Binding, GroupMode, GroupNames, Ownership, PartitionNumbers, Surplus
+from policies.model.base import Also, Count, Flag, Name, OneOrMany, Strict, StrictSection, parsed
+from policies.model.reading import Annotate, Beginning, Isolation, Truncation
+from policies.model.units import Duration, Target, parse_duration
 from policies.patterns import Pattern, Template, parse_pattern, parse_template
-from policies.reading import Annotate, Beginning, Isolation, Truncation
-from policies.units import Duration, Target, parse_duration
 
 Action = Literal["send", "receive", "info"]
 Replies = Literal["auto", "cookie", "rewrite", "none"]
@@ -49,7 +49,7 @@ class DirectRule(Strict):
     direct: DirectMode = Field(description="balanced: one receiver gets a message; multicast: every one does")
 
 
-class Returns(Section):
+class Returns(StrictSection):
     """How responses come home, and how many."""
 
     mode: Replies = Field(

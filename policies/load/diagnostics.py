@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Problem:
+class Diagnostic:
     """One mistake or warning; lines and columns count from 1. `line` 0: it is in no place of the file."""
 
     file: str
@@ -25,8 +25,8 @@ class Problem:
 class PolicyErrors(Exception):
     """Every mistake of one policy file at once, in the order of the file."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: tuple[Problem, ...] = tuple(sorted(set(problems)))
+    def __init__(self, problems: Iterable[Diagnostic]) -> None:
+        self.problems: tuple[Diagnostic, ...] = tuple(sorted(set(problems)))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

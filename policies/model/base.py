@@ -28,7 +28,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class Section(Strict):
+class StrictSection(Strict):
     """A part that may stand empty (`core:`), which means all its defaults."""
 
     @model_validator(mode="before")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from policies.units import Millis
+from policies.model.units import Millis
 
 Binding = Literal["agnostic", "assign", "client"]
 Surplus = Literal["reject", "pend"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.model import Policy
-from policies.model_rules import KafkaRule, RelayRule
-from policies.patterns import Pattern, Segment, Shape, shape
+from policies.model.policy import Policy
+from policies.model.rules import KafkaRule, RelayRule
+from policies.patterns import Pattern, PatternShape, Segment, shape
 
 _Place = tuple[str, int]
 
@@ -34,13 +34,13 @@ def _onward(policy: Policy, scope: str, rule: RelayRule) -> Iterator[_Place]:
     """The rules that a relay may lead to; none at a connector, where another container decides."""
     if any(connector.name == rule.relay for connector in policy.scopes[scope].connect):
         return
-    there = Shape(rule.match.segments, rule.match.rest) if rule.address is None else shape(rule.address)
+    there = PatternShape(rule.match.segments, rule.match.rest) if rule.address is None else shape(rule.address)
     for at, other in enumerate(policy.scopes[rule.relay].addresses):
         if _may_match(there, other.match):
             yield rule.relay, at
 
 
-def _may_match(there: Shape, pattern: Pattern) -> bool:
+def _may_match(there: PatternShape, pattern: Pattern) -> bool:
     """Whether an address of this shape can match."""
     mine, theirs = there.segments, pattern.segments
     if (len(mine) < len(theirs) and not there.rest) or (len(theirs) < len(mine) and not pattern.rest):

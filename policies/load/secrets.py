@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from policies.base import Secret
-from policies.findings import Finding
-from policies.model import KeyEntry
-from policies.outline import Outline
-from policies.tree import Loc
+from policies.load.findings import Finding
+from policies.load.parts import Outline
+from policies.load.tree import Loc
+from policies.model.base import Secret
+from policies.model.policy import KeyEntry
 
 ReadBytes = Callable[[Path], bytes]
 KEY_BYTES: Final = 32

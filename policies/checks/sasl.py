@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.findings import Finding
-from policies.model_scope import PASSWORD_MECHANISMS, Connector, Listener
-from policies.outline import Piece
+from policies.load.findings import Finding
+from policies.load.parts import Piece
+from policies.model.scope import PASSWORD_MECHANISMS, ConnectorSection, ListenerSection
 
 
-def listener_findings(piece: Piece[Listener]) -> Iterator[Finding]:
+def listener_findings(piece: Piece[ListenerSection]) -> Iterator[Finding]:
     """What is wrong between the keys of one listener."""
     listener, loc = piece.value, piece.loc
     passwords = [name.lower() for name in listener.sasl if name in PASSWORD_MECHANISMS]
@@ -21,7 +21,7 @@ def listener_findings(piece: Piece[Listener]) -> Iterator[Finding]:
     yield from _listener_certificates(piece)
 
 
-def _listener_plain(piece: Piece[Listener]) -> Iterator[Finding]:
+def _listener_plain(piece: Piece[ListenerSection]) -> Iterator[Finding]:
     listener = piece.value
     known = piece.ok("sasl", "tls", "allow_plain_without_tls")
     if known and "PLAIN" not in listener.offered and "PLAIN" in listener.sasl:
@@ -30,7 +30,7 @@ def _listener_plain(piece: Piece[Listener]) -> Iterator[Finding]:
         yield Finding((*piece.loc, "sasl"), message if alone else f"{message}; it is left out", warning=not alone)
 
 
-def _listener_certificates(piece: Piece[Listener]) -> Iterator[Finding]:
+def _listener_certificates(piece: Piece[ListenerSection]) -> Iterator[Finding]:
     listener, loc = piece.value, piece.loc
     has_ca = listener.tls is not None and listener.tls.client_ca is not None
     if "EXTERNAL" in listener.sasl and not has_ca and piece.ok("sasl", "tls"):
@@ -39,7 +39,7 @@ def _listener_certificates(piece: Piece[Listener]) -> Iterator[Finding]:
         yield Finding((*loc, "tls", "require_client_cert"), "needs client_ca, to know whose certificates to trust")
 
 
-def connector_findings(piece: Piece[Connector]) -> Iterator[Finding]:
+def connector_findings(piece: Piece[ConnectorSection]) -> Iterator[Finding]:
     """What is wrong between the keys of one connector."""
     connector, loc = piece.value, piece.loc
     yield from _connector_sasl(piece)
@@ -51,7 +51,7 @@ def connector_findings(piece: Piece[Connector]) -> Iterator[Finding]:
         yield Finding((*loc, "backoff"), "min must not be longer than max")
 
 
-def _connector_sasl(piece: Piece[Connector]) -> Iterator[Finding]:
+def _connector_sasl(piece: Piece[ConnectorSection]) -> Iterator[Finding]:
     connector, loc, sasl = piece.value, (*piece.loc, "sasl"), piece.value.sasl
     if not piece.ok("sasl"):
         return

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from policies.model import Policy
-from policies.model_rules import KafkaRule
+from policies.model.policy import Policy
+from policies.model.rules import KafkaRule
 from policies.patterns import Template
 
 _UNFILLED: Final = "\0"  # stands for a capture; no topic has it

@@ -10,19 +10,19 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from policies.base import Secret
-from policies.checks import findings
-from policies.checks_bridge import CheckFilter, bridges
-from policies.checks_pull import pulls
-from policies.compile import circles, compile_scopes
-from policies.findings import Finding
-from policies.messages import model_problems
-from policies.model import Policy
-from policies.outline import outline
-from policies.problems import PolicyErrors, Problem
+from policies.checks.bridge import CheckFilter, bridges
+from policies.checks.policy import findings
+from policies.checks.pull import pulls
+from policies.compile import compile_scopes, relay_loops
+from policies.load.diagnostics import Diagnostic, PolicyErrors
+from policies.load.findings import Finding
+from policies.load.messages import model_problems
+from policies.load.parts import outline
+from policies.load.secrets import ReadBytes, Vault, missing, signing_key
+from policies.load.tree import Tree, parse
+from policies.model.base import Secret
+from policies.model.policy import Policy
 from policies.rules import CompiledPolicy, SigningKey, SigningKeys
-from policies.secrets import ReadBytes, Vault, missing, signing_key
-from policies.tree import Tree, parse
 
 
 def load_policy(
@@ -44,7 +44,7 @@ def load_policy(
     if policy is None or problems:
         raise PolicyErrors(problems)
     scopes = compile_scopes(policy, tree)
-    found_later = (*circles(policy, scopes), *pulls(policy, scopes), *bridges(policy, scopes, check_filter))
+    found_later = (*relay_loops(policy, scopes), *pulls(policy, scopes), *bridges(policy, scopes, check_filter))
     if problems := _placed(found_later, tree):
         raise PolicyErrors(problems)
     found, files = (vault.values, vault.digests) if vault is not None else ({}, {})
@@ -56,10 +56,10 @@ def _read(path: Path, read_bytes: ReadBytes) -> bytes:
         return read_bytes(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise PolicyErrors([Problem(str(path), 0, 0, "", f"cannot be read: {reason}")]) from None
+        raise PolicyErrors([Diagnostic(str(path), 0, 0, "", f"cannot be read: {reason}")]) from None
 
 
-def _examine(tree: Tree, vault: Vault | None) -> tuple[Policy | None, list[Problem], list[Problem]]:
+def _examine(tree: Tree, vault: Vault | None) -> tuple[Policy | None, list[Diagnostic], list[Diagnostic]]:
     problems, policy = list(tree.problems), None
     try:
         policy = Policy.model_validate({} if tree.data is None else tree.data)
@@ -72,7 +72,7 @@ def _examine(tree: Tree, vault: Vault | None) -> tuple[Policy | None, list[Probl
     return policy, problems, sorted(warnings)
 
 
-def _placed(found: Iterable[Finding], tree: Tree) -> list[Problem]:
+def _placed(found: Iterable[Finding], tree: Tree) -> list[Diagnostic]:
     return [tree.problem(finding.loc, finding.message, key=finding.at_key) for finding in found]
 
 

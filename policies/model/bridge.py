@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from policies.base import Also, Count, Flag, Name, Strict
+from policies.model.base import Also, Count, Flag, Name, Strict
 
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 
@@ -31,7 +31,7 @@ class BridgeEnd(Strict):
 End = Annotated[BridgeEnd, Also(lambda _: [{"type": "string"}])]
 
 
-class Bridge(Strict):
+class BridgeEntry(Strict):
     """Events that the gateway itself moves, from a topic or a remote event log to anywhere, in order, at least once.
 
     An event is done with when its target has accepted or rejected it. Of several gateways that share the state one

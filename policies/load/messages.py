@@ -8,9 +8,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from policies.problems import Problem
+from policies.load.diagnostics import Diagnostic
+from policies.load.tree import Loc, Tree
 from policies.schema import allowed_keys, is_form, nearest, node_at
-from policies.tree import Loc, Tree
 
 # Keys of later versions: the honest answer is not "unknown".
 _NOT_YET: Final = {
@@ -29,7 +29,7 @@ _TYPES: Final = {
 _ADDRESS_KEYS: Final = ("<DirectRule>", "<RelayRule>", "<KafkaRule>", "<ServiceRule>", "<RedirectRule>")
 
 
-def model_problems(error: ValidationError, tree: Tree) -> Iterator[Problem]:
+def model_problems(error: ValidationError, tree: Tree) -> Iterator[Diagnostic]:
     """Every structural mistake, without those that only repeat a deeper one."""
     details = error.errors(include_url=False, include_input=True)
     places = [_clean(detail["loc"]) for detail in details]

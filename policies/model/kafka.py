@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from policies.base import Also, Flag, Path, Secret, Section
+from policies.model.base import Also, Flag, Path, Secret, StrictSection
 
 KAFKA_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 OAUTH: Final = "OAUTHBEARER"
@@ -49,7 +49,7 @@ def _switch(value: Any) -> Any:
     return {} if value is True else None if value is False else value
 
 
-class KafkaTls(Section):
+class KafkaTls(StrictSection):
     """TLS to the brokers; the gateway's own certificate where they ask for one (mTLS)."""
 
     ca: Path | None = Field(default=None, description="authorities of the brokers, PEM; default: the system's")
@@ -68,7 +68,7 @@ KafkaMechanism = Annotated[
 ]
 
 
-class KafkaSasl(Section):
+class KafkaSasl(StrictSection):
     """How the gateway logs in at the brokers."""
 
     mechanism: KafkaMechanism = Field(default="SCRAM-SHA-512", description="SASL mechanism")
@@ -87,7 +87,7 @@ class KafkaSasl(Section):
 _SWITCH_SCHEMA = {"type": "boolean"}
 
 
-class KafkaSecurity(Section):
+class KafkaSecurity(StrictSection):
     """TLS and login; what is not said is not used."""
 
     tls: Annotated[KafkaTls | None, BeforeValidator(_switch), Also(lambda _: [_SWITCH_SCHEMA])] = Field(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.base import Secret
-from policies.findings import Finding
-from policies.model import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
-from policies.model_kafka import OAUTH, OWNED, KafkaSecurity
-from policies.outline import Piece
-from policies.tree import Loc
+from policies.load.findings import Finding
+from policies.load.parts import Piece
+from policies.load.tree import Loc
+from policies.model.base import Secret
+from policies.model.kafka import OAUTH, OWNED, KafkaSecurity
+from policies.model.policy import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
 
 
 def setting_findings(piece: Piece[Secret | str]) -> Iterator[Finding]:

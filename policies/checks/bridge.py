@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from policies.findings import Finding
-from policies.model import Policy
-from policies.model_bridge import Bridge, BridgeEnd
+from policies.load.findings import Finding
+from policies.load.tree import Loc
+from policies.model.bridge import BridgeEnd, BridgeEntry
+from policies.model.policy import Policy
 from policies.rules import KafkaRoute, RelayRoute, Route, ScopeRules
-from policies.tree import Loc
 
 _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
 
@@ -33,14 +33,14 @@ def bridges(policy: Policy, scopes: Mapping[str, ScopeRules], check: CheckFilter
                 yield Finding((*loc, "filter"), wrong)
 
 
-def _connectors(loc: Loc, bridge: Bridge, known: list[str]) -> Iterator[Finding]:
+def _connectors(loc: Loc, bridge: BridgeEntry, known: list[str]) -> Iterator[Finding]:
     for key, end in (("from", bridge.source), ("to", bridge.to)):
         if end.connector is not None and end.connector not in known:
             text = f"there is no connector {end.connector} in this scope (allowed: {', '.join(known) or 'none yet'})"
             yield Finding((*loc, key, "connector"), text)
 
 
-def _bridge(loc: Loc, scope: str, bridge: Bridge, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
+def _bridge(loc: Loc, scope: str, bridge: BridgeEntry, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
     source = _end(bridge.source, scope, scopes)
     if bridge.source.connector is None:
         if not isinstance(source, KafkaRoute):

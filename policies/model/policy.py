@@ -10,13 +10,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.base import Also, Count, Flag, Name, Secret, Section, Strict, parsed
-from policies.model_filters import Filters
-from policies.model_journal import JournalSection
-from policies.model_kafka import KafkaSecurity
-from policies.model_pipeline import PipelineSection
-from policies.model_scope import Scope
-from policies.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration, parse_size
+from policies.model.base import Also, Count, Flag, Name, Secret, Strict, StrictSection, parsed
+from policies.model.filters import Filters
+from policies.model.journal import JournalSection
+from policies.model.kafka import KafkaSecurity
+from policies.model.pipeline import PipelineSection
+from policies.model.scope import ScopeSection
+from policies.model.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration, parse_size
 
 EMBEDDED: Final = "embedded"
 
@@ -117,7 +117,7 @@ Setting = Annotated[
 ]
 
 
-class GatewaySection(Section):
+class GatewaySection(StrictSection):
     """The process itself."""
 
     id: Name = Field(default="scopegate", description="name of this gateway, and its container id")
@@ -176,7 +176,7 @@ class KeysSection(Strict):
     )
 
 
-class KafkaCluster(Section):
+class KafkaCluster(StrictSection):
     """One Kafka cluster."""
 
     bootstrap: Bootstrap = Field(
@@ -216,4 +216,4 @@ class Policy(Strict):
     pipeline: PipelineSection | None = Field(
         default=None, description="defaults of `scopegate pipeline`, see PipelineSection; default: none"
     )
-    scopes: dict[Name, Scope] = Field(min_length=1, description="the scopes, by name")
+    scopes: dict[Name, ScopeSection] = Field(min_length=1, description="the scopes, by name")

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from policies.problems import PolicyErrors, Problem
+from policies.load.diagnostics import Diagnostic, PolicyErrors
 
 Loc = tuple[str | int, ...]
 
@@ -26,7 +26,7 @@ _TAGS: Final = frozenset(_TAG + name for name in _KINDS)
 _BOOLS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
-class Position(NamedTuple):
+class SourcePosition(NamedTuple):
     """Line and column, both from 1."""
 
     line: int
@@ -38,12 +38,12 @@ class Tree:
 
     def __init__(self, file: str, root: Node | None) -> None:
         self.file: Final = file
-        self.problems: list[Problem] = []
+        self.problems: list[Diagnostic] = []
         self._root = root
         self._left = _MAX_NODES
         self.data: Final = None if root is None else self._plain(root, ())
 
-    def at(self, loc: Loc, *, key: bool = False) -> Position:
+    def at(self, loc: Loc, *, key: bool = False) -> SourcePosition:
         """Where the value at `loc` starts, or its key; a missing part counts as the value that lacks it."""
         node, mark = self._root, None
         for part in loc:
@@ -53,11 +53,11 @@ class Tree:
             name, node = step
             mark = name if name is not None and key else node
         start = getattr(mark or node, "start_mark", None)
-        return Position(1, 1) if start is None else Position(start.line + 1, start.column + 1)
+        return SourcePosition(1, 1) if start is None else SourcePosition(start.line + 1, start.column + 1)
 
-    def problem(self, loc: Loc, message: str, *, key: bool = False) -> Problem:
+    def problem(self, loc: Loc, message: str, *, key: bool = False) -> Diagnostic:
         """A problem of the value (or key) at `loc`."""
-        return Problem(self.file, *self.at(loc, key=key), dotted(self._written(loc)), message)
+        return Diagnostic(self.file, *self.at(loc, key=key), dotted(self._written(loc)), message)
 
     def _written(self, loc: Loc) -> Loc:
         """Without the indexes of lists that were written as one value (`may: send`)."""
@@ -109,7 +109,7 @@ class Tree:
 
     def _report(self, node: Node, loc: Loc, message: str) -> None:
         mark = node.start_mark
-        self.problems.append(Problem(self.file, mark.line + 1, mark.column + 1, dotted(loc), message))
+        self.problems.append(Diagnostic(self.file, mark.line + 1, mark.column + 1, dotted(loc), message))
 
 
 def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
@@ -152,10 +152,12 @@ def parse(raw: bytes, file: str) -> Tree:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise PolicyErrors([Problem(file, line, column, "", f"not YAML: {error.problem or error.context}")]) from None
+        raise PolicyErrors(
+            [Diagnostic(file, line, column, "", f"not YAML: {error.problem or error.context}")]
+        ) from None
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise PolicyErrors([Problem(file, line, 1, "", "not UTF-8 text")]) from None
+        raise PolicyErrors([Diagnostic(file, line, 1, "", "not UTF-8 text")]) from None
     # The parser answers some hostile texts with other exceptions (huge escapes, deep nesting).
     except (
         YAMLError,
@@ -167,4 +169,4 @@ def parse(raw: bytes, file: str) -> Tree:
         RecursionError,
     ) as error:
         text = str(error).splitlines() or [type(error).__name__]
-        raise PolicyErrors([Problem(file, 1, 1, "", f"not YAML: {text[0]}")]) from None
+        raise PolicyErrors([Diagnostic(file, 1, 1, "", f"not YAML: {text[0]}")]) from None

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from policies.base import Also, Count, Flag, Name, Path, Section, parsed
 from policies.folders import url_problem
-from policies.units import Duration, Size, parse_duration, parse_size
+from policies.model.base import Also, Count, Flag, Name, Path, StrictSection, parsed
+from policies.model.units import Duration, Size, parse_duration, parse_size
 
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
@@ -38,7 +38,7 @@ Folder = Annotated[Path, AfterValidator(_local)]
 Setting = Annotated[str, BeforeValidator(_setting), Also(lambda _: [{"type": ["number", "boolean"]}])]
 
 
-class PipelineSpark(Section):
+class PipelineSpark(StrictSection):
     """The Spark that runs the jobs."""
 
     master: Annotated[str, StringConstraints(min_length=1)] = Field(
@@ -50,7 +50,7 @@ class PipelineSpark(Section):
     )
 
 
-class PipelineArchive(Section):
+class PipelineArchive(StrictSection):
     """What `scopegate pipeline archive` copies, and how."""
 
     path: Folder | None = Field(default=None, description="the archive's folder; default: the command line names it")
@@ -74,7 +74,7 @@ class PipelineArchive(Section):
     )
 
 
-class PipelineSection(Section):
+class PipelineSection(StrictSection):
     """Defaults of `scopegate pipeline` for `--policy` with this file; a gateway does not look at it."""
 
     kafka: Name | None = Field(default=None, description="a cluster under kafka; default: the only one")

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from policies.checks_kafka import cluster_findings, setting_findings
-from policies.checks_sasl import connector_findings, listener_findings
-from policies.findings import Finding
-from policies.model import EMBEDDED
-from policies.model_rules import KafkaRule, RedirectRule, RelayRule
-from policies.outline import AnyAddressRule, Outline, Piece, ScopePieces
+from policies.checks.kafka import cluster_findings, setting_findings
+from policies.checks.sasl import connector_findings, listener_findings
+from policies.load.findings import Finding
+from policies.load.parts import AnyAddressRule, Outline, Piece, ScopePieces
+from policies.load.tree import Loc, dotted
+from policies.model.policy import EMBEDDED
+from policies.model.rules import KafkaRule, RedirectRule, RelayRule
+from policies.model.units import Bind
 from policies.patterns import Pattern, Template
 from policies.schema import nearest
-from policies.tree import Loc, dotted
-from policies.units import Bind
 
 _MEMORY: Final = (
     "in this process only (gateway.state: memory): a restart forgets, another gateway knows nothing of it; use Redis"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policies.tree import Loc
+from policies.load.tree import Loc
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from policies.base import Count, Section
+from policies.model.base import Count, StrictSection
 
 
-class Filters(Section):
+class Filters(StrictSection):
     """Filters on sources: more than a limit is refused with amqp:resource-limit-exceeded."""
 
     unknown: Literal["ignore", "refuse"] = Field(

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from policies.assignment import lines as assignment_lines
-from policies.explain_replies import replies_lines
-from policies.model_rules import Action
+from policies.explain.replies import replies_lines
+from policies.model.assignment import lines as assignment_lines
+from policies.model.rules import Action
+from policies.model.units import Bind
 from policies.rules import (
     DEEDS,
     MAX_HOPS,
@@ -26,7 +27,6 @@ from policies.rules import (
     ScopeRules,
     ServiceRoute,
 )
-from policies.units import Bind
 
 BEYOND: Final = "a relay follows no redirect of the other scope; relay to a connector there"
 

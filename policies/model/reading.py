@@ -12,7 +12,7 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LogReadingRule:
     """How a Kafka rule serves its receivers; `dead_letter` is a topic.
 
     `strict_order` None: where a position is kept, for durable termini and consumer groups.
