@@ -27,9 +27,9 @@ from tests.support.certs import Authority
 from tests.support.document import Document
 from tests.support.in_process import Gateway, Start, fail_once, served
 from tests.support.links import connected
+from tests.support.parts import ROOT
 from tests.support.process import PATIENCE, ports
 
-ROOT = Path(__file__).parents[2]
 KILLED: dict[str, tuple[Any, str]] = {
     "state": (MemoryState, "run"),
     "state-store": (MemoryStore, "run"),

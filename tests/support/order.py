@@ -53,7 +53,8 @@ def rank(name: str) -> tuple[int, int]:
     """The place of a group in the order of a run; equal ones stay in the order in which they were collected."""
     if name in SPARK:
         return 0, SPARK.index(name)
-    *_, folder, file = name.split("/")
+    *folders, file = name.split("/")
+    folder = next((each for each in folders if each in FOLDERS), "")
     stem = file.removeprefix("test_").removesuffix(".py")
     if folder == "integration" and stem in LONG:
         return 1, LONG.index(stem)

@@ -17,9 +17,10 @@ from gateway.amqp.users import load_users
 from gateway.cli import main
 from policies.load.secrets import signing_key
 from tests.support.certs import Authority
+from tests.support.parts import ROOT
 from tests.support.policy import KEY
 
-QUICKSTART = str(Path(__file__).resolve().parents[2] / "policies" / "examples" / "quickstart.yaml")
+QUICKSTART = str(ROOT / "policies" / "examples" / "quickstart.yaml")
 
 
 def call(*args: str, stdin: str | None = None) -> Result:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -31,8 +30,9 @@ from gateway.scope.keys import COOKIE, REPLY_TO, BadToken, Key, KeyRing, new_sec
 from gateway.scope.message_id import MARK, UNIQUE_BYTES, ScopeIds, open_id, seal_id
 from gateway.scope.restore import LinkTarget
 from gateway.scope.shelf import Shelf
+from tests.support.parts import ROOT
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "cookies.md"
+DOCUMENT = ROOT / "docs" / "cookies.md"
 NOW = 1_700_000_000_000
 SECRET = bytes(range(32))
 OTHER = bytes(range(32, 64))

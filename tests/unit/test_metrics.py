@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.http.metrics import MAX_SERIES, OTHER, RARE, Metrics
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.parts import ROOT
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

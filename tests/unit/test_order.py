@@ -36,7 +36,7 @@ def test_the_long_files_are_there() -> None:
 
 def test_long_ones_come_first() -> None:
     files = [f"tests/{name}.py" for name in ("unit/test_a", "property/test_a", "integration/test_a", "other/test_a")]
-    long = [f"tests/integration/test_{name}.py" for name in LONG]
+    long = [f"tests/integration/room/test_{name}.py" for name in LONG]
     units = dict.fromkeys([*files, *reversed(long), *reversed(SPARK)])
     assert list(ordered(units)) == [*SPARK, *long, files[2], files[1], files[0], files[3]]
 

@@ -10,9 +10,10 @@ from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
 from policies.model.policy import Policy
 from policies.model.units import Bind, Endpoint
+from tests.support.parts import ROOT
 from tests.support.policy import KEY, load_text, mistakes
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "policies" / "examples"
+EXAMPLES = ROOT / "policies" / "examples"
 
 DESIGN = """
 gateway: {id: gw-1, http: "127.0.0.1:8672", state: memory}

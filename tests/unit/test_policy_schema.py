@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from policies.reference import markdown
 from policies.schema import allowed_keys, json_schema, nearest
+from tests.support.parts import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 AGAIN = "run `scopegate schema > policies/schema.json; scopegate schema --markdown > docs/policy.md`"
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.parts import ROOT
+
 PACKAGES = ("gateway", "bridges", "policies")
 MODULE_LINES = 400
 FUNCTION_LINES = 40
