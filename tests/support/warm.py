@@ -10,6 +10,7 @@ second the parent writes the child's process id, and its wait status when it has
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -20,9 +21,11 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 _NUMBER = struct.Struct("=i")
 _MODULES = (
@@ -154,8 +157,31 @@ def _become(arguments: Sequence[str], env: Mapping[str, str], folder: str, outpu
     return ["scopegate", *arguments]
 
 
+def end_with(main: Callable[[], object]) -> NoReturn:
+    """Run a program and end as the interpreter does, but without taking all that was imported to pieces.
+
+    That would be the most expensive part of a short gateway's life: a fork has to copy each page that it writes to.
+    """
+    code: object = None
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit((code or 0) & 0xFF)
+
+
 if __name__ == "__main__":
     sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
     from gateway.cli import main
 
-    main()
+    end_with(main)
