@@ -12,12 +12,12 @@ Text = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
 class BridgeEnd(Strict):
-    """Where a bridge takes from or brings to; an address of this scope may be written as text alone."""
+    """The source or target of a bridge; an address of this scope may be written as plain text."""
 
     connector: Name | None = Field(
-        default=None, description="connector of this scope; default: none, `address` is one of this scope"
+        default=None, description="connector of this scope; default: none, then `address` is one of this scope"
     )
-    address: Text = Field(description="address there")
+    address: Text = Field(description="address at the connector's container or in this scope")
 
     @model_validator(mode="before")
     @classmethod
@@ -32,35 +32,38 @@ End = Annotated[BridgeEnd, Also(lambda _: [{"type": "string"}])]
 
 
 class BridgeEntry(Strict):
-    """Events that the gateway itself moves, from a topic or a remote event log to anywhere, in order, at least once.
+    """Events that the gateway itself forwards from a topic or a remote event log, in order and at least once.
 
-    An event is done with when its target has accepted or rejected it. Of several gateways that share the state one
-    moves, the others stand by. The policy itself allows it: access rules are for clients.
+    An event is finished when its target has accepted or rejected it. Of several gateways that share the state, one
+    forwards and the others stand by. Bridges need no access entries: access rules are for clients.
     """
 
-    name: Name = Field(description="what positions, metrics and log lines know it by; another name begins anew")
+    name: Name = Field(description="name of the bridge in positions, metrics and log lines; under a new name it "
+        "starts afresh")
     source: End = Field(
         alias="from",
-        description="address of this scope that is a Kafka topic, or {connector: ..., address: ...}: an event log, or "
-        "a queue, of that container",
+        description="address of this scope that is a Kafka topic, or {connector: ..., address: ...}: an event log or "
+        "queue of that container",
     )
     to: End = Field(description="address of this scope, or {connector: ..., address: ...}")
     durable: Flag = Field(
-        default=True, description="true: go on after the last event that was done with; false: begin at `start`, always"
+        default=True, description="true: continue after the last finished event; false: always begin at `start`"
     )
     start: Literal["latest", "earliest"] = Field(
-        default="latest", description="where to begin while there is no position yet"
+        default="latest", description="where to begin as long as no position is stored"
     )
     filter: Annotated[str, Field(min_length=1, max_length=65_535)] | None = Field(
-        default=None, description="only events that this SQL is true of (filters.md); default: all"
+        default=None, description="forward only events that match this SQL filter (filters.md); default: all"
     )
     group: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
-        default=None, description="remote event log: consumer group to attach in; it decides the partition"
+        default=None, description="remote event log: consumer group to join; it assigns the partition"
     )
-    partition: Text | None = Field(default=None, description="only this partition of the event log; default: all")
+    partition: Text | None = Field(default=None, description="forward only this partition of the event log; default: "
+        "all")
     keep_partitions: Flag = Field(
         default=False,
-        description="true: events name their partition as event-streams-target-partition, so that each gets to the "
-        "partition of the same name; false: the target chooses, by key",
+        description="true: events carry their partition as event-streams-target-partition, so that each goes to the "
+        "partition of the same name; false: the target chooses by key",
     )
-    credit: Count = Field(default=1000, le=100_000, description="messages in flight; never more than `to` takes")
+    credit: Count = Field(default=1000, le=100_000, description="maximum number of messages in flight, limited by "
+        "the credit of `to`")

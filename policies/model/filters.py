@@ -10,17 +10,17 @@ from policies.model.base import Count, StrictSection
 
 
 class Filters(StrictSection):
-    """Filters on sources: more than a limit is refused with amqp:resource-limit-exceeded."""
+    """Filters on sources; filters that exceed a limit are refused with amqp:resource-limit-exceeded."""
 
     unknown: Literal["ignore", "refuse"] = Field(
         default="ignore",
-        description="filters of types the gateway does not know: ignore (left out of the answer, where a client sees "
-        "what is in force) or refuse (amqp:not-implemented); malformed ones of known types are always refused",
+        description="filters of unknown types: ignore (the answer, which lists the filters in force, omits them) or "
+        "refuse (amqp:not-implemented); malformed filters of known types are always refused",
     )
     without_position: Literal["latest", "earliest"] = Field(
         default="latest",
-        description="where an event stream starts for filters that say nothing of positions: with new events only, or "
-        "with the earliest event retained",
+        description="where an event stream starts for filters that do not mention a position: at new events only, or "
+        "at the earliest retained event",
     )
     timestamps: Literal["auto", "ms"] = Field(
         default="auto",
@@ -31,9 +31,9 @@ class Filters(StrictSection):
         default=4096, description="characters of an expression; all expressions of a link may have twice as many"
     )
     max_tokens: Annotated[Count, Field(le=2000)] = Field(
-        default=200, description="words, signs and constants of an expression"
+        default=200, description="tokens of an expression: words, signs and constants"
     )
-    max_depth: Annotated[Count, Field(le=16)] = Field(default=8, description="groups (all, any, not) within groups")
+    max_depth: Annotated[Count, Field(le=16)] = Field(default=8, description="nested groups (all, any, not)")
     max_terms: Annotated[Count, Field(le=8192)] = Field(default=1024, description="terms of all filters of a link")
     max_items: Annotated[Count, Field(le=2048)] = Field(
         default=256,

@@ -50,9 +50,10 @@ def _switch(value: Any) -> Any:
 
 
 class KafkaTls(StrictSection):
-    """TLS to the brokers; the gateway's own certificate where they ask for one (mTLS)."""
+    """TLS to the brokers, with the gateway's own certificate if they require one (mutual TLS)."""
 
-    ca: Path | None = Field(default=None, description="authorities of the brokers, PEM; default: the system's")
+    ca: Path | None = Field(default=None, description="certificate authorities of the brokers, PEM; default: the "
+        "system's")
     cert: Path | None = Field(default=None, description="own certificate chain, PEM")
     key: Path | None = Field(default=None, description="private key of the own certificate, PEM")
     key_password: Secret | None = Field(default=None, description="where the password of the private key is found")
@@ -69,7 +70,7 @@ KafkaMechanism = Annotated[
 
 
 class KafkaSasl(StrictSection):
-    """How the gateway logs in at the brokers."""
+    """How the gateway logs in to the brokers."""
 
     mechanism: KafkaMechanism = Field(default="SCRAM-SHA-512", description="SASL mechanism")
     user: str | None = Field(default=None, min_length=1, description="user name; with oauthbearer the client id")
@@ -81,14 +82,14 @@ class KafkaSasl(StrictSection):
         pattern=r"^https?://[^\s]+$",
         description="oauthbearer: where tokens are fetched with client id and secret (OpenID Connect)",
     )
-    scope: str | None = Field(default=None, min_length=1, description="oauthbearer: scope that is asked for")
+    scope: str | None = Field(default=None, min_length=1, description="oauthbearer: scope to request")
 
 
 _SWITCH_SCHEMA = {"type": "boolean"}
 
 
 class KafkaSecurity(StrictSection):
-    """TLS and login; what is not said is not used."""
+    """TLS and login; settings that are not given are not used."""
 
     tls: Annotated[KafkaTls | None, BeforeValidator(_switch), Also(lambda _: [_SWITCH_SCHEMA])] = Field(
         default=None, description="true, or see KafkaTls; default: no TLS"

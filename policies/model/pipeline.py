@@ -39,44 +39,46 @@ Setting = Annotated[str, BeforeValidator(_setting), Also(lambda _: [{"type": ["n
 
 
 class PipelineSpark(StrictSection):
-    """The Spark that runs the jobs."""
+    """Spark settings of the jobs."""
 
     master: Annotated[str, StringConstraints(min_length=1)] = Field(
         default="local[*]", description="Spark's master: this machine, spark://host:port, k8s://…"
     )
     conf: dict[str, Setting] = Field(default_factory=dict, description="Spark's own settings; no secrets")
     jars: Folder | None = Field(
-        default=None, description="folder with the jars that pyspark lacks; default: the cache, filled with Maven"
+        default=None, description="folder with the jars that pyspark does not include; default: the cache, filled "
+        "with Maven"
     )
 
 
 class PipelineArchive(StrictSection):
-    """What `scopegate pipeline archive` copies, and how."""
+    """Settings of `scopegate pipeline archive`."""
 
-    path: Folder | None = Field(default=None, description="the archive's folder; default: the command line names it")
+    path: Folder | None = Field(default=None, description="folder of the archive; default: given on the command line")
     topics: dict[Topic, str | None] = Field(
-        default_factory=dict, description="topic: its address in the archive; without one the topic's name"
+        default_factory=dict, description="topic: its address in the archive; default: the name of the topic"
     )
     start: Annotated[str, BeforeValidator(_start)] = Field(
-        default="earliest", description="where a new topic begins: earliest, latest, or a time (ISO 8601)"
+        default="earliest", description="where to begin with a new topic: earliest, latest, or a time (ISO 8601)"
     )
-    every: Annotated[Duration, Field(ge=100)] = parsed(parse_duration, "10s", "time between looks at the topics")
-    offsets: Count = Field(default=500_000, description="offsets of one commit at most")
-    file_size: Annotated[Size, Field(ge=2**20)] = parsed(parse_size, "128MiB", "bound of a file")
+    every: Annotated[Duration, Field(ge=100)] = parsed(parse_duration, "10s", "interval between checks of the topics")
+    offsets: Count = Field(default=500_000, description="maximum number of offsets in one commit")
+    file_size: Annotated[Size, Field(ge=2**20)] = parsed(parse_size, "128MiB", "approximate maximum size of a file")
     format: Literal["parquet", "delta"] | None = Field(
-        default=None, description="delta: a Delta table as well; default: as the archive is, parquet for a new one"
+        default=None, description="delta: also a Delta table; default: the archive's present format, parquet for a "
+        "new one"
     )
     fail_on_data_loss: Flag = Field(
-        default=True, description="false: note offsets that are gone before they were archived, and go on"
+        default=True, description="false: record offsets that were gone before they were archived, and continue"
     )
     fail_on_unknown_mapping: Flag = Field(
-        default=False, description="true: stop at records that a newer scopegate has written"
+        default=False, description="true: stop at records written by a newer scopegate"
     )
 
 
 class PipelineSection(StrictSection):
-    """Defaults of `scopegate pipeline` for `--policy` with this file; a gateway does not look at it."""
+    """Defaults of `scopegate pipeline` when it runs with `--policy` and this file; the gateway ignores this section."""
 
-    kafka: Name | None = Field(default=None, description="a cluster under kafka; default: the only one")
-    spark: PipelineSpark = Field(default_factory=PipelineSpark, description="the Spark that runs the jobs")
-    archive: PipelineArchive = Field(default_factory=PipelineArchive, description="archive: what is copied, and how")
+    kafka: Name | None = Field(default=None, description="name of a cluster under kafka; default: the only one")
+    spark: PipelineSpark = Field(default_factory=PipelineSpark, description="Spark settings of the jobs")
+    archive: PipelineArchive = Field(default_factory=PipelineArchive, description="settings of `archive`")

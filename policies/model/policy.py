@@ -126,32 +126,32 @@ class GatewaySection(StrictSection):
     lease: Annotated[Duration, Field(ge=1000, le=300_000)] = parsed(
         parse_duration,
         "10s",
-        "state in Redis: how long a gateway process that has died keeps the partitions of its consumer groups",
+        "state in Redis: how long a dead gateway process retains the partitions of its consumer groups",
     )
     user_termini: Count = Field(
         default=10_000,
         le=1_000_000,
-        description="positions kept for one user, of durable links and for each partition of its consumer groups; an "
-        "attach that needs one more is amqp:resource-limit-exceeded",
+        description="maximum number of stored positions of one user, of durable links and for each partition of its "
+        "consumer groups; an attach that needs one more gets amqp:resource-limit-exceeded",
     )
     memory: Annotated[Size, Field(ge=64 * 2**20)] | None = Field(
         default=None,
-        description="what the process may take: four fifths of it, less 96 MiB, may be held for peers; default: what "
-        "its container may take (cgroup), 1GiB where nothing says",
+        description="memory that the process may use: four fifths of it, less 96 MiB, may be held for peers; "
+        "default: the limit of its container (cgroup), or 1GiB if there is none",
     )
     drain: Duration = parsed(parse_duration, "10s", "how long SIGTERM waits for outcomes before it closes")
     log: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console in a terminal, json otherwise"
     )
     journal: JournalSection | None = Field(
-        default=None, description="journal of what is decided, see JournalSection; default: none"
+        default=None, description="journal of decisions, see JournalSection; default: none"
     )
 
 
 class KeyEntry(Secret):
     """One signing key: 32 or more bytes in base64url, made with `scopegate keys new`."""
 
-    until: Until | None = Field(default=None, description="verify with this key until then; default: always")
+    until: Until | None = Field(default=None, description="verify with this key until this date; default: always")
 
 
 class KeysSection(Strict):
@@ -159,20 +159,21 @@ class KeysSection(Strict):
 
     active: Name = Field(description="id of the key that signs")
     ring: dict[Name, KeyEntry] = Field(
-        min_length=1, description="key id: where the secret is; all of them verify, so keys can be rotated"
+        min_length=1, description="key id: where the secret is found; all of them verify, so keys can be rotated"
     )
     expiry: Annotated[Duration, Field(ge=1000)] = parsed(parse_duration, "5m", "how long a response may take")
     skew: Annotated[Duration, Field(le=300_000)] = parsed(
-        parse_duration, "0s", "how long after its expiry a response still counts, for clocks that differ; at most 5m"
+        parse_duration, "0s", "how long after its expiry a response is still accepted, for clocks that differ; at "
+        "most 5m"
     )
     seal: Flag = Field(
         default=False,
-        description="true: encrypt cookies, reply addresses and ids, so that the other side reads nothing of this one",
+        description="true: encrypt cookies, reply addresses and ids, so that other scopes cannot read their contents",
     )
     max_cookie: Annotated[Size, Field(ge=384, le=4096)] | None = Field(
         default=None,
-        description="a cookie or reply address longer than this, 384B to 4096B, is kept in gateway.state, and a "
-        "reference to it travels; default: what is longer than 4096 bytes is rejected",
+        description="a cookie or reply address longer than this (384B to 4096B) is stored in gateway.state, and a "
+        "reference to it is sent instead; default: cookies longer than 4096 bytes are rejected",
     )
 
 
@@ -181,7 +182,7 @@ class KafkaCluster(StrictSection):
 
     bootstrap: Bootstrap = Field(
         default=EMBEDDED,
-        description="servers, or embedded: an in-memory broker inside the gateway, to try things; it begins empty at "
+        description="servers, or embedded: an in-memory broker inside the gateway, for trials; it is empty after "
         "each start, and after a reload that changes this cluster",
     )
     client: dict[str, Setting] = Field(
@@ -192,14 +193,14 @@ class KafkaCluster(StrictSection):
     )
     readers: Annotated[StrictInt, Field(ge=1, le=256)] = Field(
         default=16,
-        description="Kafka clients that read for all links, fewer in little memory (gateway.memory); links at the same "
-        "place of a log share one",
+        description="number of Kafka clients that read for all links, fewer if memory is short (gateway.memory); "
+        "links at the same position of a log share one",
     )
     cache: Annotated[Size, Field(ge=2**20)] = parsed(
         parse_size,
         "64MiB",
-        "events kept for links that are a little behind, less in little memory (gateway.memory); one far behind reads "
-        "on its own",
+        "cache of recent events for links that are slightly behind, smaller if memory is short (gateway.memory); a "
+        "link that is far behind reads on its own",
     )
     topics: dict[TopicName, Partitions] = Field(
         default_factory=dict, description="embedded only: topics to create, name: number of partitions"

@@ -43,18 +43,18 @@ _MATCH_TEXT = (
 
 
 class DirectRule(Strict):
-    """A meeting point without storage: senders and receivers attached here are matched."""
+    """A node without storage that matches attached senders and receivers."""
 
     match: Match = Field(description=_MATCH_TEXT)
-    direct: DirectMode = Field(description="balanced: one receiver gets a message; multicast: every one does")
+    direct: DirectMode = Field(description="balanced: one receiver gets each message; multicast: all receivers get it")
 
 
 class Returns(StrictSection):
-    """How responses come home, and how many."""
+    """How responses are routed back, and how many there may be."""
 
     mode: Replies = Field(
         default="auto",
-        description="auto (cookie where the target understands annotations, else rewrite), cookie, rewrite, or none "
+        description="auto (cookie if the target understands annotations, else rewrite), cookie, rewrite, or none "
         "(messages pass unchanged)",
     )
     uses: Annotated[StrictInt, Field(ge=1, le=MAX_USES)] | None = Field(
@@ -73,18 +73,19 @@ ReturnsOrMode = Annotated[Returns, BeforeValidator(_returns), Also(lambda _: [_R
 
 
 class RelayRule(Strict):
-    """The far half of the link is in another scope, or at the container behind a connector of this scope."""
+    """The link continues in another scope, or at the container behind a connector of this scope."""
 
     match: Match = Field(description=_MATCH_TEXT)
     relay: Name = Field(description="name of another scope, or of a connector of this scope")
     address: Text | None = Field(
         default=None,
-        description="address on the far side, with {captures} of match; default: the same address",
+        description="address in the other scope or at the container, with {captures} of match; default: the same "
+        "address",
     )
     replies: ReturnsOrMode = parsed(
         lambda text: Returns.model_validate({"mode": text}),
         "auto",
-        "how responses come home: auto (cookie where the target understands annotations, else rewrite), cookie, "
+        "how responses are routed back: auto (cookie if the target understands annotations, else rewrite), cookie, "
         "rewrite, or none (messages pass unchanged); or {mode: auto, uses: 1} for requests with that many responses",
     )
 
@@ -97,64 +98,66 @@ class KafkaRule(Strict):
     topic: Text = parsed(
         parse_template,
         "{topic}",
-        "topic, with {captures} of match; an address whose topic is no legal Kafka name is not found. Captures do not "
-        "reach internal topics (names that start with __, the journal, dead-letter topics): name them literally",
+        "topic, with {captures} of match; an address that gives no legal Kafka topic name is not found. Captures do "
+        "not reach internal topics (names that start with __, the journal, dead-letter topics): name them literally",
     )
     binding: Binding = Field(
         default="agnostic",
-        description="links that name no partition: agnostic (they see all), assign (the gateway binds each to one), "
-        "client (refused: they have to name one)",
+        description="links that name no partition: agnostic (they read all of them), assign (the gateway binds each "
+        "to one), client (refused: they have to name one)",
     )
     partitions: PartitionNumbers = Field(
         default="all",
-        description="partitions that links may be bound to: all, none, or a list of numbers; naming another is "
-        "amqp:not-allowed",
+        description="partitions that links may be bound to: all, none, or a list of numbers; a link that names "
+        "another gets amqp:not-allowed",
     )
     groups: GroupNames = Field(
         default="dynamic",
-        description="consumer groups: dynamic (any name), a list of names (others are amqp:not-found), or none",
+        description="consumer groups: dynamic (any name), a list of names (others get amqp:not-found), or none",
     )
     group_mode: GroupMode = Field(
         default="bound",
-        description="bound: a group's link owns one partition; shared: it is bound to none and has its share of all, "
-        "which changes as links come and go and is announced on the next event",
+        description="bound: a link of a group owns one partition; shared: it is bound to none and has an even share "
+        "of all partitions, which changes as links come and go and is announced on the next event",
     )
     surplus: Surplus = Field(
         default="reject",
-        description="a group's link that finds no free partition: reject (amqp:link:detach-forced), or pend: it waits "
-        "for one, first come first served; with group_mode: shared it is attached and stands by",
+        description="a link of a group that finds no free partition: reject (amqp:link:detach-forced), or pend: it "
+        "waits for one, in the order of attaches; with group_mode: shared it is attached and stands by",
     )
     pending_timeout: Annotated[Duration, Field(ge=1)] = parsed(
         parse_duration, "30s", "pend: how long a link waits before it is refused"
     )
     pending_limit: Count = Field(
-        default=100, le=10_000, description="pend: how many links of a group wait; more are refused"
+        default=100, le=10_000, description="pend: maximum number of waiting links of a group; more are refused"
     )
     epoch_retention: Annotated[Duration, Field(le=7 * 86_400_000)] = parsed(
         parse_duration,
         "5m",
-        "how long a group's epoch counts after its owner's connection was lost; a link that closes in order resets it",
+        "how long a group's epoch is remembered after its owner's connection was lost; a link that closes in an "
+        "orderly way resets it",
     )
     ownership: Ownership = Field(
         default="shared",
         description="several gateways: shared (each serves every partition), or sharded: each partition is served by "
-        "one of them, others redirect (needs gateway.state in Redis, and advertise at the listeners)",
+        "one of them and the others redirect to it (needs gateway.state in Redis, and advertise at the listeners)",
     )
     mode: RecordMode = Field(
         default="auto",
-        description="record value: auto (a single data section as its bytes, the rest kept in headers), "
-        "amqp (the whole message), data (bytes only, the rest is dropped), cloudevents (like auto, and what is no "
-        "CloudEvent is rejected)",
+        description="record value: auto (the bytes of a single data section, the rest stored in headers), amqp (the "
+        "whole message), data (bytes only, the rest is dropped), cloudevents (like auto, but messages that are not "
+        "CloudEvents are rejected)",
     )
-    credit: Count = Field(default=1000, le=100_000, description="messages in flight per producing link")
+    credit: Count = Field(default=1000, le=100_000, description="maximum number of messages in flight per sending link")
     max_redeliveries: Annotated[StrictInt, Field(ge=0, le=1000)] = Field(
         default=5,
-        description="how often an event that a receiver released or modified is sent to it again before it is given up",
+        description="how often an event that a receiver released or modified is sent to it again before it counts as "
+        "undeliverable",
     )
     dead_letter: Text | None = Field(
         default=None,
-        description="topic of the same cluster, with {captures} of match, that gets a copy of each event a receiver "
-        "rejected or that was given up; without one the position just moves past it",
+        description="topic of the same cluster, with {captures} of match, that gets a copy of each event that a "
+        "receiver rejected or that is undeliverable; without one the position just advances past it",
     )
     strict_order: Flag | None = Field(
         default=None,
@@ -163,36 +166,37 @@ class KafkaRule(Strict):
     )
     on_truncation: Truncation = Field(
         default="continue",
-        description="retention has deleted what a receiver was to read next: continue (at the oldest event, marked "
+        description="when retention has deleted the next event of a receiver: continue (at the oldest event, marked "
         "with x-opt-gateway-gap), or detach (amqp:resource-deleted)",
     )
     filter_without_position: Beginning = Field(
         default="latest",
-        description="where a link begins whose filter names no offset or time: latest, or earliest (all that is kept)",
+        description="where a link begins if its filter names no offset or time: latest, or earliest (all retained "
+        "events)",
     )
     annotate: Annotate = Field(
         default="always",
-        description="events carry their offset, partition and time as delivery annotations: always; negotiated: for "
-        "clients that desire AMQP_EVENT_STREAMS_V1_0 or ask for something of it; never. For clients that refuse "
-        "annotations they do not know",
+        description="whether events carry their offset, partition and time as delivery annotations: always; "
+        "negotiated: for clients that desire AMQP_EVENT_STREAMS_V1_0 or use a feature of it; never: for clients that "
+        "refuse annotations they do not know",
     )
     drop_expired: Flag = Field(
         default=False,
-        description="true: events whose ttl or absolute-expiry-time is over are skipped; default: they are delivered, "
-        "a ttl always reduced by the time in the log",
+        description="true: skip events whose ttl or absolute-expiry-time has passed; default: deliver them. A ttl is "
+        "always reduced by the time in the log",
     )
     isolation: Isolation = Field(
         default="read_committed",
-        description="read_uncommitted: also events of Kafka transactions that are open or were given up",
+        description="read_uncommitted: also deliver events of open and aborted Kafka transactions",
     )
     strict_timestamps: Flag = Field(
         default=False,
-        description="true: refuse links while the topic keeps its producers' times (message.timestamp.type is not "
+        description="true: refuse links while the topic stores producers' timestamps (message.timestamp.type is not "
         "LogAppendTime); default: warn in the log",
     )
     key_from: Annotated[OneOrMany[KeySource], Field(min_length=1, max_length=2)] = Field(
         default=("group-key",),
-        description="where the record key comes from, the first that a message has: group-key (the annotation "
+        description="sources of the record key, the first that a message has is used: group-key (the annotation "
         "event-streams-group-key, or x-opt-kafka-key), group-id (the property)",
     )
     tombstones: Flag = Field(
@@ -201,7 +205,7 @@ class KafkaRule(Strict):
 
 
 class ServiceRule(Strict):
-    """A responder of the gateway's own; its answers go where the requester may send, or came from."""
+    """A responder inside the gateway; it answers to addresses that the requester may send to, or that it came from."""
 
     match: Match = Field(description=_MATCH_TEXT)
     service: ServiceName = Field(description="echo: answers with the application properties and body of the request")
@@ -212,29 +216,29 @@ class RedirectRule(Strict):
 
     match: Match = Field(description=_MATCH_TEXT)
     redirect: Target = Field(
-        description="URL of that container, as these clients reach it; the error names host and port, but cannot say "
-        "whether there is TLS: the scheme only chooses the port where none is given"
+        description="URL of that container, as clients of this scope reach it; the error names host and port, but "
+        "cannot indicate TLS: the scheme only determines the port if none is given"
     )
     address: Text | None = Field(
-        default=None, description="address there, with {captures} of match; default: the same address"
+        default=None, description="address at that container, with {captures} of match; default: the same address"
     )
     hostname: str | None = Field(
         default=None,
         min_length=1,
         max_length=255,
-        description="name that clients give in open, SASL and TLS there; default: the host of redirect",
+        description="host name for clients to use in open, SASL and TLS; default: the host of redirect",
     )
 
 
 class AccessRule(Strict):
-    """Who may do what on which addresses; what no entry allows is denied."""
+    """Which users may do what on which addresses; anything that no entry allows is denied."""
 
     who: OneOrMany[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
         default=("*",),
         min_length=1,
         description='user or list of users; "*" is everybody, anonymous included',
     )
-    may: OneOrMany[Action] = Field(min_length=1, description="what is allowed; send or receive include info")
+    may: OneOrMany[Action] = Field(min_length=1, description="allowed actions; send or receive include info")
     on: Annotated[OneOrMany[Match], Field(min_length=1)] = parsed(
         lambda text: (parse_pattern(text),), "**", "pattern or list of patterns of addresses"
     )
