@@ -30,6 +30,11 @@ _GARBAGE: Final = (25_000, 1, 2_000)
 50,000 take less than 10 ms, and everybody waits. It looks at all objects hardly ever."""
 _PATIENCE: Final = 30.0
 """Seconds that the policy and the files that it names may take to be read."""
+_ENDING: Final = "the gateway is shutting down; the next start reads the file"
+SIGNAL, CHANGED = "signal", "changed file"
+"""Why there is a reload, for the log."""
+Stamp = tuple[int, int, int]
+"""What tells one state of a file from another: date in ns, size in bytes, inode."""
 _UNREADABLE: Final = (
     f"the policy, or a file that it names, could not be read within {_PATIENCE:.0f} s: a pipe, or a file system "
     "that does not answer? Put it right, and reload"
@@ -38,13 +43,20 @@ _UNREADABLE: Final = (
 
 def run(path: Path) -> int:
     """`scopegate run`: serve until SIGTERM or SIGINT; 0 after an orderly end, 1 when the policy is wrong."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # it would end a process that has no handler yet
     try:
-        policy = load(path)
+        policy, seen = read(path)
     except PolicyErrors as errors:
         sys.stderr.write(f"{errors}\n")
         return 1
     configure_logs(style=policy.model.gateway.log)
-    return run_loop(lambda: _serve(policy))
+    return run_loop(lambda: _serve(policy, seen))
+
+
+def read(path: Path) -> tuple[CompiledPolicy, Stamp | None]:
+    """The policy, and what its file was before it was read: a change meanwhile is noticed. Raises PolicyErrors."""
+    seen = _stamp(path)
+    return load(path), seen
 
 
 def run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
@@ -74,9 +86,9 @@ def prepare_process() -> None:
     gc.set_threshold(*_GARBAGE)
 
 
-async def _serve(policy: CompiledPolicy) -> int:
+async def _serve(policy: CompiledPolicy, seen: Stamp | None) -> int:
     service = Service(policy, make_cluster, check_cluster)
-    process = Process(service, policy.file)  # before anybody can connect: from then on the end is an orderly one
+    process = Process(service, policy.file, seen)  # before anybody can connect: from then on the end is an orderly one
     try:
         await service.start()
     except (OSError, MaterialsError) as error:
@@ -92,15 +104,18 @@ async def _serve(policy: CompiledPolicy) -> int:
 class Process:
     """Signals and the policy file of a running service."""
 
-    def __init__(self, service: Service, path: Path) -> None:
+    def __init__(self, service: Service, path: Path, seen: Stamp | None) -> None:
+        """`seen`: what the file was before the policy that is served was read."""
         self._service = service
         self._path = path
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
-        self._seen = _stamp(path)
-        self._looking: asyncio.Task[tuple[int, int, int] | None] | None = None
+        self._asked = False
+        self._seen = seen
+        self._looking: asyncio.Task[Stamp | None] | None = None
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._on_stop)
 
@@ -114,21 +129,40 @@ class Process:
         await self._stop.wait()
 
     async def watch(self) -> None:
-        """Reload on SIGHUP, or when the policy file has another content or date."""
+        """Reload on SIGHUP, or when the policy file has another content or date: one at a time, each from its start.
+
+        A signal that comes while a reload reads its files is followed by another reload, so the last file wins.
+        """
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._reload.wait(), _WATCH)
-            await self._service.listening.again()
-            stamp = await self._stamped()
-            if self._reload.is_set() or (stamp != self._seen and stamp is not None):
-                self._reload.clear()
-                self._seen = stamp
-                try:
-                    await self._apply()
-                except Exception as error:  # a bug: it must not be the last reload
-                    self._service.policy_state.broken(error)
+            if reason := await self._due():
+                await self._answer(reason)
+            elif not self._stop.is_set():
+                await self._service.listening.again()
 
-    async def _stamped(self) -> tuple[int, int, int] | None:
+    async def _due(self) -> str | None:
+        """Why to reload now, if so; the file is looked at after the last signal, or its change would count again."""
+        while True:
+            self._asked = self._asked or self._reload.is_set()
+            self._reload.clear()
+            stamp = await self._stamped()
+            if not self._reload.is_set():
+                break
+        changed = stamp != self._seen and stamp is not None
+        reason = SIGNAL if self._asked else CHANGED if changed else None
+        if reason:
+            self._asked, self._seen = False, stamp
+        return reason
+
+    async def _answer(self, reason: str) -> None:
+        self._service.policy_state.reason = reason
+        try:
+            await self._apply()
+        except Exception as error:  # a bug: it must not be the last reload
+            self._service.policy_state.broken(error)
+
+    async def _stamped(self) -> Stamp | None:
         """What the policy file is now; as before where its file system does not answer."""
         if self._looking is None:
             self._looking = self._service.supervisor.start(off_loop(_stamp, self._path), "policy-look")
@@ -143,6 +177,8 @@ class Process:
             async with asyncio.timeout(_PATIENCE):
                 policy = await off_loop(load, self._path)
                 materials = await self._service.load(policy)
+            if self._stop.is_set():  # what listens or dials now would never be closed in good order
+                raise MaterialsError([_ENDING])
         except PolicyErrors as errors:
             self._service.policy_state.refused(str(errors).splitlines())
         except MaterialsError as errors:
@@ -153,7 +189,7 @@ class Process:
             await self._service.apply(policy, materials)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> Stamp | None:
     try:
         stat = path.stat()
     except OSError:

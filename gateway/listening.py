@@ -63,7 +63,7 @@ class Listeners:
         """Try the ports that a reload could not listen on; whoever had them may have gone."""
         for settings in list(self.unbound):
             assert self._materials is not None  # they were looked for with it
-            with suppress(OSError):
+            with suppress(Exception):  # what it is, `install` has said; it must not keep the next reload from coming
                 await self._install(settings, self._materials)
                 self.unbound.pop(settings, None)
 

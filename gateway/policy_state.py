@@ -16,6 +16,8 @@ class PolicyState:
         self._report: Final = report
         self._replacing = self._halfway = False
         self._detail = "in force"
+        self.reason = ""
+        """Why there is the reload that is under way."""
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`."""
@@ -30,14 +32,14 @@ class PolicyState:
         self._replacing = self._halfway = False
         self._detail = "in force"
         self._report.bump("reloads", "ok")
-        self._report.log.info("policy reloaded", policy=str(policy.file), **counts)
+        self._report.log.info("policy reloaded", reason=self.reason, policy=str(policy.file), **counts)
 
     def refused(self, problems: list[str]) -> None:
         """The new file, or one it names, is wrong: what is in force goes on."""
         if not self._halfway:
             self._detail = "in force; the last reload was refused"
         self._report.bump("reloads", "failed")
-        self._report.log.error("reload refused, the old policy stays", problems=problems)
+        self._report.log.error("reload refused, the old policy stays", reason=self.reason, problems=problems)
 
     def broken(self, error: Exception) -> None:
         """A fault of ours ended a reload: before anything was replaced the old policy stays whole."""

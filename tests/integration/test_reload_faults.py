@@ -82,7 +82,8 @@ class Reloading:
 
 @pytest.fixture
 async def reloading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reloading]:
-    """A gateway that serves."""
+    """A gateway that serves, and reloads only when it is told to."""
+    monkeypatch.setattr(app, "_WATCH", PATIENCE)
     made = Reloading(tmp_path)
     async with served(made.file, monkeypatch) as start:
         made.gateway = await start()

@@ -131,10 +131,13 @@ class Gateway:
         return before
 
     def reload(self, policy: str | None = None, *, ok: bool = True) -> dict[str, Any]:
-        """Reload and wait until the gateway says that it did (or, with `ok=False`, that it refused)."""
+        """Reload and wait until the gateway says that it did (or, with `ok=False`, that it refused).
+
+        It may have noticed the file by itself as well: that is another reload, and the one for the signal comes last.
+        """
         before = self.hup(policy)
         event = "policy reloaded" if ok else "reload refused, the old policy stays"
-        return self.wait_log(event, after=before)
+        return self.wait_log(event, after=before, reason="signal")
 
     def stop(self, seconds: float = PATIENCE) -> None:
         """Ask for an orderly end (SIGTERM) and check that the exit code is 0."""

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gateway import app, tasks
-from gateway.policy_file import load
 from gateway.service import Service
 from tests.support.process import PATIENCE
 
@@ -50,16 +49,15 @@ async def served(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[S
     gateway = Gateway()
 
     class Process(app.Process):
-        def __init__(self, service: Service, path: Path) -> None:
-            super().__init__(service, path)
+        def __init__(self, service: Service, path: Path, seen: app.Stamp | None) -> None:
+            super().__init__(service, path, seen)
             gateway.service, gateway.process = service, self
 
     monkeypatch.setattr(app, "Process", Process)
     running: list[asyncio.Task[int]] = []
 
     async def start() -> Gateway:
-        policy = load(file)
-        running.append(asyncio.get_running_loop().create_task(app._serve(policy)))
+        running.append(asyncio.get_running_loop().create_task(app._serve(*app.read(file))))
         await tasks.until(lambda: hasattr(gateway, "service") or running[0].done(), PATIENCE)
         return gateway
 

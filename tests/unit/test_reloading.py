@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from gateway import app, service
+from gateway.listening import Listeners
 from gateway.service import Service
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, until
 from tests.support.process import PATIENCE
 
 
@@ -64,7 +66,7 @@ async def test_a_policy_that_cannot_be_read_is_refused_after_a_while(
     pipe = tmp_path / "policy.yaml"
     os.mkfifo(pipe)
     told: Any = Told()
-    process = app.Process(told, pipe)
+    process = app.Process(told, pipe, None)
     await process._apply()
     assert len(told.problems) == 1
     assert "could not be read within" in told.problems[0]
@@ -80,17 +82,148 @@ async def test_a_file_system_that_does_not_answer_has_one_thread(
 
     def stamp(path: Path) -> tuple[int, int, int]:
         looks.append(path)
-        if len(looks) > 1:  # the first is that of the start
-            answer.wait(PATIENCE)
+        answer.wait(PATIENCE)
         return 1, 2, len(looks)
 
     monkeypatch.setattr(app, "_PATIENCE", 0.05)
     monkeypatch.setattr(app, "_stamp", stamp)
     told: Any = Told()
-    process = app.Process(told, tmp_path / "policy.yaml")
-    assert [await process._stamped() for _ in range(3)] == 3 * [(1, 2, 1)]
+    process = app.Process(told, tmp_path / "policy.yaml", (1, 2, 0))
+    assert [await process._stamped() for _ in range(3)] == 3 * [(1, 2, 0)]
     monkeypatch.setattr(app, "_PATIENCE", PATIENCE)
     answer.set()
-    assert await process._stamped() == (1, 2, 2)
-    assert len(looks) == 2
+    assert await process._stamped() == (1, 2, 1)
+    assert len(looks) == 1
     await told.supervisor.close()
+
+
+class Reloads:
+    """A process whose service takes what is in the file, and says why; a reload waits in the middle when told to."""
+
+    def __init__(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file, self.applied = file, list[tuple[str, str]]()
+        self.problems, self.loads, self.go_on = list[str](), 0, asyncio.Event()
+        self.go_on.set()
+        self.policy_state = SimpleNamespace(refused=self.problems.extend, broken=None, reason="")
+        self.supervisor = Supervisor(lambda name, error: self.problems.append(repr(error)))
+        self.listening = SimpleNamespace(again=self.again)
+        monkeypatch.setattr(app, "_WATCH", 0.01)
+        monkeypatch.setattr(app, "load", Path.read_text)
+        me: Any = self
+        self.write("first")
+        self.process = app.Process(me, file, app._stamp(file))
+        self.supervisor.keep(self.process.watch, "policy-watch")
+
+    def write(self, text: str) -> None:
+        beside = self.file.with_suffix(".next")
+        beside.write_text(text)
+        beside.replace(self.file)
+
+    def signal(self) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    async def again(self) -> None:
+        """No port is tried again."""
+
+    async def load(self, policy: str) -> str:
+        self.loads += 1
+        await self.go_on.wait()
+        return policy
+
+    async def apply(self, policy: str, materials: str) -> None:
+        self.applied.append((policy, self.policy_state.reason))
+
+    async def are(self, *wanted: tuple[str, str]) -> None:
+        await until(lambda: len(self.applied) >= len(wanted), PATIENCE)
+        assert self.applied == [*wanted]
+
+
+@pytest.fixture
+async def reloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reloads]:
+    made = Reloads(tmp_path / "policy.yaml", monkeypatch)
+    yield made
+    await made.supervisor.close()
+    assert not made.problems
+
+
+@pytest.mark.row("X-8")
+async def test_a_signal_during_a_reload_is_answered_by_another_and_the_last_file_wins(reloads: Reloads) -> None:
+    reloads.go_on.clear()
+    reloads.signal()
+    await until(lambda: reloads.loads == 1, PATIENCE)
+    for text in ("second", "third"):
+        reloads.write(text)
+        reloads.signal()
+    reloads.go_on.set()
+    await reloads.are(("first", app.SIGNAL), ("third", app.SIGNAL))
+
+
+@pytest.mark.row("X-8")
+async def test_a_file_that_changes_during_a_reload_is_read_again(reloads: Reloads) -> None:
+    reloads.go_on.clear()
+    reloads.signal()
+    await until(lambda: reloads.loads == 1, PATIENCE)
+    reloads.write("second")
+    reloads.go_on.set()
+    await reloads.are(("first", app.SIGNAL), ("second", app.CHANGED))
+
+
+async def test_a_file_that_changes_while_it_is_looked_at_is_read_once(
+    reloads: Reloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its date was that of before the signal, so the change counted once more after the reload."""
+    looks, stamp = list[object](), app._stamp
+
+    def then_it_changes(path: Path) -> app.Stamp | None:
+        looks.append(found := stamp(path))
+        if len(looks) == 1:
+            reloads.write("second")
+            reloads.signal()
+        return found
+
+    monkeypatch.setattr(app, "_stamp", then_it_changes)
+    await until(lambda: len(looks) > 4, PATIENCE)
+    await reloads.are(("second", app.SIGNAL))
+
+
+async def test_a_reload_during_the_end_is_refused(reloads: Reloads) -> None:
+    """It opened ports and connections that nobody closed in good order."""
+    reloads.process._on_stop()
+    reloads.signal()
+    await until(lambda: reloads.problems, PATIENCE)
+    assert reloads.problems.pop() == app._ENDING
+    assert not reloads.applied
+
+
+async def test_a_policy_that_changes_while_it_is_read_at_the_start_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was looked at after it had been read: what came between was never noticed."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("first")
+
+    def then_it_changes(path: Path) -> str:
+        text = path.read_text()
+        path.write_text("longer")
+        return text
+
+    monkeypatch.setattr(app, "load", then_it_changes)
+    policy, seen = app.read(file)
+    told: Any = Told()
+    process = app.Process(told, file, seen)
+    assert (policy, await process._due()) == ("first", app.CHANGED)
+    assert await process._due() is None
+
+
+async def test_a_port_that_cannot_be_tried_again_keeps_no_reload_from_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other error than one of the system ended the watch, before it looked at the file."""
+
+    async def install(*_: object) -> None:
+        raise ValueError("killed by the test")
+
+    monkeypatch.setattr(Listeners, "_install", install)
+    nothing: Any = object()
+    listening = Listeners(nothing, nothing)
+    listening.unbound[nothing], listening._materials = ValueError(), nothing
+    await listening.again()
+    assert listening.unbound
