@@ -6,6 +6,7 @@ import asyncio
 import random
 import ssl
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -291,11 +292,16 @@ class Connector:
         if self._trunk is not None:
             self._trunk.opened(engine)
         for relay in list(self._relays):
-            relay.connect(engine)
-        for pull in self._pulls:
-            pull.opened(engine)
-        for watcher in list(self._watchers):
-            watcher.opened(engine)
+            self.attempt(partial(relay.connect, engine))
+        for each in (*self._pulls, *self._watchers):
+            self.attempt(partial(each.opened, engine))
+
+    def attempt(self, step: Callable[[], object]) -> None:
+        """A relay, pull or bridge that fails must not keep the others, or the next connection, from being made."""
+        try:
+            step()
+        except Exception as error:
+            self._report.task_failed(f"connector:{self.name}", error)
 
     def _refuse(self, connection: Connection, engine: Engine) -> None:
         """ES-3.1-4: what the policy requires is not there."""
@@ -323,11 +329,9 @@ class Connector:
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         self._connection, self._unfit = None, False
-        self.home.closed()
-        for pull in self._pulls:
-            pull.closed()
-        for watcher in list(self._watchers):
-            watcher.closed()
+        self.attempt(self.home.closed)
+        for each in (*self._pulls, *self._watchers):
+            self.attempt(each.closed)
         tls = self._tls if self._endpoint.tls else None
         self._failed(str(error) if error is not None else why(connection.loss, tls, opened=self._was_open))
         self._ended.set()

@@ -82,6 +82,13 @@ class Supervisor:
             proof.cancel()
         return True
 
+    def attempt(self, step: Callable[[], object], name: str) -> None:
+        """Take a step of one of several that are told after each other: its error goes to `on_error` and no further."""
+        try:
+            step()
+        except Exception as error:
+            self._on_error(name, error)
+
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`: whether all essential tasks run."""
         if not self._down:

@@ -34,6 +34,12 @@ class Selection(Hashable, Protocol):
     def pick(self, chunk: Chunk) -> list[Event]: ...
 
 
+class Wanted(Protocol):
+    """What a link wants, for each of its partitions; `Selections` is one."""
+
+    def of(self, partition: int) -> Selection | None: ...
+
+
 class Source(Protocol):
     """The stream that read a chunk, and reads no further until chunks are picked."""
 
@@ -41,7 +47,7 @@ class Source(Protocol):
 
 
 class Waiter(Protocol):
-    """A link on a partition."""
+    """A link on a partition; it raises nothing, for others are told behind it."""
 
     def arrived(self, partition: int) -> None: ...
     def lost(self, partition: int, low: int) -> None: ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -259,7 +260,7 @@ class Keeper:
         self._parked.discard(held)
         if held in self._held:
             self._held.discard(held)
-            held.displaced(_lost(saved))
+            self._cluster.supervisor.attempt(partial(held.displaced, _lost(saved)), "terminus-displaced")
 
     async def _run_mirror(self) -> None:
         while True:

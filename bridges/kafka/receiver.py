@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import time
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from bridges.kafka.admin import Bounds, Topic
-from bridges.kafka.chunks import Chunk, PartitionLog, Selection
+from bridges.kafka.chunks import Chunk, PartitionLog, Selection, Wanted
 from bridges.kafka.cluster import COMMITTED, Cluster
 from bridges.kafka.counters import Counters
 from bridges.kafka.deadletters import DeadLetters
@@ -48,12 +48,6 @@ class Terms(NamedTuple):
     drop_expired: bool = False
     annotated: bool = True
     isolation: str = COMMITTED
-
-
-class Wanted(Protocol):
-    """What a link wants, for each of its partitions; `Selections` is one."""
-
-    def of(self, partition: int) -> Selection | None: ...
 
 
 PLAIN: Final = Terms()
@@ -130,10 +124,13 @@ class Receiver:
         """What this link waited for has been read."""
         self._ready[partition] = None
         if self._link.open:
-            self._pump()
+            self._told(self._pump)
 
     def lost(self, partition: int, low: int) -> None:
         """KM-8: retention overtook this link; it goes on at the oldest event and says so."""
+        self._told(partial(self._overtaken, partition, low))
+
+    def _overtaken(self, partition: int, low: int) -> None:
         self._counters.gaps += 1
         if self._terms.detach_at_gap:
             self._link.detach(AmqpError(RESOURCE_DELETED, "retention has deleted what this link was to read next"))
@@ -144,7 +141,11 @@ class Receiver:
 
     def failed(self, error: AmqpError) -> None:
         """Kafka refuses to let us read."""
-        self._link.detach(error)
+        self._told(partial(self._link.detach, error))
+
+    def _told(self, step: Callable[[], None]) -> None:
+        """Others are told behind this link: a bug of ours ends it, and costs them nothing."""
+        self._cluster.supervisor.attempt(partial(self._link.attempt, step), "kafka-link")
 
     def topic_grew(self, topic: Topic) -> None:
         """KM-9: an agnostic link takes the new partitions, from their beginning, and says so."""

@@ -8,6 +8,7 @@ fixed name, which outlives connections and gateways. What comes there goes home 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -41,6 +42,7 @@ class Owner(Protocol):
     @property
     def responder(self) -> str: ...
     def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
+    def attempt(self, step: Callable[[], object]) -> None: ...
     def home_changed(self) -> None: ...
     def home_failed(self, error: AmqpError) -> None: ...
 
@@ -137,7 +139,7 @@ class Homecoming:
         self._settled = error is None
         waiting, self._waiting = self._waiting, []
         for then in waiting:
-            then(error)
+            self._owner.attempt(partial(then, error))
 
     def lost(self, link: Link) -> None:
         """The container took the link away: requests go on with the old address until there is a new one."""

@@ -16,6 +16,7 @@ import itertools
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from gateway.errors import DETACH_FORCED, AmqpError
@@ -285,10 +286,10 @@ class Leases:
             elif lease.holder is None:
                 continue  # told when it is there
             elif owned[1].successor is not None:
-                lease.holder.stop(lease, Why.DISPLACED)
+                self._supervisor.attempt(partial(lease.holder.stop, lease, Why.DISPLACED), "lease-stop")
             elif not lease.chosen and group.round > lease.round and not lease.dealt:
                 lease.dealt = True
-                lease.holder.stop(lease, Why.DEALT)
+                self._supervisor.attempt(partial(lease.holder.stop, lease, Why.DEALT), "lease-stop")
         self._compare_shares(stake, group)
         stake.unsure = False
         for link in stake.strange(group, self.member):
@@ -298,17 +299,17 @@ class Leases:
         sharing = {claim.who for claim in group.sharing}
         for share in [share for share in stake.shares.values() if share.holder is not None]:
             if share.who not in sharing:
-                stake.lose(share)
+                self._supervisor.attempt(partial(stake.lose, share), "lease-lost")
                 continue
             for lease in stake.gain(self, share, group):
-                share.holder.gained(lease)  # type: ignore[union-attr]  # looked at above
-
+                self._supervisor.attempt(partial(share.holder.gained, lease), "lease-gained")  # type: ignore[union-attr]
 
     def _end(self, lease: Lease) -> None:
         self._stake(lease.key).leases.pop(lease.who.link, None)
         lease.ended = True
         if lease.holder is not None:
-            lease.holder.stop(lease, Why.LOST)
+            # A link that fails to end must not keep others from ending: they would go on without a lease.
+            self._supervisor.attempt(partial(lease.holder.stop, lease, Why.LOST), "lease-stop")
 
     # -- the session
 
@@ -343,7 +344,7 @@ class Leases:
             self._end(lease)
         for key, stake in list(self._stakes.items()):
             for share in list(stake.shares.values()):
-                stake.lose(share)
+                self._supervisor.attempt(partial(stake.lose, share), "lease-lost")
             stake.unsure = False
             stake.wake()
             self._tidy(key)

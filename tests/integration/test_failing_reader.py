@@ -39,3 +39,34 @@ async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
     assert [task.result().condition for task in ended[0]] == ["amqp:internal-error"]
     (other,) = (each for each in links if not each.detached.done())
     assert bodies(await other.receive(1)) == [0]
+
+
+@pytest.mark.parametrize("streams", ["embedded"], indirect=True)
+@pytest.mark.parametrize("told", ["arrived", "lost"])
+async def test_a_link_that_fails_when_it_is_told_leaves_the_news_to_others(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """Two links wait for the same event; the bug is in the one that is told first, and costs the other nothing."""
+    failing, step = list[Receiver](), "_overtaken" if told == "lost" else "_pump"
+    well = getattr(Receiver, step)
+
+    def fails(self: Receiver, *arguments: int) -> None:
+        if self in failing:
+            raise RuntimeError("a bug that the test has made")
+        well(self, *arguments)
+
+    monkeypatch.setattr(Receiver, step, fails)
+    links = [await streams.receiver(SOLO, credit=10) for _ in range(2)]
+    log = next(iter(streams.bridge.cluster.streams._logs.values()))
+    await until(lambda: [*log.waiting] == [0] and len(log.waiting[0]) == len(links), "both links wait")
+    failing.append(next(iter(log.waiting[0])))
+    if told == "lost":
+        log.moved(0, 0)
+    await fill(streams, SOLO, 1)
+    (one, two) = links
+    await until(lambda: one.detached.done() or two.detached.done(), "the end of one")
+    ended, other = (one, two) if one.detached.done() else (two, one)
+    assert (await ended.end()).condition == "amqp:internal-error"
+    assert bodies(await other.receive(1)) == [0]
+    assert [str(error) for _, error in streams.errors] == ["a bug that the test has made"]
+    streams.errors.clear()

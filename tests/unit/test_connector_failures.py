@@ -5,11 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import structlog
 
 from gateway.amqp.tls import client_context
 from gateway.connector_failures import Failures, why, worth_a_line
+from gateway.connectors import Connector
+from policies.model.scope import ConnectorSection
 from policies.model.units import Endpoint
 from tests.support.certs import Authority
 
@@ -63,3 +68,41 @@ def test_rows_of_failures_are_counted_for_each_endpoint_until_one_is_open() -> N
     failures.clear()
     assert failures.count(one, "refused") == 1
     assert [count for count in range(1, 20) if worth_a_line(count)] == [1, 2, 4, 8, 16]
+
+
+class Watching:
+    """A bridge at the container; one that fails has a bug of ours."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails, self.told = fails, list[str]()
+
+    def opened(self, engine: object) -> None:
+        self._tell("opened")
+
+    def closed(self) -> None:
+        self._tell("closed")
+
+    def _tell(self, what: str) -> None:
+        if self.fails:
+            raise RuntimeError("a bug that the test has made")
+        self.told.append(what)
+
+
+async def test_a_bridge_that_fails_costs_neither_the_others_nor_the_next_connection() -> None:
+    failed: list[str] = []
+    model = ConnectorSection.model_validate({"name": "broker", "to": "amqp://127.0.0.1:5672"})
+    report: Any = SimpleNamespace(
+        log=structlog.get_logger(), bump=lambda *_: None, task_failed=lambda name, _: failed.append(name)
+    )
+    connector = Connector(
+        "edge", model, container_id="c", hub=None, report=report, node_scope=None, routes=False  # type: ignore[arg-type]
+    )
+    watchers = [Watching(), Watching(fails=True), Watching()]
+    for each in watchers:
+        connector.watch(each)
+    connection: Any = SimpleNamespace(engine=SimpleNamespace(offered=(), remote_container="c"), loss=None)
+    connector.opened(connection)
+    connector.closed(connection, None)
+    assert [each.told for each in watchers] == [["opened", "closed"], [], ["opened", "closed"]]
+    assert failed == ["connector:broker"] * 2
+    assert connector._ended.is_set(), "the next connection is made"

@@ -328,3 +328,15 @@ def test_a_group_is_bound_or_shared_and_never_both() -> None:
     assert bound("6") is bound("6", 0) is Denied.MIXED
     group.sweep(Now(6, 2, {"m"}))
     assert bound("6") is None, "the others are gone"
+
+
+async def test_a_link_that_fails_to_end_keeps_no_other_from_ending() -> None:
+    """Else the others would go on in the next session of their process, without a lease."""
+    world = World()
+    leases = world.process()
+    first, second = await world.own(leases, 0), await world.own(leases, 1)
+    first.stop = lambda lease, why: 1 // 0  # type: ignore[assignment, method-assign, return-value]
+    leases._lost()
+    assert second.told == [Why.LOST]
+    assert (first.lease.ended, second.lease.ended) == (True, True)
+    assert [(name, type(error)) for name, error in world.errors] == [("lease-stop", ZeroDivisionError)]
