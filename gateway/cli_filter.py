@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from gateway.filters.access import Encoded
+    from gateway.filters.evaluate.access import Encoded
+    from gateway.filters.explain import Explainer
     from gateway.filters.predicate import Predicate
-    from gateway.filters.show import Explainer
     from policies.rules import CompiledPolicy, KafkaRoute
 
 _WORDS: Final = {True: "true", False: "false", None: "unknown"}
@@ -118,7 +118,7 @@ def _predicate(expression: str, language: str, policy: CompiledPolicy | None) ->
     """As an attach would read it; the end of the log is taken to be behind every event."""
     from gateway.amqp.codec import Described, Symbol
     from gateway.errors import AmqpError
-    from gateway.filters.filter_set import RULES, read
+    from gateway.filters.parse.filter_set import RULES, read
     from gateway.filters.predicate import bind
     from gateway.message_file import MessageFileError, load_filter
     from gateway.policy_file import make_filter_rules
@@ -210,9 +210,9 @@ def _route(policy: CompiledPolicy, scope: str | None, address: str) -> KafkaRout
 
 def _try_on_messages(predicate: Predicate, messages: dict[str, Encoded]) -> int:
     """Explains every message, returns how many match."""
-    from gateway.filters.access import MessageAccess
-    from gateway.filters.closure import compile_filter
-    from gateway.filters.show import Explainer
+    from gateway.filters.evaluate.access import MessageAccess
+    from gateway.filters.evaluate.compile import compile_filter
+    from gateway.filters.explain import Explainer
 
     matches, explainer = compile_filter(predicate, MessageAccess()), Explainer(predicate)
     matched = 0
@@ -227,9 +227,9 @@ def _try_on_messages(predicate: Predicate, messages: dict[str, Encoded]) -> int:
 
 def _try_on_topic(predicate: Predicate, events: Iterator[Encoded], show: int) -> int:
     """Explains some that match, and says what each term said of all; returns how many match."""
-    from gateway.filters.access import MessageAccess
-    from gateway.filters.closure import compile_filter
-    from gateway.filters.show import Explainer
+    from gateway.filters.evaluate.access import MessageAccess
+    from gateway.filters.evaluate.compile import compile_filter
+    from gateway.filters.explain import Explainer
 
     matches, explainer = compile_filter(predicate, MessageAccess()), Explainer(predicate)
     sources = list(events)
@@ -246,7 +246,7 @@ def _try_on_topic(predicate: Predicate, events: Iterator[Encoded], show: int) ->
 
 def _totals(explainer: Explainer, sources: list[Encoded]) -> Iterator[str]:
     """A line for each term: of how many events it is true, false and unknown."""
-    from gateway.filters.access import MALFORMED
+    from gateway.filters.evaluate.access import MALFORMED
 
     totals: dict[tuple[int, str], Counter[bool | None]] = {}
     for source in sources:
@@ -263,7 +263,7 @@ def _totals(explainer: Explainer, sources: list[Encoded]) -> Iterator[str]:
 
 
 def _explain(name: str, matched: bool, explainer: Explainer, source: Encoded) -> None:
-    from gateway.filters.access import MALFORMED
+    from gateway.filters.evaluate.access import MALFORMED
 
     click.echo(f"{name}: {'matches' if matched else 'does not match'}")
     try:

@@ -18,8 +18,8 @@ from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError
 
 from gateway.amqp import codec, sections
-from gateway.filters.access import HEADER, PROPERTIES
 from gateway.filters.decimals import encoded
+from gateway.filters.evaluate.access import HEADER, PROPERTIES
 
 _GROUPS: Final = ("all-filter", "any-filter", "not-filter")
 

@@ -11,7 +11,7 @@ from policies.model.filters import Filters
 from policies.rules import CompiledPolicy, SigningKeys
 
 if TYPE_CHECKING:
-    from gateway.filters.filter_set import Rules
+    from gateway.filters.parse.filter_set import Rules
     from gateway.scope.keys import KeyRing
 
 
@@ -25,7 +25,7 @@ def load(path: Path, *, with_secrets: bool = True) -> CompiledPolicy:
 def _wrong(text: str) -> str | None:
     """What is wrong with a filter of the policy's own."""
     from gateway.errors import AmqpError
-    from gateway.filters.sql import parse_sql
+    from gateway.filters.parse.sql import parse_sql
 
     try:
         parse_sql(text)
@@ -44,10 +44,12 @@ def make_ring(signing: SigningKeys) -> KeyRing:
 
 def make_filter_rules(filters: Filters) -> Rules:
     """How filter sets are read under a policy."""
-    from gateway.filters.filter_set import Rules
-    from gateway.filters.limits import Limits
+    from gateway.filters.parse.filter_set import Rules
+    from gateway.filters.parse.limits import FilterLimits
 
-    limits = Limits(filters.max_length, filters.max_tokens, filters.max_depth, filters.max_terms, filters.max_items)
+    limits = FilterLimits(
+        filters.max_length, filters.max_tokens, filters.max_depth, filters.max_terms, filters.max_items
+    )
     return Rules(
         limits,
         refuse_unknown=filters.unknown == "refuse",
@@ -64,7 +66,7 @@ def routes_responses(policy: CompiledPolicy, scope: str) -> bool:
 
 def offered(policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
     """What an open in a scope offers (docs/conformance.md 0.4)."""
-    from gateway.filters.filter_set import CAPABILITIES
+    from gateway.filters.parse.filter_set import CAPABILITIES
 
     model = policy.model.scopes[scope]
     offers = {

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.errors import STANDARD, AmqpError, Fault
-from gateway.filters.leaves import UNSEARCHED
-from gateway.filters.readers import UNREAD
+from gateway.filters.evaluate.readers import UNREAD
+from gateway.filters.evaluate.terms import UNSEARCHED
 from gateway.http.counters import LinkCounters
 from gateway.http.metrics import Metrics
 from gateway.logs import get_logger

@@ -18,7 +18,7 @@ from gateway.clusters import ClusterMaker, Clusters, emptied
 from gateway.clusters import Prepared as PreparedClusters
 from gateway.drain import drain
 from gateway.errors import CONNECTION_FORCED, AmqpError
-from gateway.filters.filter_set import prepare as prepare_filters
+from gateway.filters.parse.filter_set import prepare as prepare_filters
 from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
 from gateway.journal import Journaling

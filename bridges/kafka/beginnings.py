@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from gateway.filters.event_stream import Position, Start
+from gateway.filters.position.event_stream import LogPosition, Start
 from gateway.state.termini import Save, Termini, Unavailable
 
 _ATTEMPTS: Final = 50
@@ -34,7 +34,7 @@ class Beginning(NamedTuple):
         return {0: self.partitions, **{partition + 1: end for partition, end in self.ends.items()}}
 
     def since(
-        self, starts: dict[int, int], ends: dict[int, int], position: Position
+        self, starts: dict[int, int], ends: dict[int, int], position: LogPosition
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Where the group begins in partitions that it has no position in, where a link alone would begin now.
 

@@ -17,7 +17,7 @@ from gateway.amqp import sections
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.types import Symbol, Uint
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, Fault
-from gateway.filters.event_stream import offset_symbol
+from gateway.filters.position.event_stream import offset_symbol
 
 INTERVAL: Final = 5.0
 MIN_INTERVAL: Final = 1.0

@@ -32,8 +32,8 @@ from bridges.kafka.starts import ends_of, resolve, within
 from gateway.amqp.hop import TARGETED
 from gateway.amqp.types import Symbol
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
-from gateway.filters.event_log import beyond_position, mentions_log
-from gateway.filters.filter_set import CAPABILITIES, RULES, FilterSet, read
+from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, read
+from gateway.filters.position.event_log import beyond_position, mentions_log
 from gateway.state.leases import Leases
 from gateway.state.leases_lease import Lease, Share, unavailable
 from policies.model.assignment import Assignment

@@ -25,10 +25,10 @@ from bridges.kafka.routing import ROUTING, routing_value
 from gateway.amqp.codec import Symbol, Timestamp
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
-from gateway.filters.access import ABSENT, MALFORMED, Access, Encoded, Entries, MessageAccess, Reader, Slotted
-from gateway.filters.closure import compile_filter
-from gateway.filters.closure import sections_of as sections_named
-from gateway.filters.predicate import Predicate, Section
+from gateway.filters.evaluate.access import ABSENT, MALFORMED, Access, Encoded, Entries, MessageAccess, Reader, Slotted
+from gateway.filters.evaluate.compile import compile_filter
+from gateway.filters.evaluate.compile import sections_of as sections_named
+from gateway.filters.predicate import MessageSection, Predicate
 
 Written = tuple[bytes, Any, Any]
 """Of a record of ours: its sections, where they are, and the client's message."""
@@ -39,15 +39,15 @@ Whole = Callable[[Any], bytes]
 _MESSAGE: Final = MessageAccess()
 STORED: Final = frozenset(
     {
-        Section.HEADER,
-        Section.MESSAGE_ANNOTATIONS,
-        Section.PROPERTIES,
-        Section.APPLICATION_PROPERTIES,
-        Section.FOOTER,
-        Section.DELIVERY_ANNOTATIONS,
+        MessageSection.HEADER,
+        MessageSection.MESSAGE_ANNOTATIONS,
+        MessageSection.PROPERTIES,
+        MessageSection.APPLICATION_PROPERTIES,
+        MessageSection.FOOTER,
+        MessageSection.DELIVERY_ANNOTATIONS,
     }
 )
-SHOWN: Final = frozenset({Section.APPLICATION_PROPERTIES, Section.DELIVERY_ANNOTATIONS})
+SHOWN: Final = frozenset({MessageSection.APPLICATION_PROPERTIES, MessageSection.DELIVERY_ANNOTATIONS})
 
 
 def _absent(message: Any) -> Any:
@@ -111,19 +111,19 @@ class _LogEntries:
 class WrittenAccess(Access[Written]):
     """Records of ours: their stored sections are read like those of a message."""
 
-    def reader(self, section: Section, names: tuple[str, ...]) -> Reader[Written]:
+    def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[Written]:
         """See `Access`."""
-        if section is Section.DELIVERY_ANNOTATIONS:
+        if section is MessageSection.DELIVERY_ANNOTATIONS:
             return _log(names, 2)
         return _apart(_MESSAGE.reader(section, names))
 
-    def entries(self, section: Section) -> Entries[Written]:
+    def entries(self, section: MessageSection) -> Entries[Written]:
         """See `Access`."""
-        return _LogEntries(2) if section is Section.DELIVERY_ANNOTATIONS else _Stored(_MESSAGE.entries(section))
+        return _LogEntries(2) if section is MessageSection.DELIVERY_ANNOTATIONS else _Stored(_MESSAGE.entries(section))
 
-    def screen(self, section: Section, needles: tuple[bytes, ...]) -> Callable[[Written], bool] | None:
+    def screen(self, section: MessageSection, needles: tuple[bytes, ...]) -> Callable[[Written], bool] | None:
         """See `Access`."""
-        if section is Section.DELIVERY_ANNOTATIONS:
+        if section is MessageSection.DELIVERY_ANNOTATIONS:
             return None
         test = _MESSAGE.screen(section, needles)
         return None if test is None else lambda source: test(source[:2])
@@ -152,9 +152,9 @@ def _apart(read: Reader[Any]) -> Reader[Written]:
 class PlainAccess(Access[Plain]):
     """Records of somebody else's: headers as application properties (KM-5)."""
 
-    def reader(self, section: Section, names: tuple[str, ...]) -> Reader[Plain]:
+    def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[Plain]:
         """See `Access`."""
-        if section is Section.DELIVERY_ANNOTATIONS:
+        if section is MessageSection.DELIVERY_ANNOTATIONS:
             return _log(names, 1)
         shown = [name for name in names if not name.startswith(RESERVED)]
         slots = [(slot, name) for slot, name in enumerate(names) if name in shown]
@@ -169,9 +169,9 @@ class PlainAccess(Access[Plain]):
 
         return read
 
-    def entries(self, section: Section) -> Entries[Plain]:
+    def entries(self, section: MessageSection) -> Entries[Plain]:
         """See `Access`."""
-        return _LogEntries(1) if section is Section.DELIVERY_ANNOTATIONS else _Headers()
+        return _LogEntries(1) if section is MessageSection.DELIVERY_ANNOTATIONS else _Headers()
 
 
 class _Headers:
@@ -201,9 +201,9 @@ class _Headers:
 class EventAccess(Access[Plain]):
     """Records that are CloudEvents: attributes have their names in AMQP's binding (KM-13)."""
 
-    def reader(self, section: Section, names: tuple[str, ...]) -> Reader[Plain]:
+    def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[Plain]:
         """See `Access`."""
-        if section is Section.DELIVERY_ANNOTATIONS:
+        if section is MessageSection.DELIVERY_ANNOTATIONS:
             return _log(names, 1)
         slots = [(slot, name, event_header(name)) for slot, name in enumerate(names) if not name.startswith(RESERVED)]
         blank: list[Any] = [ABSENT] * len(names)
@@ -216,9 +216,9 @@ class EventAccess(Access[Plain]):
 
         return read
 
-    def entries(self, section: Section) -> Entries[Plain]:
+    def entries(self, section: MessageSection) -> Entries[Plain]:
         """See `Access`."""
-        return _LogEntries(1) if section is Section.DELIVERY_ANNOTATIONS else _Attributes()
+        return _LogEntries(1) if section is MessageSection.DELIVERY_ANNOTATIONS else _Attributes()
 
 
 class _Attributes:

@@ -18,10 +18,10 @@ from bridges.kafka.record_access import (
 )
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
-from gateway.filters.access import Access, Encoded, MessageAccess
-from gateway.filters.closure import sections_of as sections_named
+from gateway.filters.evaluate.access import Access, Encoded, MessageAccess
+from gateway.filters.evaluate.compile import sections_of as sections_named
 from gateway.filters.index import PredicateIndex
-from gateway.filters.predicate import Predicate, Section
+from gateway.filters.predicate import MessageSection, Predicate
 
 K = TypeVar("K", bound=Hashable)
 _FEW: Final = 4
@@ -98,7 +98,7 @@ class RecordFilters(Generic[K]):
 class _Answers(Generic[K]):
     """The predicates that one kind of record can answer, and the keys of the others."""
 
-    def __init__(self, access: Access[Any], sections: frozenset[Section]) -> None:
+    def __init__(self, access: Access[Any], sections: frozenset[MessageSection]) -> None:
         self._sections: Final = sections
         self._index: Final[PredicateIndex[K, Any]] = PredicateIndex(access)
         self._others: Final[dict[K, None]] = {}

@@ -15,9 +15,9 @@ from bridges.kafka.bare import BARE
 from bridges.kafka.cloudevents import HEADER_PREFIX, PREFIXES
 from bridges.kafka.outgoing import MESSAGE
 from bridges.kafka.readable import BODY, RESERVED
-from gateway.filters.closure import conjuncts
+from gateway.filters.evaluate.compile import conjuncts
 from gateway.filters.index.keys import texts_of
-from gateway.filters.predicate import Field, Predicate, Section
+from gateway.filters.predicate import FieldReference, MessageSection, Predicate
 
 _MOST: Final = 4
 """More texts to look for than this cost more than reading the fields."""
@@ -64,15 +64,15 @@ def screen(predicate: Predicate) -> Screen | None:
     return None
 
 
-def _shown(field: Field) -> bool:
+def _shown(field: FieldReference) -> bool:
     """Whether the property is always a header of the same content, under its own name or as a CloudEvent's."""
     name = field.name
-    if field.section is not Section.APPLICATION_PROPERTIES or name.startswith(RESERVED):
+    if field.section is not MessageSection.APPLICATION_PROPERTIES or name.startswith(RESERVED):
         return False
     return "\0" not in name and _NO_TEXT not in name
 
 
-def _screen(field: Field, texts: frozenset[str]) -> Screen:
+def _screen(field: FieldReference, texts: frozenset[str]) -> Screen:
     names = [field.name]
     if field.name.startswith(PREFIXES):
         names.append(HEADER_PREFIX + field.name[len(PREFIXES[0]) :])

@@ -11,9 +11,9 @@ from bridges.kafka.record_filters import RecordFilters
 from gateway.amqp.hop import ROUTING, only
 from gateway.amqp.sections import splice
 from gateway.amqp.sections import walk as sections_of
-from gateway.filters.event_log import beyond_position
-from gateway.filters.event_stream import Position, offset_symbol
-from gateway.filters.filter_set import FilterSet
+from gateway.filters.parse.filter_set import FilterSet
+from gateway.filters.position.event_log import beyond_position
+from gateway.filters.position.event_stream import LogPosition, offset_symbol
 from gateway.filters.predicate import Latest, Literal, Predicate, bind, walk
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class After(NamedTuple):
     """Events from an offset on that have a later timestamp; time does not follow the order of the log (ES-5.2-5)."""
 
-    position: Position
+    position: LogPosition
 
     def pick(self, chunk: Chunk) -> list[Event]:
         """The events of `chunk` that match, encoded."""
@@ -146,4 +146,4 @@ class Selections:
         return matching(predicate)
 
 
-_ANY: Final = Position()
+_ANY: Final = LogPosition()

@@ -9,14 +9,14 @@ import structlog
 
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import COMMITTED, Cluster
-from gateway.filters.event_stream import NEVER, Position, Start, offset_symbol
+from gateway.filters.position.event_stream import NEVER, LogPosition, Start, offset_symbol
 
 _GREATEST: Final = (1 << 63) - 1
 log = structlog.get_logger(logger_name="kafka")
 
 
 async def resolve(
-    cluster: Cluster, topic: str, partitions: Iterable[int], position: Position, isolation: str = COMMITTED
+    cluster: Cluster, topic: str, partitions: Iterable[int], position: LogPosition, isolation: str = COMMITTED
 ) -> tuple[dict[int, int], dict[int, int]]:
     """The first offset to read in each partition, and the end of each; events before cannot match `position`.
 

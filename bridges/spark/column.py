@@ -17,12 +17,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from bridges.spark import like
+from bridges.spark.columns import schema
+from bridges.spark.columns.filters import check
+from bridges.spark.columns.filters.compiler import ColumnCompiler
+from bridges.spark.columns.filters.engine import MEMBERS, OF_TYPE, ColumnPart, LikePattern
 from gateway.amqp.codec import Char, encode
-from gateway.filters import columns, supported
-from gateway.filters.parts import MEMBERS, OF_TYPE, Part, Pattern
-from gateway.filters.predicate import Affix, Comparison, Field, Operator, Predicate, Section
+from gateway.filters.predicate import Affix, Comparison, FieldReference, MessageSection, Operator, Predicate
 from gateway.filters.values import folded
-from gateway.filters.vectors import Vectors
 
 
 def column(predicate: Predicate, *, strict: bool = True) -> Column:
@@ -31,19 +32,19 @@ def column(predicate: Predicate, *, strict: bool = True) -> Column:
     Raises `AmqpError` (amqp:not-implemented) for what columns cannot answer. With `strict` a row that does not show
     what the predicate asks for fails the query with that sentence; without, it does not match.
     """
-    needs = supported.check(predicate)
+    needs = check.check(predicate)
     answer = F.coalesce(verdict(predicate), F.lit(False))
     if not needs.sections:
         return answer
     hidden, unreadable = _marked(needs.entries), _marked(needs.sections)
-    refused = F.raise_error(supported.unanswerable("see not_shown").description).cast("boolean")
+    refused = F.raise_error(check.unanswerable("see not_shown").description).cast("boolean")
     return F.when(hidden, refused if strict else F.lit(False)).when(unreadable, F.lit(False)).otherwise(answer)
 
 
 def verdict(predicate: Predicate) -> Column:
     """The predicate's three values, null for unknown; marks of rows are not looked at."""
-    supported.check(predicate)
-    return Vectors(_Engine()).truth(predicate)
+    check.check(predicate)
+    return ColumnCompiler(_Engine()).truth(predicate)
 
 
 def _marked(marks: Sequence[str]) -> Column:
@@ -54,16 +55,16 @@ def _marked(marks: Sequence[str]) -> Column:
 
 
 _PLAIN_PARTS: Final = {
-    "boolean": (Part.BOOLEAN,),
-    "int": (Part.INTEGER, Part.LONG),
-    "bigint": (Part.INTEGER, Part.LONG),
-    "string": (Part.TEXT,),
-    "binary": (Part.BINARY,),
+    "boolean": (ColumnPart.BOOLEAN,),
+    "int": (ColumnPart.INTEGER, ColumnPart.LONG),
+    "bigint": (ColumnPart.INTEGER, ColumnPart.LONG),
+    "string": (ColumnPart.TEXT,),
+    "binary": (ColumnPart.BINARY,),
 }
 
 
 class _Absent:
-    def part(self, part: Part) -> Column | None:
+    def part(self, part: ColumnPart) -> Column | None:
         return None
 
     def present(self) -> Column:
@@ -81,7 +82,7 @@ class _Found:
     def __init__(self, value: Column) -> None:
         self._value = value
 
-    def part(self, part: Part) -> Column | None:
+    def part(self, part: ColumnPart) -> Column | None:
         member = self._value.getField(MEMBERS[part])
         if part not in OF_TYPE:
             return member
@@ -102,10 +103,10 @@ class _Found:
 class _Plain:
     """A field of the header or the properties that is of one kind."""
 
-    def __init__(self, value: Column, parts: tuple[Part, ...]) -> None:
+    def __init__(self, value: Column, parts: tuple[ColumnPart, ...]) -> None:
         self._value, self._parts = value, parts
 
-    def part(self, part: Part) -> Column | None:
+    def part(self, part: ColumnPart) -> Column | None:
         return self._value if part in self._parts else None
 
     def present(self) -> Column:
@@ -117,48 +118,48 @@ class _Plain:
         return F.lit(False)
 
 
-def _field(field: Field) -> _Absent | _Found | _Plain:
-    path = columns.steps(field)
-    if path is None or field.section not in columns.SECTIONS:
+def _field(field: FieldReference) -> _Absent | _Found | _Plain:
+    path = schema.steps(field)
+    if path is None or field.section not in schema.SECTIONS:
         return _Absent()
-    section = F.col(columns.SECTIONS[field.section])
-    if field.section is Section.HEADER:
-        return _Absent() if path else _fixed(section, field.name, columns.HEADER)
-    if field.section is Section.PROPERTIES:
-        return _Absent() if path else _fixed(section, field.name, columns.PROPERTIES)
-    key = columns.entry(field.section, field.name, path)
+    section = F.col(schema.SECTIONS[field.section])
+    if field.section is MessageSection.HEADER:
+        return _Absent() if path else _fixed(section, field.name, schema.HEADER)
+    if field.section is MessageSection.PROPERTIES:
+        return _Absent() if path else _fixed(section, field.name, schema.PROPERTIES)
+    key = schema.entry(field.section, field.name, path)
     return _Found(F.try_element_at(section, F.lit(key)))
 
 
 def _fixed(section: Column, name: str, fields: dict[str, str]) -> _Absent | _Found | _Plain:
-    member = columns.member(name, fields)
+    member = schema.member(name, fields)
     if not member:
         return _Absent()
     value, kind = section.getField(member), fields[member]
-    if kind == columns.VALUE:
+    if kind == schema.VALUE:
         return _Found(value)
-    if fields is columns.HEADER and member in columns.DEFAULTS:
-        value = F.coalesce(value, F.lit(columns.DEFAULTS[member]))
-    if member in columns.TIMES:
-        return _Plain(value, (Part.TIME, Part.LONG))
+    if fields is schema.HEADER and member in schema.DEFAULTS:
+        value = F.coalesce(value, F.lit(schema.DEFAULTS[member]))
+    if member in schema.TIMES:
+        return _Plain(value, (ColumnPart.TIME, ColumnPart.LONG))
     return _Plain(value.cast("bigint") if kind == "int" else value, _PLAIN_PARTS[kind])
 
 
 _EXACT: Final = "decimal(38,18)"
-_LITERALS: Final[dict[Part, tuple[str, Callable[[Any], Any]]]] = {
-    Part.LONG: ("bigint", int),
-    Part.INTEGER: ("bigint", int),
-    Part.TIME: ("bigint", int),
-    Part.DEC: (_EXACT, str),
-    Part.DECIMAL: (_EXACT, str),
-    Part.WIDE: (_EXACT, str),
-    Part.WHOLE: ("decimal(38,0)", str),
-    Part.DOUBLE: ("double", float),
-    Part.BOOLEAN: ("boolean", bool),
-    Part.TEXT: ("string", str),
-    Part.UUID: ("string", lambda value: str(UUID(int=value.int))),
-    Part.BINARY: ("binary", bytes),
-    Part.CHAR: ("binary", lambda value: encode(Char(value))),
+_LITERALS: Final[dict[ColumnPart, tuple[str, Callable[[Any], Any]]]] = {
+    ColumnPart.LONG: ("bigint", int),
+    ColumnPart.INTEGER: ("bigint", int),
+    ColumnPart.TIME: ("bigint", int),
+    ColumnPart.DEC: (_EXACT, str),
+    ColumnPart.DECIMAL: (_EXACT, str),
+    ColumnPart.WIDE: (_EXACT, str),
+    ColumnPart.WHOLE: ("decimal(38,0)", str),
+    ColumnPart.DOUBLE: ("double", float),
+    ColumnPart.BOOLEAN: ("boolean", bool),
+    ColumnPart.TEXT: ("string", str),
+    ColumnPart.UUID: ("string", lambda value: str(UUID(int=value.int))),
+    ColumnPart.BINARY: ("binary", bytes),
+    ColumnPart.CHAR: ("binary", lambda value: encode(Char(value))),
 }
 _COMPARE: Final[dict[Comparison, Callable[[Column, Column], Column]]] = {
     Comparison.EQ: lambda left, right: left == right,
@@ -200,10 +201,10 @@ def _quotient(one: Column, other: Column) -> Column:
 class _Engine:
     """`parts.Engine` with Columns."""
 
-    def field(self, field: Field) -> _Absent | _Found | _Plain:
+    def field(self, field: FieldReference) -> _Absent | _Found | _Plain:
         return _field(field)
 
-    def literal(self, part: Part, value: Any) -> Column:
+    def literal(self, part: ColumnPart, value: Any) -> Column:
         kind, convert = _LITERALS[part]
         return F.lit(None if value is None else convert(value)).cast(kind)
 
@@ -231,7 +232,7 @@ class _Engine:
     def valid(self, item: Column) -> Column:
         return item.isNotNull()
 
-    def to_double(self, part: Part, item: Column) -> Column:
+    def to_double(self, part: ColumnPart, item: Column) -> Column:
         return item.cast("double")
 
     def to_decimal(self, item: Column) -> Column:
@@ -254,7 +255,7 @@ class _Engine:
     def minus(self, item: Column) -> Column:
         return -item
 
-    def like(self, text: Column, pattern: Pattern) -> Column:
+    def like(self, text: Column, pattern: LikePattern) -> Column:
         return like.like(text, pattern.parts)
 
     def shorter(self, text: Column, longest: int) -> Column:

@@ -16,15 +16,15 @@ from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE
 from bridges.kafka.outgoing import MESSAGE, SECTIONS
 from bridges.kafka.readable import BODY
 from bridges.kafka.records import RecordReader
-from gateway.filters import columns
-from gateway.filters.rows import SCHEMA, Event, record_batch
+from bridges.spark.columns import schema
+from bridges.spark.columns.rows import SCHEMA, EventRow, record_batch
 
 if TYPE_CHECKING:
     from bridges.spark.written import Watch
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 RECORD: Final = f"struct<timestamp_type:int,value_in_body:boolean,value:binary,headers:{_HEADERS}>"
-DDL: Final = f"`address` string, `date` date, {columns.DDL}, `record` {RECORD}"
+DDL: Final = f"`address` string, `date` date, {schema.DDL}, `record` {RECORD}"
 """Columns of the archive: docs/columns.md, the address and UTC date that folders are named by, and the Kafka record.
 
 With the row's `key`, `record` is the record, byte for byte; `value` is null where it is the row's `body`. It is null in
@@ -91,7 +91,7 @@ def rows(batch: Any, readers: Mapping[str, RecordReader], names: Mapping[str, st
     keys, values = columns_of["key"].to_pylist(), columns_of["value"].to_pylist()
     places = zip(columns_of["partition"].to_pylist(), columns_of["offset"].to_pylist(), strict=True)
     decoded = record_batch(
-        Event(partition, offset, time, key, readers[topic].encode(key, value, header, partition, offset, kind, time))
+        EventRow(partition, offset, time, key, readers[topic].encode(key, value, header, partition, offset, kind, time))
         for topic, time, header, kind, key, value, (partition, offset) in zip(
             topics, times, headers, kinds, keys, values, places, strict=True
         )

@@ -11,7 +11,7 @@ from bridges.spark.archive import Archive, Commit, File, file_url
 from bridges.spark.decode import DDL
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
-from gateway.filters.sql import parse_sql
+from gateway.filters.parse.sql import parse_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

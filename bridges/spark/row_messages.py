@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pyspark.sql import types as T
 
+from bridges.spark.columns import schema as columns
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import guess
 from gateway.amqp import sections
@@ -30,7 +31,6 @@ from gateway.amqp.codec import (
     encode,
     encode_list,
 )
-from gateway.filters import columns
 from gateway.nodes.events import forwarded
 
 Encoder = Callable[[Mapping[str, Any]], bytes]

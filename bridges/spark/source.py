@@ -21,11 +21,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from bridges.spark import source_plan, source_read
+from bridges.spark.columns import schema as columns
 from bridges.spark.errors import PipelineError
 from bridges.spark.sink import BatchSink, StreamSink
 from bridges.spark.source_options import Options, read_options, write_options
 from bridges.spark.source_plan import Held, Node, Span, checked, first_offsets, last_offsets, limited, same_log, spans
-from gateway.filters import columns
 
 _FRESH: Final = 0.25
 """Seconds for which the bounds of a node are not asked for again: an idle query asks many times a second."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from bridges.spark.amqp_client import Credentials
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
-from gateway.filters.sql import parse_sql
+from gateway.filters.parse.sql import parse_sql
 from policies.model.units import Endpoint, parse_endpoint
 
 _PEER: Final = ("url", "address", "user", "passwordFile", "passwordEnv", "ca", "cert", "key", "allowPlainWithoutTls")

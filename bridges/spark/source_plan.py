@@ -19,8 +19,8 @@ from bridges.spark.source_options import Options
 from gateway.amqp import sections
 from gateway.amqp.codec import Described, Symbol, Timestamp
 from gateway.errors import AmqpError
-from gateway.filters.event_stream import EARLIEST, FILTER_NAME, OFFSET, TIMESTAMP, offset_symbol
-from gateway.filters.filter_set import SQL
+from gateway.filters.parse.filter_set import SQL
+from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET, TIMESTAMP, offset_symbol
 
 INFO: Final = "/$info"
 LOG_ID: Final = "log-id"

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 from bridges.spark.amqp_client import Client
 from bridges.spark.amqp_line import Line
+from bridges.spark.columns.rows import message_columns, placed
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import Options
 from bridges.spark.source_plan import Range, Span, checked, no_event, reached, reading, said, same_log
 from gateway.amqp import sections
 from gateway.amqp.codec import decode_all
 from gateway.errors import AmqpError
-from gateway.filters.event_stream import OFFSET, TIMESTAMP
-from gateway.filters.rows import message_columns, placed
+from gateway.filters.position.event_stream import OFFSET, TIMESTAMP
 
 _BATCH: Final = 5000
 _IDLE: Final = 0.3

@@ -23,7 +23,7 @@ from bridges.spark.errors import PipelineError
 from bridges.spark.report import PAGE, TABLES
 from bridges.spark.session import check_java
 from bridges.spark.tour_commands import Commands
-from gateway.filters.filter_set import SQL
+from gateway.filters.parse.filter_set import SQL
 from gateway.quickstart import Tour, run, traffic
 from gateway.quickstart.checks import Checks, StepFailed
 from gateway.quickstart.place import Place

@@ -1,0 +1,1 @@
+"""AMQP filters: languages to predicates, predicates against messages, one index for many (FX). Pure."""

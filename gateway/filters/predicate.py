@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Final
 
 
-class Section(Enum):
+class MessageSection(Enum):
     """Where a field is looked up; `data` is not among them, for its content is never filterable (FX-2-4)."""
 
     HEADER = "header"
@@ -85,7 +85,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldReference:
     """A reference: the entry `name` of a section, and what `path` selects inside it (FX-5-18 to -22).
 
     In the header and the properties `name` is the specification's field name, with hyphens; of an annotation whose key
@@ -93,7 +93,7 @@ class Field:
     `str` (a key: looked up as string, then as symbol) or a `Value` (a zero-based index).
     """
 
-    section: Section
+    section: MessageSection
     name: str
     path: tuple[str | Value, ...] = ()
 
@@ -135,7 +135,7 @@ class Positive:
     value: Value
 
 
-Value = Literal | Field | Arithmetic | Negative | Positive
+Value = Literal | FieldReference | Arithmetic | Negative | Positive
 
 
 # -- predicates
@@ -175,7 +175,7 @@ class IsNull:
 class Exists:
     """Present, even with a null (FX-5-8): never unknown."""
 
-    field: Field
+    field: FieldReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class Matches:
     element at all (FX-4-6), one of a map is `Exists` (FX-4-19).
     """
 
-    field: Field
+    field: FieldReference
     reference: Any
 
     def __eq__(self, other: object) -> bool:
@@ -221,7 +221,7 @@ class Matches:
 class Text:
     """A property filter's element with a modifier (FX-4-11 to -18): false for anything but a string or symbol."""
 
-    field: Field
+    field: FieldReference
     affix: Affix
     operand: str
     fold: bool
@@ -290,9 +290,9 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(reversed(list(children(found))))
 
 
-def fields_of(node: Node) -> tuple[Field, ...]:
+def fields_of(node: Node) -> tuple[FieldReference, ...]:
     """The fields a predicate names, each once, in the order of their first mention."""
-    return tuple(dict.fromkeys(found for found in walk(node) if isinstance(found, Field)))
+    return tuple(dict.fromkeys(found for found in walk(node) if isinstance(found, FieldReference)))
 
 
 def bind(predicate: Predicate, latest: str) -> Predicate:
@@ -326,6 +326,6 @@ def _bound(node: Any, latest: Literal) -> Any:
 
 
 _NODES: Final = (
-    Literal, Field, Arithmetic, Negative, Positive, Constant, Truth, Compare, IsNull, Exists, In, Like,
+    Literal, FieldReference, Arithmetic, Negative, Positive, Constant, Truth, Compare, IsNull, Exists, In, Like,
     Matches, Text, And, Or, Not, IsTrue,
 )  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.filters.access import HEADER, PROPERTIES
-from gateway.filters.predicate import Section
+from gateway.filters.evaluate.access import HEADER, PROPERTIES
+from gateway.filters.predicate import MessageSection
 from gateway.filters.values import Family
 
-FIXED: Final = {Section.HEADER: HEADER, Section.PROPERTIES: PROPERTIES}
+FIXED: Final = {MessageSection.HEADER: HEADER, MessageSection.PROPERTIES: PROPERTIES}
 """Sections that are lists of known fields."""
 
 _ID: Final = (Family.TEXT, Family.INTEGER, Family.UUID, Family.BINARY)
@@ -24,18 +24,18 @@ FAMILIES: Final[dict[str, tuple[Family, ...]]] = {
 """What each of these fields may be (AMQP 3.2.1, 3.2.4); an id's ulong matches any integer type (FX-4-8)."""
 
 SHORT: Final = {
-    "h": Section.HEADER,
-    "d": Section.DELIVERY_ANNOTATIONS,
-    "m": Section.MESSAGE_ANNOTATIONS,
-    "p": Section.PROPERTIES,
-    "a": Section.APPLICATION_PROPERTIES,
-    "v": Section.AMQP_VALUE,
-    "s": Section.AMQP_SEQUENCE,
-    "f": Section.FOOTER,
+    "h": MessageSection.HEADER,
+    "d": MessageSection.DELIVERY_ANNOTATIONS,
+    "m": MessageSection.MESSAGE_ANNOTATIONS,
+    "p": MessageSection.PROPERTIES,
+    "a": MessageSection.APPLICATION_PROPERTIES,
+    "v": MessageSection.AMQP_VALUE,
+    "s": MessageSection.AMQP_SEQUENCE,
+    "f": MessageSection.FOOTER,
 }
 
 
-def section(word: str) -> Section:
+def section(word: str) -> MessageSection:
     """What `word` of an expression means: long or short, hyphen or underscore, any case (FX-5-19)."""
     word = word.lower()
-    return SHORT[word] if word in SHORT else Section(word.replace("_", "-"))
+    return SHORT[word] if word in SHORT else MessageSection(word.replace("_", "-"))

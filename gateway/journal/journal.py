@@ -18,7 +18,7 @@ from gateway.amqp.codec import encode
 from gateway.amqp.handlers import takes_batches
 from gateway.amqp.sections import property_field, walk
 from gateway.errors import AmqpError
-from gateway.filters.filter_set import kind_of
+from gateway.filters.parse.filter_set import kind_of
 from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of, finished, message_text
 from gateway.journal.reading import Reading, Readings
 from gateway.nodes.events import GROUP

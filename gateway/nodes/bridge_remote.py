@@ -17,8 +17,8 @@ from gateway.amqp.pndata import Granted
 from gateway.amqp.sections import walk
 from gateway.amqp.types import Symbol
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, RESOURCE_DELETED, AmqpError, quoted
-from gateway.filters.event_stream import EARLIEST
-from gateway.filters.filter_set import RULES, read
+from gateway.filters.parse.filter_set import RULES, read
+from gateway.filters.position.event_stream import EARLIEST
 from gateway.nodes.bridge_flow import Flow, Item
 from gateway.nodes.bridge_marks import WHOLE, Marks
 from gateway.nodes.bridge_source import Owner, Wish, filters, link_name, start

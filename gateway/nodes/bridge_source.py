@@ -12,8 +12,8 @@ from gateway.amqp.outcomes import Outcome
 from gateway.amqp.pndata import ABSENT
 from gateway.amqp.types import Described, Symbol
 from gateway.errors import AmqpError
-from gateway.filters.event_stream import EARLIEST, FILTER_NAME, LATEST, OFFSET
-from gateway.filters.filter_set import SQL
+from gateway.filters.parse.filter_set import SQL
+from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, LATEST, OFFSET
 from gateway.nodes.announcing import way
 from gateway.nodes.bridge_flow import Flow, Item
 from gateway.nodes.bridge_target import End, inside

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.sections import walk
 from gateway.errors import AmqpError
-from gateway.filters.access import Encoded, MessageAccess
-from gateway.filters.closure import compile_filter
-from gateway.filters.filter_set import CAPABILITIES, RULES, FilterSet, read
+from gateway.filters.evaluate.access import Encoded, MessageAccess
+from gateway.filters.evaluate.compile import compile_filter
+from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.filters.predicate import TRUE, Predicate
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.filters.access import Encoded
-from gateway.filters.closure import compile_filter
+from gateway.filters.evaluate.access import Encoded
+from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.index import PredicateIndex
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.filtering import ACCESS, Predicate, Test

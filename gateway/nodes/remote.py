@@ -15,7 +15,7 @@ from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
 from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified, Outcome, Rejected
 from gateway.amqp.pndata import Granted
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
-from gateway.filters.filter_set import RULES, read
+from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.predicate import TRUE
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing
 from gateway.nodes.events import CAPABILITY, LINK_PROPERTIES

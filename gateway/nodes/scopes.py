@@ -22,7 +22,7 @@ from gateway.errors import (
     Fault,
     quoted,
 )
-from gateway.filters.filter_set import RULES, Rules
+from gateway.filters.parse.filter_set import RULES, Rules
 from gateway.nodes.announcing import announcing, way
 from gateway.nodes.crossings import Crossings, replies_address
 from gateway.nodes.decided import Decided, answered_by, differs

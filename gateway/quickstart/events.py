@@ -13,7 +13,7 @@ from proton import Described, Message, symbol
 from proton.reactor import Filter
 
 from gateway.amqp.sections import Layout, body_values, delivery_annotations, walk
-from gateway.filters.event_stream import EARLIEST, FILTER_NAME, OFFSET, TIMESTAMP
+from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET, TIMESTAMP
 from gateway.quickstart.checks import Checks, StepFailed, attempt
 from gateway.quickstart.clients import ACCEPTED, Clients
 from gateway.quickstart.kafka import KafkaError, Read, read_topic

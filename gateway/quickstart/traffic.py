@@ -11,8 +11,8 @@ from proton.reactor import Filter, LinkOption
 
 from gateway.amqp.sections import message_annotations, walk
 from gateway.errors import UNAUTHORIZED_ACCESS
-from gateway.filters.event_stream import EARLIEST, FILTER_NAME, OFFSET
-from gateway.filters.filter_set import SQL
+from gateway.filters.parse.filter_set import SQL
+from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET
 from gateway.nodes.events import GROUP
 from gateway.quickstart.checks import Checks
 from gateway.quickstart.clients import ACCEPTED, Announce, ClientError, Clients, Inbox

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gateway.filters import columns
-from gateway.filters.arrow import compile_filter, promote
+from bridges.spark.columns import schema
+from bridges.spark.columns.arrow.operations import compile_filter, promote
+from bridges.spark.columns.rows import EventRow, record_batch
+from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import fields_of
-from gateway.filters.rows import Event, record_batch
-from gateway.filters.sql import parse_sql
 from tests.bench.figures import Sample
 from tests.bench.filters import BATCH, TWO_TERMS, messages
 from tests.bench.running import Watch, cpu_seconds
@@ -29,7 +29,7 @@ _WANTED = ("spark.driver.host", "spark.driver.bindAddress")
 def batch(rows: int = ROWS, reds: int = 4) -> Any:
     """Rows of messages with six application properties in the same order; one of `reds` is red."""
     sources = [data for first in range(0, rows, BATCH) for data, _ in messages(reds, first)]
-    return record_batch(Event(0, offset, offset, None, data) for offset, data in enumerate(sources))
+    return record_batch(EventRow(0, offset, offset, None, data) for offset, data in enumerate(sources))
 
 
 def irregular(rows: Any) -> Any:
@@ -68,7 +68,7 @@ def looking_up(rows: Any, seconds: float) -> float:
 
 def converting(seconds: float) -> float:
     """Messages a second into columns."""
-    sources = [Event(0, offset, offset, None, data) for offset, (data, _) in enumerate(messages(4))]
+    sources = [EventRow(0, offset, offset, None, data) for offset, (data, _) in enumerate(messages(4))]
     return len(sources) / _best(lambda: record_batch(sources), seconds)
 
 
@@ -106,7 +106,7 @@ def spark() -> Iterator[Any]:
 
 def cached(session: Any, copies: int) -> Any:
     """Rows in Spark's memory: the batch, `copies` times."""
-    frame = session.createDataFrame(pa.Table.from_batches([batch()]), schema=columns.DDL).coalesce(1)
+    frame = session.createDataFrame(pa.Table.from_batches([batch()]), schema=schema.DDL).coalesce(1)
     frame = frame.select("application_properties", "not_shown").crossJoin(session.range(copies)).drop("id").cache()
     frame.count()
     return frame

@@ -11,10 +11,10 @@ from proton import Message
 
 from gateway.amqp.codec import Int, Symbol, Ubyte
 from gateway.amqp.sections import APPLICATION_PROPERTIES, DATA, HEADER, PROPERTIES, section, walk
-from gateway.filters.access import Encoded, MessageAccess
-from gateway.filters.closure import compile_filter
+from gateway.filters.evaluate.access import Encoded, MessageAccess
+from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.index import PredicateIndex
-from gateway.filters.sql import parse_sql
+from gateway.filters.parse.sql import parse_sql
 
 BATCH = 2000
 TWO_TERMS = "a.color = 'red' AND a.n > 5"

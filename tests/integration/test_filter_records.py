@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.amqp.codec import Int, Symbol
-from gateway.filters.event_stream import offset_symbol
+from gateway.filters.position.event_stream import offset_symbol
 from tests.support.filter_corpus import RED, app, props, sql
 from tests.support.filter_streams import Answer, Place, answers, begin
 from tests.support.gateway import Gateways

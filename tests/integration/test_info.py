@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from gateway.filters.event_stream import offset_symbol
+from gateway.filters.position.event_stream import offset_symbol
 from tests.support import frames
 from tests.support.crossing import Inbox, connected
 from tests.support.document import Document

@@ -15,7 +15,7 @@ from gateway.amqp.outcomes import ACCEPTED, Rejected
 from gateway.amqp.sections import properties
 from gateway.amqp.types import Symbol, Timestamp
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, RESOURCE_DELETED
-from gateway.filters.event_stream import OFFSET, TIMESTAMP, offset_symbol
+from gateway.filters.position.event_stream import OFFSET, TIMESTAMP, offset_symbol
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message
 from tests.support.process import PATIENCE

@@ -18,7 +18,7 @@ from gateway.errors import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from gateway.filters.event_stream import FILTER_CODE, OFFSET, TIMESTAMP, offset_symbol
+from gateway.filters.position.event_stream import FILTER_CODE, OFFSET, TIMESTAMP, offset_symbol
 from tests.support.messages import message
 from tests.support.process import PATIENCE
 from tests.support.streams import Clients, Delivered, Route, Streams, bodies, fill, position

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.types import Described, Symbol
-from gateway.filters.event_stream import OFFSET, offset_symbol
+from gateway.filters.position.event_stream import OFFSET, offset_symbol
 from policies.model.assignment import Assignment
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import Watermarks, consumed

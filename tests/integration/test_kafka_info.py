@@ -9,7 +9,7 @@ import pytest
 from gateway.amqp import sections
 from gateway.amqp.types import Symbol
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
-from gateway.filters.event_stream import offset_symbol
+from gateway.filters.position.event_stream import offset_symbol
 from tests.support.streams import Clients, Peer, bodies, fill
 
 SOLO, ORDERS = "solo", "orders"

@@ -16,7 +16,7 @@ from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.outcomes import ACCEPTED, Rejected
 from gateway.amqp.types import Array, Described, Symbol, Timestamp, Uint
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
-from gateway.filters.event_stream import offset_symbol
+from gateway.filters.position.event_stream import offset_symbol
 from policies.model.reading import LogReadingRule
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected, hop_annotations

@@ -12,13 +12,13 @@ from confluent_kafka import TopicPartition
 from bridges.spark.amqp_origin import AmqpOrigin
 from bridges.spark.archive import Archive
 from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.columns import schema
 from bridges.spark.errors import PipelineError
 from bridges.spark.kafka_origin import KafkaOrigin
 from bridges.spark.ranges import Range
 from bridges.spark.reading import Selection, read_archive
 from bridges.spark.source import Reader, ScopeGateDataSource, StreamReader
 from bridges.spark.source_options import read_options
-from gateway.filters import columns
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import consumed, expected, gateway_urls, produce, seen
 from tests.support.process import PATIENCE, wait_until
@@ -45,7 +45,7 @@ def loaded(spark: SparkSession, url: str, topic: str, **options: object) -> Data
 
 
 def table(frame: DataFrame) -> Any:
-    return frame.select(*columns.COLUMNS).orderBy("partition", "offset").toArrow()
+    return frame.select(*schema.COLUMNS).orderBy("partition", "offset").toArrow()
 
 
 def test_a_batch_is_what_kafkas_own_source_sees(spark: SparkSession, kafka_broker: KafkaBroker, url: str) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridges.spark import simulation
+from bridges.spark.columns.rows import EventRow
 from bridges.spark.errors import PipelineError
 from bridges.spark.simulate import NOTHING
-from gateway.filters.rows import Event
 from gateway.policy_file import load
 from policies.rules import CompiledPolicy
 from tests.support import archives
@@ -85,7 +85,7 @@ def test_the_topic_as_parquet_gives_the_same(spark: SparkSession, tmp_path: Path
 
 
 def test_an_archive_is_read_as_far_as_it_is_committed(spark: SparkSession, tmp_path: Path) -> None:
-    sent = [Event(0, at, 1000, None, message(b"x", to=to)) for at, to in enumerate(("chat/closed", "svc/x"))]
+    sent = [EventRow(0, at, 1000, None, message(b"x", to=to)) for at, to in enumerate(("chat/closed", "svc/x"))]
     logs = {"scopegate.journal": archives.journal(JOURNAL), "orders": sent}
     path = archives.written(tmp_path / "archive", logs).path
     stray = path / "address=scopegate.journal" / "date=1970-01-01" / "stray.parquet"

@@ -8,9 +8,9 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gateway.filters.arrow import compile_filter, compile_verdict, promote
+from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict, promote
+from bridges.spark.columns.rows import SCHEMA
 from gateway.filters.predicate import fields_of
-from gateway.filters.rows import SCHEMA
 from tests.support import filter_strategies as random
 from tests.support.examples import examples
 from tests.support.filter_rows import UNANSWERABLE, answerable, batch_of, expected

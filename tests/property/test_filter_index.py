@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.amqp import codec, sections
 from gateway.filters import predicate as p
-from gateway.filters.access import MessageAccess
-from gateway.filters.closure import compile_filter
+from gateway.filters.evaluate.access import MessageAccess
+from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.index import PredicateIndex
 from gateway.filters.index.tree import PrefixTree
 from tests.support import filter_strategies as random
@@ -90,7 +90,7 @@ def of(**entries: Any) -> Any:
 
 
 def test_numbers_are_found_in_any_of_their_types() -> None:
-    field = p.Field(p.Section.APPLICATION_PROPERTIES, "n")
+    field = p.FieldReference(p.MessageSection.APPLICATION_PROPERTIES, "n")
     index: PredicateIndex[Any, Any] = PredicateIndex(ACCESS)
     for number in (5, 6, 1 << 53, (1 << 53) + 1, 1 << 60):
         index.add(number, p.Compare(p.Comparison.EQ, field, p.Literal(number)))

@@ -14,16 +14,16 @@ from gateway.amqp.codec import Described, Symbol, Timestamp, Ulong
 from gateway.amqp.sections import walk
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters import predicate as p
-from gateway.filters.access import MessageAccess
-from gateway.filters.closure import compile_filter
-from gateway.filters.event_filters import parse_event_sql
-from gateway.filters.event_stream import offset_symbol
-from gateway.filters.filter_set import CODES, read
-from gateway.filters.limits import LIMITS
+from gateway.filters.evaluate.access import MessageAccess
+from gateway.filters.evaluate.compile import compile_filter
+from gateway.filters.parse.event_filters import parse_event_sql
+from gateway.filters.parse.filter_set import CODES, read
+from gateway.filters.parse.limits import LIMITS
+from gateway.filters.parse.selector import parse_selector
+from gateway.filters.parse.sql import parse_sql
+from gateway.filters.position.event_stream import offset_symbol
 from gateway.filters.predicate import bind
 from gateway.filters.predicate import walk as nodes
-from gateway.filters.selector import parse_selector
-from gateway.filters.sql import parse_sql
 from tests.support.examples import examples
 from tests.support.messages import message
 from tests.support.strategies import VALUES
@@ -136,7 +136,7 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, p.Predicate]:
     """A text and what it means; parentheses around everything, so that precedence has no say."""
     kind = draw(st.sampled_from(["compare", "null", "like", "in"] + (["and", "or", "not"] if depth else [])))
     name = draw(st.sampled_from(["x", "y z", "é]["]))
-    field = p.Field(p.Section.APPLICATION_PROPERTIES, name)
+    field = p.FieldReference(p.MessageSection.APPLICATION_PROPERTIES, name)
     ref = f"a.[{name.replace('[', '[[').replace(']', ']]')}]"
     (one, left), (two, right) = draw(constants()), draw(constants())
     if kind == "compare":

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridges.spark.column import column, verdict
-from gateway.filters import columns
+from bridges.spark.columns import schema
 from tests.support import filter_strategies as random
 from tests.support.examples import examples
 from tests.support.filter_rows import UNANSWERABLE, answerable, batch_of, expected
@@ -34,7 +34,7 @@ def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
 
 def answers(spark: SparkSession, batch: Any, asked: list[Column]) -> list[list[Any]]:
     """For each of `asked` what it says of each row, from one job."""
-    frame = spark.createDataFrame(pa.Table.from_batches([batch]), schema=columns.DDL)
+    frame = spark.createDataFrame(pa.Table.from_batches([batch]), schema=schema.DDL)
     named = [each.alias(f"c{index}") for index, each in enumerate(asked)]
     rows = frame.coalesce(1).select(*named).collect()
     return [[row[index] for row in rows] for index in range(len(asked))]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gateway.amqp import codec, sections
 from gateway.filters import like
-from gateway.filters.access import MessageAccess
-from gateway.filters.closure import compile_filter, extraction, verdict
 from gateway.filters.decimals import decimal_value, decoded
-from gateway.filters.predicate import Exists, Field, IsNull, Matches, Section, bind, fields_of
+from gateway.filters.evaluate.access import MessageAccess
+from gateway.filters.evaluate.compile import compile_filter, extraction, verdict
+from gateway.filters.predicate import Exists, FieldReference, IsNull, Matches, MessageSection, bind, fields_of
 from gateway.filters.values import family, folded, frozen, matcher
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
@@ -64,10 +64,10 @@ def test_a_filter_says_yes_or_no_to_malformed_messages_too(predicate: Any, data:
     assert matches((bytes(bad[:cut]), layout)) in (True, False)
 
 
-def _named(fields: naive.Fields) -> list[Field]:
+def _named(fields: naive.Fields) -> list[FieldReference]:
     """Every field of a message that a filter can name."""
     return [
-        Field(section, str(name))
+        FieldReference(section, str(name))
         for section, entries in fields.items()
         for name, _ in entries
         if type(name) in (str, codec.Symbol)
@@ -78,7 +78,11 @@ def _named(fields: naive.Fields) -> list[Field]:
 @given(strategies.MESSAGES)
 def test_fields_are_found_in_any_form_a_peer_may_send(data: bytes) -> None:
     fields = naive.message_fields(data)
-    for field in (*_named(fields), Field(Section.APPLICATION_PROPERTIES, "no such"), Field(Section.HEADER, "ttl")):
+    for field in (
+        *_named(fields),
+        FieldReference(MessageSection.APPLICATION_PROPERTIES, "no such"),
+        FieldReference(MessageSection.HEADER, "ttl"),
+    ):
         value = naive.worth(field, fields)
         found = None if value in (None, naive.MISSING) else Matches(field, frozen(value))
         for predicate in (Exists(field), IsNull(field), *([found] if found else [])):

@@ -17,7 +17,7 @@ from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import Together, matching
 from gateway.amqp import sections
 from gateway.errors import AmqpError
-from gateway.filters.sql import parse_sql
+from gateway.filters.parse.sql import parse_sql
 from tests.support import filter_strategies as random
 from tests.support import naive_filter as naive
 from tests.support.examples import examples

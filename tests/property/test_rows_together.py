@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bridges.spark.columns.batch_decoder import Messages
+from bridges.spark.columns.message_shape import shape_of
+from bridges.spark.columns.row_decoder import Rows
+from bridges.spark.columns.rows import message_columns
 from gateway.amqp import codec, sections
 from gateway.amqp.codec import Symbol
-from gateway.filters.lockstep import Messages
-from gateway.filters.rows import message_columns
-from gateway.filters.shapes import shape_of
-from gateway.filters.singly import Rows
 from tests.support import filter_strategies as random
 from tests.support.examples import examples
 

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bridges.spark.archive import Archive
+from bridges.spark.columns.rows import EventRow, record_batch
 from bridges.spark.decode import archived
 from bridges.spark.ranges import Range
-from gateway.filters.rows import Event, record_batch
 from tests.support.messages import message
 
 
-def written(path: Path, logs: Mapping[str, Sequence[Event]]) -> Archive:
+def written(path: Path, logs: Mapping[str, Sequence[EventRow]]) -> Archive:
     """One commit with these events by address; offsets of a partition follow each other."""
     archive = Archive(path)
     path.mkdir(exist_ok=True)
@@ -39,9 +39,9 @@ def written(path: Path, logs: Mapping[str, Sequence[Event]]) -> Archive:
     return archive
 
 
-def journal(rows: Iterable[Mapping[str, Any]]) -> list[Event]:
+def journal(rows: Iterable[Mapping[str, Any]]) -> list[EventRow]:
     """Rows of a journal as events of its topic."""
     return [
-        Event(0, number, row["to_ms"], b"process", message(json.dumps(row).encode()))
+        EventRow(0, number, row["to_ms"], b"process", message(json.dumps(row).encode()))
         for number, row in enumerate(rows)
     ]

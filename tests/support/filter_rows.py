@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bridges.spark.columns.filters import check
+from bridges.spark.columns.rows import EventRow, record_batch
 from gateway.errors import AmqpError
-from gateway.filters import supported
 from gateway.filters.predicate import Predicate
-from gateway.filters.rows import Event, record_batch
 from tests.support import naive_filter as naive
 
 UNANSWERABLE = "not shown"
@@ -16,13 +16,13 @@ UNANSWERABLE = "not shown"
 
 def batch_of(messages: Sequence[bytes]) -> Any:
     """A record batch of these messages, one a row."""
-    return record_batch(Event(0, offset, offset, None, message) for offset, message in enumerate(messages))
+    return record_batch(EventRow(0, offset, offset, None, message) for offset, message in enumerate(messages))
 
 
 def answerable(predicate: Predicate) -> bool:
     """Whether columns take this predicate at all."""
     try:
-        supported.check(predicate)
+        check.check(predicate)
     except AmqpError:
         return False
     return True
@@ -30,7 +30,7 @@ def answerable(predicate: Predicate) -> bool:
 
 def expected(predicate: Predicate, messages: Sequence[bytes], batch: Any) -> list[Any]:
     """The naive evaluator's three values, `UNANSWERABLE` for rows that do not show what the predicate asks for."""
-    needed = set(supported.check(predicate).entries)
+    needed = set(check.check(predicate).entries)
     marks = batch.column("not_shown").to_pylist()
     return [
         UNANSWERABLE if needed & set(mark or ()) else naive.evaluate(predicate, naive.message_fields(message))

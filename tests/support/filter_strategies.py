@@ -150,18 +150,22 @@ CONSTANTS = st.one_of(
 
 
 @st.composite
-def fields(draw: st.DrawFn, paths: bool = True) -> p.Field:
+def fields(draw: st.DrawFn, paths: bool = True) -> p.FieldReference:
     """A reference that often finds something."""
-    section = draw(st.sampled_from((*p.Section, p.Section.APPLICATION_PROPERTIES, p.Section.APPLICATION_PROPERTIES)))
-    if section is p.Section.HEADER:
-        return p.Field(section, draw(st.sampled_from(HEADER_NAMES)))
-    if section is p.Section.PROPERTIES:
-        return p.Field(section, draw(st.sampled_from(PROPERTY_NAMES)))
+    section = draw(
+        st.sampled_from(
+            (*p.MessageSection, p.MessageSection.APPLICATION_PROPERTIES, p.MessageSection.APPLICATION_PROPERTIES)
+        )
+    )
+    if section is p.MessageSection.HEADER:
+        return p.FieldReference(section, draw(st.sampled_from(HEADER_NAMES)))
+    if section is p.MessageSection.PROPERTIES:
+        return p.FieldReference(section, draw(st.sampled_from(PROPERTY_NAMES)))
     steps = st.sampled_from(NAMES) | st.sampled_from((0, 1, 5, -1, "a")).map(p.Literal)
     if paths:
-        steps |= st.builds(p.Field, st.just(p.Section.APPLICATION_PROPERTIES), st.sampled_from(NAMES))
+        steps |= st.builds(p.FieldReference, st.just(p.MessageSection.APPLICATION_PROPERTIES), st.sampled_from(NAMES))
     path = draw(st.lists(steps, max_size=2)) if draw(st.booleans()) else []
-    return p.Field(section, draw(st.sampled_from(NAMES)), tuple(path))
+    return p.FieldReference(section, draw(st.sampled_from(NAMES)), tuple(path))
 
 
 def _expressions(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -206,7 +210,9 @@ def _combined(items: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 PREDICATES = st.recursive(LEAVES, _combined, max_leaves=6)
 
 _KEYS = st.builds(
-    p.Field, st.sampled_from((p.Section.APPLICATION_PROPERTIES, p.Section.MESSAGE_ANNOTATIONS)), st.sampled_from(NAMES)
+    p.FieldReference,
+    st.sampled_from((p.MessageSection.APPLICATION_PROPERTIES, p.MessageSection.MESSAGE_ANNOTATIONS)),
+    st.sampled_from(NAMES),
 )
 _TEXT = st.sampled_from(TEXTS).map(p.Literal)
 _KEY_TERMS = st.one_of(

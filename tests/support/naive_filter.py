@@ -158,7 +158,7 @@ def worth(node: p.Value, fields: Fields) -> Any:
     """What a value is in a message."""
     if isinstance(node, p.Literal):
         return node.value
-    if isinstance(node, p.Field):
+    if isinstance(node, p.FieldReference):
         return _field(node, fields)
     if isinstance(node, p.Negative):
         return _negative(worth(node.value, fields))
@@ -168,7 +168,7 @@ def worth(node: p.Value, fields: Fields) -> Any:
     return _calculated(node.operator, worth(node.left, fields), worth(node.right, fields))
 
 
-def _field(node: p.Field, fields: Fields) -> Any:
+def _field(node: p.FieldReference, fields: Fields) -> Any:
     number = p.number_in(node.name)
     if number is None:
         found = _named(fields[node.section], node.name, (str, codec.Symbol))

@@ -20,7 +20,7 @@ class Missing:
 
 
 MISSING = Missing()
-Fields = dict[p.Section, list[tuple[Any, Any]]]
+Fields = dict[p.MessageSection, list[tuple[Any, Any]]]
 """The entries of each section, in order; those of header and properties with the names of the specification."""
 
 
@@ -36,14 +36,14 @@ def message_fields(data: bytes) -> Fields:
     body = sections.body_values(data, layout)
     is_value = sections.body_kind(data, layout) == sections.AMQP_VALUE
     return {
-        p.Section.HEADER: [(name, value) for name, value in header.items() if value is not None],
-        p.Section.DELIVERY_ANNOTATIONS: entries(sections.delivery_annotations(data, layout)),
-        p.Section.MESSAGE_ANNOTATIONS: entries(sections.message_annotations(data, layout)),
-        p.Section.PROPERTIES: [(name, value) for name, value in properties if value is not None],
-        p.Section.APPLICATION_PROPERTIES: entries(sections.application_properties(data, layout)),
-        p.Section.AMQP_VALUE: entries(body[0]) if is_value and isinstance(body[0], dict) else [],
-        p.Section.AMQP_SEQUENCE: [],
-        p.Section.FOOTER: entries(sections.footer(data, layout)),
+        p.MessageSection.HEADER: [(name, value) for name, value in header.items() if value is not None],
+        p.MessageSection.DELIVERY_ANNOTATIONS: entries(sections.delivery_annotations(data, layout)),
+        p.MessageSection.MESSAGE_ANNOTATIONS: entries(sections.message_annotations(data, layout)),
+        p.MessageSection.PROPERTIES: [(name, value) for name, value in properties if value is not None],
+        p.MessageSection.APPLICATION_PROPERTIES: entries(sections.application_properties(data, layout)),
+        p.MessageSection.AMQP_VALUE: entries(body[0]) if is_value and isinstance(body[0], dict) else [],
+        p.MessageSection.AMQP_SEQUENCE: [],
+        p.MessageSection.FOOTER: entries(sections.footer(data, layout)),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.filters.rows import Event
+from bridges.spark.columns.rows import EventRow
 from tests.support.messages import message
 
 START = 1_795_262_400_000
@@ -13,13 +13,13 @@ HOSTILE = "chat/<script>alert('$x^2$')</script>&\""
 """An address as a client may choose it."""
 
 
-def events() -> list[Event]:
+def events() -> list[EventRow]:
     """600 events of ten minutes in two partitions; every tenth is red, and `k0` is the key of every second one."""
     found = []
     for number in range(600):
         key = b"k0" if number % 2 == 0 else b"k%d" % (number % 7 + 1)
         data = message(b"x" * 100, app={"color": "red" if number % 10 == 0 else "blue"})
-        found.append(Event(number % 2, number // 2, START + 1000 * number, key, data))
+        found.append(EventRow(number % 2, number // 2, START + 1000 * number, key, data))
     return found
 
 

@@ -22,7 +22,7 @@ from gateway.amqp.outcomes import ACCEPTED, Outcome
 from gateway.amqp.pndata import Granted
 from gateway.amqp.types import Described, Symbol
 from gateway.errors import AmqpError
-from gateway.filters.event_stream import FILTER_NAME
+from gateway.filters.position.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
 from policies.model.assignment import Assignment
 from policies.model.reading import LogReadingRule

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from gateway.amqp.codec import Described, Symbol
-from gateway.filters.filter_set import read
+from gateway.filters.parse.filter_set import read
 from gateway.filters.predicate import Predicate, bind
 from gateway.message_file import load_filter, load_messages
 from tests.support.parts import ROOT

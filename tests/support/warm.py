@@ -108,7 +108,9 @@ def serve(control: socket.socket) -> list[str]:
     """Fork for each request; return in a child, with its arguments; end with the other end of the socket."""
     for name in _MODULES:
         importlib.import_module(name)
-    importlib.import_module("gateway.filters.filter_set").prepare()  # a gateway does so in a thread when it has started
+    importlib.import_module(
+        "gateway.filters.parse.filter_set"
+    ).prepare()  # a gateway does so in a thread when it has started
     children: dict[int, tuple[int, int]] = {}  # by descriptor of the process: its id, and where its status goes
     while True:
         ready, _, _ = select.select([control, *children], [], [])

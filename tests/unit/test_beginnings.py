@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bridges.kafka.beginnings import Beginning, Beginnings
-from gateway.filters.event_stream import Position, Start
+from gateway.filters.position.event_stream import LogPosition, Start
 from gateway.state.termini import MemoryTermini, Save
 
 SMALL, GROWN = Beginning(1, {0: 7}), Beginning(2, {0: 8, 1: 3})
@@ -71,12 +71,12 @@ async def test_records_without_ends_are_read() -> None:
 @pytest.mark.parametrize(("partition", "start", "end"), [(0, 7, 7), (1, 2, 2)])
 def test_a_group_begins_where_its_log_ended_then(partition: int, start: int, end: int) -> None:
     """Not where the link does that gets the partition; nor behind a log that has lost its last events."""
-    latest = Position(Start.LATEST)
+    latest = LogPosition(Start.LATEST)
     now = {0: 9, 1: 2}
     starts, ends = GROWN._replace(ends={0: 7, 1: 3}).since(dict(now), dict(now), latest)
     assert (starts[partition], ends[partition]) == (start, end)
 
 
 def test_a_position_of_its_own_counts_more_than_the_beginning() -> None:
-    assert SMALL.since({0: 4}, {0: 9}, Position(Start.EARLIEST, 4)) == ({0: 4}, {0: 7})
-    assert SMALL.since({1: 4}, {1: 4}, Position(Start.LATEST)) == ({1: 4}, {1: 4}), "an end that nobody noted"
+    assert SMALL.since({0: 4}, {0: 9}, LogPosition(Start.EARLIEST, 4)) == ({0: 4}, {0: 7})
+    assert SMALL.since({1: 4}, {1: 4}, LogPosition(Start.LATEST)) == ({1: 4}, {1: 4}), "an end that nobody noted"

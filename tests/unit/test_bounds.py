@@ -19,10 +19,10 @@ from gateway.amqp.link_base import BUFFER_SIZE
 from gateway.amqp.receiving import Receiving
 from gateway.amqp.sections import properties, walk
 from gateway.errors import AmqpError
-from gateway.filters.closure import compile_filter
+from gateway.filters.evaluate.compile import compile_filter
+from gateway.filters.evaluate.readers import UNREAD
 from gateway.filters.index import PredicateIndex
-from gateway.filters.readers import UNREAD
-from gateway.filters.sql import parse_sql
+from gateway.filters.parse.sql import parse_sql
 from gateway.nodes.filtering import ACCESS, source_of
 from gateway.nodes.multicast import Multicast
 from gateway.nodes.pairs import asks_me

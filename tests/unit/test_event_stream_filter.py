@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from gateway.amqp.types import Described, Symbol, Timestamp, Ulong
 from gateway.errors import INVALID_FIELD, AmqpError
-from gateway.filters.event_stream import (
+from gateway.filters.parse.filter_set import read as parse
+from gateway.filters.position.event_stream import (
     FILTER_CODE,
     FILTER_NAME,
     NEVER,
     OFFSET,
     TIMESTAMP,
-    Position,
+    LogPosition,
     Start,
     first_after,
     offset_symbol,
 )
-from gateway.filters.filter_set import read as parse
 
 OFFSETS = st.integers(0, NEVER - 1)
 
@@ -55,25 +55,25 @@ def test_first_after(literal: str, first: int) -> None:
 
 
 def test_no_filter_means_latest() -> None:
-    assert parse({}).position == Position(Start.LATEST)
+    assert parse({}).position == LogPosition(Start.LATEST)
 
 
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
-        ({}, Position(Start.EARLIEST)),
-        ({"event_streams_offset": Symbol("@earliest")}, Position(Start.EARLIEST)),
-        ({"event_streams_offset": Symbol("@latest")}, Position(Start.LATEST)),
-        ({"event_streams_offset": offset_symbol(4)}, Position(Start.EARLIEST, 5)),
-        ({"event_streams_timestamp": Timestamp(7)}, Position(Start.EARLIEST, 0, 7)),
-        ({"event_streams_timestamp": 7}, Position(Start.EARLIEST, 0, 7)),
+        ({}, LogPosition(Start.EARLIEST)),
+        ({"event_streams_offset": Symbol("@earliest")}, LogPosition(Start.EARLIEST)),
+        ({"event_streams_offset": Symbol("@latest")}, LogPosition(Start.LATEST)),
+        ({"event_streams_offset": offset_symbol(4)}, LogPosition(Start.EARLIEST, 5)),
+        ({"event_streams_timestamp": Timestamp(7)}, LogPosition(Start.EARLIEST, 0, 7)),
+        ({"event_streams_timestamp": 7}, LogPosition(Start.EARLIEST, 0, 7)),
         (
             {"event_streams_offset": Symbol(offset_symbol(4)), "event_streams_timestamp": Timestamp(9)},
-            Position(Start.EARLIEST, 5, 9),
+            LogPosition(Start.EARLIEST, 5, 9),
         ),
     ],
 )
-def test_content(entries: dict[str, object], expected: Position) -> None:
+def test_content(entries: dict[str, object], expected: LogPosition) -> None:
     assert parse(position_filter(**entries)).position == expected
 
 
@@ -91,9 +91,9 @@ def test_both_descriptor_forms_are_echoed_as_they_came() -> None:
 def test_filters_of_one_set_are_anded() -> None:
     one = position_filter(event_streams_offset=Symbol(offset_symbol(4)))
     two = {Symbol("b"): Described(Symbol(FILTER_NAME), {Symbol(TIMESTAMP): Timestamp(5)})}
-    assert parse({**one, **two}).position == Position(Start.EARLIEST, 5, 5)
+    assert parse({**one, **two}).position == LogPosition(Start.EARLIEST, 5, 5)
     latest = {Symbol("c"): Described(Symbol(FILTER_NAME), {Symbol(OFFSET): Symbol("@latest")})}
-    assert parse({**one, **latest}).position == Position(Start.LATEST, 5)
+    assert parse({**one, **latest}).position == LogPosition(Start.LATEST, 5)
 
 
 @pytest.mark.parametrize(
@@ -116,16 +116,16 @@ def test_malformed_filters_are_named(filters: dict[Symbol, object]) -> None:
 
 
 def test_matching_is_strict_and_per_event() -> None:
-    position = Position(Start.EARLIEST, 0, 150)
+    position = LogPosition(Start.EARLIEST, 0, 150)
     assert [t for t in (100, 300, 50, 400, 150) if position.matches(0, t)] == [300, 400]
 
 
 @given(OFFSETS, OFFSETS, OFFSETS)
 def test_the_start_lies_in_what_is_retained(first: int, a: int, b: int) -> None:
     low, high = sorted((a, b))
-    start = Position(Start.EARLIEST, first).first(low, high)
+    start = LogPosition(Start.EARLIEST, first).first(low, high)
     assert low <= start <= high
-    assert Position(Start.LATEST, first).first(low, high) == high
+    assert LogPosition(Start.LATEST, first).first(low, high) == high
 
 
 @given(st.integers(0, 10**16 - 1), OFFSETS)

@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict, promote
 from gateway.amqp import codec, sections
 from gateway.filters import predicate as p
-from gateway.filters.arrow import compile_filter, compile_verdict, promote
 from gateway.filters.values import calculator, folded
 from tests.support.filter_rows import batch_of
 
-AP = p.Section.APPLICATION_PROPERTIES
-N = p.Field(AP, "n")
+AP = p.MessageSection.APPLICATION_PROPERTIES
+N = p.FieldReference(AP, "n")
 ALIKE = p.Like(N, p.Literal("a%"))
 
 
@@ -84,7 +84,7 @@ def test_integers_are_computed_exactly_at_their_edges(operator: p.Operator) -> N
     pairs = list(product(EDGES, EDGES))
     values = [{"n": wire(left), "m": wire(right)} for left, right in pairs]
     batch = batch_of([sections.section(sections.APPLICATION_PROPERTIES, each) for each in values])
-    both = p.Arithmetic(operator, N, p.Field(AP, "m"))
+    both = p.Arithmetic(operator, N, p.FieldReference(AP, "m"))
     expected = [calculate(left, right) for left, right in pairs]
     for answer in {*expected, 5}:
         equal = compile_verdict(p.Compare(p.Comparison.EQ, both, p.Literal(answer)))(batch).to_pylist()
@@ -114,9 +114,9 @@ def test_a_time_compares_with_integers_of_every_size_and_with_nothing_else() -> 
     others = (codec.Ulong(2**64 - 1), codec.Ulong(5), codec.Timestamp(6), 5.0, five)
     values = [{"n": codec.Timestamp(5), "m": other} for other in others]
     batch = batch_of([sections.section(sections.APPLICATION_PROPERTIES, each) for each in values])
-    less = p.Compare(p.Comparison.LT, N, p.Field(AP, "m"))
+    less = p.Compare(p.Comparison.LT, N, p.FieldReference(AP, "m"))
     assert compile_verdict(less)(batch).to_pylist() == [True, False, True, None, None]
-    assert compile_verdict(p.Compare(p.Comparison.GT, p.Field(AP, "m"), N))(batch).to_pylist() == [
+    assert compile_verdict(p.Compare(p.Comparison.GT, p.FieldReference(AP, "m"), N))(batch).to_pylist() == [
         True, False, True, None, None,
     ]  # fmt: skip
 

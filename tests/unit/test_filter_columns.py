@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
+from bridges.spark.columns import schema
+from bridges.spark.columns.arrow.operations import compile_filter
+from bridges.spark.columns.rows import EventRow, record_batch
 from gateway.amqp import codec, sections
 from gateway.amqp.codec import Symbol
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
-from gateway.filters import columns
 from gateway.filters import predicate as p
-from gateway.filters.arrow import compile_filter
-from gateway.filters.rows import Event, record_batch
 from tests.support.filter_rows import batch_of
 
-AP, MA, V = p.Section.APPLICATION_PROPERTIES, p.Section.MESSAGE_ANNOTATIONS, p.Section.AMQP_VALUE
+AP, MA, V = p.MessageSection.APPLICATION_PROPERTIES, p.MessageSection.MESSAGE_ANNOTATIONS, p.MessageSection.AMQP_VALUE
 DATA = sections.section(sections.DATA, b"x")
 
 
 def row(message: bytes, **event: Any) -> dict[str, Any]:
     """The one row of a message."""
     at = {"partition": 3, "offset": 7, "timestamp_ms": 1500, "key": b"k", **event}
-    (found,) = record_batch([Event(message=message, **at)]).to_pylist(maps_as_pydicts="strict")
+    (found,) = record_batch([EventRow(message=message, **at)]).to_pylist(maps_as_pydicts="strict")
     return dict(found)
 
 
@@ -51,7 +51,7 @@ def matches(predicate: p.Predicate, *messages: bytes, strict: bool = True) -> li
     ],
 )
 def test_names_of_entries_are_what_a_filter_says(section: Any, name: str, path: Any, key: str) -> None:
-    assert columns.entry(section, name, path) == key
+    assert schema.entry(section, name, path) == key
 
 
 IDENTITY = uuid.UUID(int=7)
@@ -145,9 +145,9 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize(
     "value",
     [
-        deep(columns.DEPTH + 1),
-        [codec.Int(1)] * (columns.ENTRIES_LIMIT + 1),
-        {"k" * columns.NAME_LIMIT: 1},
+        deep(schema.DEPTH + 1),
+        [codec.Int(1)] * (schema.ENTRIES_LIMIT + 1),
+        {"k" * schema.NAME_LIMIT: 1},
         {"k": 1, codec.MapKey(Symbol("k"), codec.encode(Symbol("k"))): 2},
     ],
     ids=["deep", "many", "long", "twins"],
@@ -155,22 +155,22 @@ def deep(levels: int) -> Any:
 def test_what_is_not_shown_is_refused_and_never_guessed(value: Any) -> None:
     message = sections.section(sections.MESSAGE_ANNOTATIONS, {Symbol("x"): value, Symbol("y"): "z"}) + DATA
     assert row(message)["not_shown"] == ["message_annotations.*"]
-    inside = p.Exists(p.Field(MA, "x", ("k",)))
+    inside = p.Exists(p.FieldReference(MA, "x", ("k",)))
     with pytest.raises(AmqpError, match="strict=False") as refusal:
         matches(inside, message)
     assert refusal.value.condition == NOT_IMPLEMENTED
     assert matches(p.Not(inside), message, DATA, strict=False) == [False, True]
-    assert matches(p.Compare(p.Comparison.EQ, p.Field(MA, "y"), p.Literal("z")), message) == [True]
+    assert matches(p.Compare(p.Comparison.EQ, p.FieldReference(MA, "y"), p.Literal("z")), message) == [True]
 
 
 def test_what_is_just_within_the_bounds_is_shown() -> None:
     annotations = {
-        Symbol("x"): deep(columns.DEPTH),
-        Symbol("y"): [codec.Int(1)] * (columns.ENTRIES_LIMIT - columns.DEPTH),
+        Symbol("x"): deep(schema.DEPTH),
+        Symbol("y"): [codec.Int(1)] * (schema.ENTRIES_LIMIT - schema.DEPTH),
     }
     found = row(sections.section(sections.MESSAGE_ANNOTATIONS, annotations) + DATA)
     assert found["not_shown"] is None
-    assert found["message_annotations"]["x" + "[0]" * columns.DEPTH]["long"] == 1
+    assert found["message_annotations"]["x" + "[0]" * schema.DEPTH]["long"] == 1
 
 
 def test_application_properties_that_are_no_scalars_are_not_shown_inside() -> None:
@@ -182,7 +182,7 @@ def test_fields_of_wrong_types_are_not_guessed() -> None:
     message = sections.section(sections.HEADER, [None, "9"]) + sections.section(sections.PROPERTIES, [None] * 3 + [5])
     assert row(message + DATA)["not_shown"] == ["header.*", "properties.*"]
     with pytest.raises(AmqpError):
-        matches(p.IsNull(p.Field(p.Section.PROPERTIES, "subject")), message + DATA)
+        matches(p.IsNull(p.FieldReference(p.MessageSection.PROPERTIES, "subject")), message + DATA)
 
 
 def test_a_message_that_cannot_be_decoded_is_kept_and_matches_nothing() -> None:
@@ -190,7 +190,7 @@ def test_a_message_that_cannot_be_decoded_is_kept_and_matches_nothing() -> None:
     found = row(bad)
     assert found["head"] + found["bare_message"] == bad
     assert "application_properties" in found["not_shown"]
-    absent = p.IsNull(p.Field(AP, "a"))
+    absent = p.IsNull(p.FieldReference(AP, "a"))
     assert matches(absent, bad, DATA) == [False, True]
     assert matches(p.Not(absent), bad, DATA) == [False, False]
 
@@ -198,7 +198,7 @@ def test_a_message_that_cannot_be_decoded_is_kept_and_matches_nothing() -> None:
 def test_numbers_that_some_of_many_messages_lack_are_null_in_their_rows() -> None:
     """Many messages of one shape are read together."""
     times = [codec.Timestamp(5000), None, codec.Timestamp(-1)] * 20
-    events = [Event(partition=0, offset=0, timestamp_ms=0, key=None, message=created(each) + DATA) for each in times]
+    events = [EventRow(partition=0, offset=0, timestamp_ms=0, key=None, message=created(each) + DATA) for each in times]
     found = [row["properties"]["creation_time"] for row in record_batch(events).to_pylist()]
     assert found == times
 
@@ -208,7 +208,7 @@ def created(time: int | None) -> bytes:
 
 
 def test_no_rows_are_a_batch_too() -> None:
-    assert compile_filter(p.IsNull(p.Field(AP, "a")))(record_batch([])).to_pylist() == []
+    assert compile_filter(p.IsNull(p.FieldReference(AP, "a")))(record_batch([])).to_pylist() == []
 
 
 def test_zero_is_zero_whatever_its_exponent() -> None:

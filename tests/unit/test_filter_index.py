@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.amqp.sections import walk
-from gateway.filters.access import MessageAccess
+from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.index import PredicateIndex
-from gateway.filters.sql import parse_sql
+from gateway.filters.parse.sql import parse_sql
 from tests.support.direct import steps
 from tests.support.messages import message
 

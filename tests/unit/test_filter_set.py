@@ -8,29 +8,29 @@ import pytest
 
 from gateway.amqp.types import Array, Described, Symbol, Timestamp, Ulong
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.filters.event_stream import NEVER, OFFSET, TIMESTAMP, Position, Start, offset_symbol
-from gateway.filters.filter_set import CODES, FilterSet, Rules, read
-from gateway.filters.limits import LIMITS
+from gateway.filters.parse.filter_set import CODES, FilterSet, Rules, read
+from gateway.filters.parse.limits import LIMITS
+from gateway.filters.parse.sql import parse_sql
+from gateway.filters.position.event_stream import NEVER, OFFSET, TIMESTAMP, LogPosition, Start, offset_symbol
 from gateway.filters.predicate import (
     TRUE,
     And,
     Compare,
     Comparison,
     Exists,
-    Field,
+    FieldReference,
     IsTrue,
     Latest,
     Literal,
     Matches,
+    MessageSection,
     Not,
     Or,
     Predicate,
-    Section,
     Text,
 )
-from gateway.filters.sql import parse_sql
 
-AP = Section.APPLICATION_PROPERTIES
+AP = MessageSection.APPLICATION_PROPERTIES
 
 
 def described(kind: str | int, content: Any) -> Described:
@@ -87,7 +87,7 @@ def test_unknown_types_are_left_out_or_refused_by_policy(kind: str | int) -> Non
 def test_all_filters_of_a_set_must_hold() -> None:
     found = read({"a": sql("color = 'red'"), "b": sql("color = 'blue'")})
     assert found.predicate == And((RED, BLUE))
-    assert read({}) == FilterSet(TRUE, {}, Position(Start.LATEST))
+    assert read({}) == FilterSet(TRUE, {}, LogPosition(Start.LATEST))
 
 
 # -- groups
@@ -185,36 +185,36 @@ def test_expressions_are_strings(content: Any) -> None:
 # -- property filters
 
 
-def matches(section: Section, name: str, reference: Any) -> Matches:
-    return Matches(Field(section, name), reference)
+def matches(section: MessageSection, name: str, reference: Any) -> Matches:
+    return Matches(FieldReference(section, name), reference)
 
 
 @pytest.mark.row("FX-4-3", "FX-4-5", "FX-4-6", "FX-4-19", "FX-4-20")
 @pytest.mark.parametrize(
     ("kind", "content", "meant"),
     [
-        ("header", [None, 7], matches(Section.HEADER, "priority", 7)),
-        ("header", {Symbol("priority"): 7, Symbol("ttl"): None}, matches(Section.HEADER, "priority", 7)),
+        ("header", [None, 7], matches(MessageSection.HEADER, "priority", 7)),
+        ("header", {Symbol("priority"): 7, Symbol("ttl"): None}, matches(MessageSection.HEADER, "priority", 7)),
         ("header", [], TRUE),
         ("properties", [None] * 13, TRUE),
-        ("properties", [None, None, None, "a"], matches(Section.PROPERTIES, "subject", "a")),
-        ("properties", {"message-id": 5}, matches(Section.PROPERTIES, "message-id", 5)),
+        ("properties", [None, None, None, "a"], matches(MessageSection.PROPERTIES, "subject", "a")),
+        ("properties", {"message-id": 5}, matches(MessageSection.PROPERTIES, "message-id", 5)),
         (
             "application-properties",
             {"a": 1, "b": None},
-            And((matches(AP, "a", 1), Exists(Field(AP, "b")))),
+            And((matches(AP, "a", 1), Exists(FieldReference(AP, "b")))),
         ),
         (
             "message-annotations",
             {Symbol("x-opt-a"): Symbol("y")},
-            matches(Section.MESSAGE_ANNOTATIONS, "x-opt-a", "y"),
+            matches(MessageSection.MESSAGE_ANNOTATIONS, "x-opt-a", "y"),
         ),
         (
             "delivery-annotations",
             {Symbol("x-opt-a"): True},
-            matches(Section.DELIVERY_ANNOTATIONS, "x-opt-a", True),
+            matches(MessageSection.DELIVERY_ANNOTATIONS, "x-opt-a", True),
         ),
-        ("footer", {Symbol("hash"): b"x"}, matches(Section.FOOTER, "hash", b"x")),
+        ("footer", {Symbol("hash"): b"x"}, matches(MessageSection.FOOTER, "hash", b"x")),
     ],
 )
 def test_property_filters(kind: str, content: Any, meant: Predicate) -> None:
@@ -278,41 +278,47 @@ EVENTS = "amqp:event-streams-delivery-annotations-filter"
 @pytest.mark.parametrize(
     ("filters", "position"),
     [
-        ([described(EVENTS, {})], Position(Start.EARLIEST)),
-        ([described(EVENTS, {Symbol(OFFSET): Symbol(FOUR)})], Position(Start.EARLIEST, 5)),
-        ([described(EVENTS, {Symbol(OFFSET): "@earliest"})], Position(Start.EARLIEST)),
-        ([described(EVENTS, {Symbol(OFFSET): "@latest"})], Position(Start.LATEST)),
-        ([described(EVENTS, {Symbol(TIMESTAMP): Timestamp(9)})], Position(Start.EARLIEST, 0, 9)),
-        ([described(EVENTS, {Symbol(TIMESTAMP): 9}), sql("x")], Position(Start.EARLIEST, 0, 9)),
-        ([sql("x")], Position(Start.LATEST)),
-        ([sql("x OR d.event-streams-offset > 'a'")], Position(Start.EARLIEST)),
-        ([sql(f"d.event-streams-offset >= '{FOUR}' AND x")], Position(Start.EARLIEST, 4)),
-        ([sql(f"'{FOUR}' >= d.event-streams-offset")], Position(Start.EARLIEST, end_offset=5)),
-        ([sql(f"d.event-streams-offset < '{FOUR}'")], Position(Start.EARLIEST, end_offset=4)),
-        ([sql(f"d.event-streams-offset = '{FOUR}'")], Position(Start.EARLIEST, 4, end_offset=5)),
-        ([sql("d.event-streams-offset > 'zzz'")], Position(Start.EARLIEST, NEVER)),
-        ([sql("d.event-streams-offset >= '@latest' AND x")], Position(Start.LATEST)),
-        ([sql("d.event-streams-offset < '@latest'")], Position(Start.EARLIEST)),
-        ([described(0x201, "TRUE")], Position(Start.EARLIEST)),
-        ([described(0x201, sql("d.event-streams-timestamp > 1585672841"))], Position(Start.EARLIEST, 0, 1585672841000)),
-        ([described(0x201, "d.event-streams-timestamp >= 1585672841000")], Position(Start.EARLIEST, 0, 1585672840999)),
-        ([described("amqp:all-filter", [described(EVENTS, {Symbol(OFFSET): FOUR})])], Position(Start.EARLIEST, 5)),
-        ([described("amqp:any-filter", [described(EVENTS, {Symbol(OFFSET): FOUR})])], Position(Start.EARLIEST)),
-        ([described("amqp:not-filter", [described(EVENTS, {Symbol(OFFSET): FOUR})])], Position(Start.EARLIEST)),
+        ([described(EVENTS, {})], LogPosition(Start.EARLIEST)),
+        ([described(EVENTS, {Symbol(OFFSET): Symbol(FOUR)})], LogPosition(Start.EARLIEST, 5)),
+        ([described(EVENTS, {Symbol(OFFSET): "@earliest"})], LogPosition(Start.EARLIEST)),
+        ([described(EVENTS, {Symbol(OFFSET): "@latest"})], LogPosition(Start.LATEST)),
+        ([described(EVENTS, {Symbol(TIMESTAMP): Timestamp(9)})], LogPosition(Start.EARLIEST, 0, 9)),
+        ([described(EVENTS, {Symbol(TIMESTAMP): 9}), sql("x")], LogPosition(Start.EARLIEST, 0, 9)),
+        ([sql("x")], LogPosition(Start.LATEST)),
+        ([sql("x OR d.event-streams-offset > 'a'")], LogPosition(Start.EARLIEST)),
+        ([sql(f"d.event-streams-offset >= '{FOUR}' AND x")], LogPosition(Start.EARLIEST, 4)),
+        ([sql(f"'{FOUR}' >= d.event-streams-offset")], LogPosition(Start.EARLIEST, end_offset=5)),
+        ([sql(f"d.event-streams-offset < '{FOUR}'")], LogPosition(Start.EARLIEST, end_offset=4)),
+        ([sql(f"d.event-streams-offset = '{FOUR}'")], LogPosition(Start.EARLIEST, 4, end_offset=5)),
+        ([sql("d.event-streams-offset > 'zzz'")], LogPosition(Start.EARLIEST, NEVER)),
+        ([sql("d.event-streams-offset >= '@latest' AND x")], LogPosition(Start.LATEST)),
+        ([sql("d.event-streams-offset < '@latest'")], LogPosition(Start.EARLIEST)),
+        ([described(0x201, "TRUE")], LogPosition(Start.EARLIEST)),
+        (
+            [described(0x201, sql("d.event-streams-timestamp > 1585672841"))],
+            LogPosition(Start.EARLIEST, 0, 1585672841000),
+        ),
+        (
+            [described(0x201, "d.event-streams-timestamp >= 1585672841000")],
+            LogPosition(Start.EARLIEST, 0, 1585672840999),
+        ),
+        ([described("amqp:all-filter", [described(EVENTS, {Symbol(OFFSET): FOUR})])], LogPosition(Start.EARLIEST, 5)),
+        ([described("amqp:any-filter", [described(EVENTS, {Symbol(OFFSET): FOUR})])], LogPosition(Start.EARLIEST)),
+        ([described("amqp:not-filter", [described(EVENTS, {Symbol(OFFSET): FOUR})])], LogPosition(Start.EARLIEST)),
     ],
 )
-def test_where_reading_begins(filters: list[Described], position: Position) -> None:
+def test_where_reading_begins(filters: list[Described], position: LogPosition) -> None:
     assert read(dict(enumerate(filters))).position == position
 
 
 def test_policy_moves_the_default_start_and_the_unit_of_time() -> None:
-    assert one(0x120, "x", earliest=True).position == Position(Start.EARLIEST)
+    assert one(0x120, "x", earliest=True).position == LogPosition(Start.EARLIEST)
     at = "d.event-streams-timestamp > 1585672841"
-    assert one(0x120, at, seconds=False).position == Position(Start.EARLIEST, 0, 1585672841)
+    assert one(0x120, at, seconds=False).position == LogPosition(Start.EARLIEST, 0, 1585672841)
 
 
 def offset(how: Comparison, constant: Any) -> Compare:
-    return Compare(how, Field(Section.DELIVERY_ANNOTATIONS, OFFSET), Literal(constant))
+    return Compare(how, FieldReference(MessageSection.DELIVERY_ANNOTATIONS, OFFSET), Literal(constant))
 
 
 ANY, NONE = offset(Comparison.GE, ""), offset(Comparison.LT, "")

@@ -7,16 +7,16 @@ from decimal import Decimal
 import pytest
 
 from gateway.amqp.codec import Array, Decimal64, Described, Int, Symbol, Timestamp
-from gateway.filters.access import ABSENT
 from gateway.filters.decimals import encoded
-from gateway.filters.predicate import Affix, And, Constant, Field, Matches, Not, Or, Section, Text, walk
-from gateway.filters.search_limit import limited
-from gateway.filters.show import described, shown
-from gateway.filters.sql import parse_sql
+from gateway.filters.evaluate.access import ABSENT
+from gateway.filters.evaluate.search_limit import limited
+from gateway.filters.explain import described, shown
+from gateway.filters.parse.sql import parse_sql
+from gateway.filters.predicate import Affix, And, Constant, FieldReference, Matches, MessageSection, Not, Or, Text, walk
 from gateway.filters.values import frozen
 from tests.support.truth import Case, cases
 
-COLOR = Field(Section.APPLICATION_PROPERTIES, "color")
+COLOR = FieldReference(MessageSection.APPLICATION_PROPERTIES, "color")
 TERMS = [
     case
     for case in cases()

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.amqp.sections import walk
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.filters.access import MessageAccess
-from gateway.filters.closure import compile_filter, extraction, verdict
+from gateway.filters.evaluate.access import MessageAccess
+from gateway.filters.evaluate.compile import compile_filter, extraction, verdict
 from gateway.filters.predicate import fields_of
 from tests.support import naive_filter as naive
 from tests.support.truth import Case, cases, messages

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from bridges.spark.column import verdict
+from bridges.spark.columns import schema
+from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
-from gateway.filters import columns
-from gateway.filters.arrow import compile_filter, compile_verdict
 from tests.support.filter_rows import answerable, batch_of
 from tests.support.truth import Case, cases, messages
 
@@ -44,7 +44,7 @@ def test_a_line_over_a_batch(case: Case, predicate: Any, batch: Any) -> None:
 @pytest.mark.parametrize("first", range(0, len(ANSWERED), PER_JOB))
 def test_lines_as_columns(first: int, spark: SparkSession, batch: Any) -> None:
     asked = ANSWERED[first : first + PER_JOB]
-    frame = spark.createDataFrame(pa.Table.from_batches([batch]), schema=columns.DDL).coalesce(1)
+    frame = spark.createDataFrame(pa.Table.from_batches([batch]), schema=schema.DDL).coalesce(1)
     named = [verdict(predicate).alias(f"c{index}") for index, (_, predicate) in enumerate(asked)]
     rows = frame.select(*named).collect()
     wrong = {

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.amqp.codec import Described, Symbol
 from gateway.errors import AmqpError
+from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import TRUE
-from gateway.filters.sql import parse_sql
 from gateway.nodes.filtering import message_test, source_of
 from gateway.nodes.meeting import Meeting
 from gateway.nodes.receivers import Receivers

@@ -32,8 +32,8 @@ from gateway.errors import (
     UNAUTHORIZED_ACCESS,
     AmqpError,
 )
-from gateway.filters.access import ABSENT
-from gateway.filters.predicate import Section
+from gateway.filters.evaluate.access import ABSENT
+from gateway.filters.predicate import MessageSection
 from tests.support.direct import steps
 from tests.support.messages import message
 
@@ -144,12 +144,12 @@ def test_the_header_of_an_application_property_of_a_cloud_event(name: str, heade
 @pytest.mark.parametrize(
     ("section", "names", "expected"),
     [
-        (Section.APPLICATION_PROPERTIES, ("color", "event-streams-offset", "none"), ["red", "7", ABSENT]),
-        (Section.DELIVERY_ANNOTATIONS, ("event-streams-offset", "color"), [f"{7:020}", ABSENT]),
+        (MessageSection.APPLICATION_PROPERTIES, ("color", "event-streams-offset", "none"), ["red", "7", ABSENT]),
+        (MessageSection.DELIVERY_ANNOTATIONS, ("event-streams-offset", "color"), [f"{7:020}", ABSENT]),
     ],
 )
 def test_names_that_come_and_go_are_read_like_those_that_stay(
-    access: Any, section: Section, names: tuple[str, ...], expected: list[Any]
+    access: Any, section: MessageSection, names: tuple[str, ...], expected: list[Any]
 ) -> None:
     record = SimpleNamespace(offset=lambda: 7)
     source = ({"color": b"red", "event-streams-offset": b"7"}, record)

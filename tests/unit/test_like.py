@@ -9,12 +9,12 @@ import pytest
 
 from gateway.amqp import sections
 from gateway.amqp.codec import Described, Symbol
-from gateway.filters.access import MessageAccess
-from gateway.filters.closure import compile_filter
-from gateway.filters.filter_set import read
-from gateway.filters.leaves import UNSEARCHED
+from gateway.filters.evaluate.access import MessageAccess
+from gateway.filters.evaluate.compile import compile_filter
+from gateway.filters.evaluate.terms import UNSEARCHED
 from gateway.filters.like import compiled
-from gateway.filters.predicate import Field, Like, Section
+from gateway.filters.parse.filter_set import read
+from gateway.filters.predicate import FieldReference, Like, MessageSection
 
 SMALL, LARGE = 16_384, 65_536
 WORST: dict[str, tuple[str, Callable[[int], str]]] = {
@@ -63,7 +63,7 @@ def test_worst_patterns_take_time_linear_in_the_text(name: str) -> None:
 @pytest.mark.parametrize("size", [4096, 4097])
 def test_a_pattern_from_a_message_has_a_limit(size: int) -> None:
     section = sections.section(sections.APPLICATION_PROPERTIES, {"text": "a" * size, "pattern": "a" * size})
-    text, pattern = (Field(Section.APPLICATION_PROPERTIES, name) for name in ("text", "pattern"))
+    text, pattern = (FieldReference(MessageSection.APPLICATION_PROPERTIES, name) for name in ("text", "pattern"))
     matches = compile_filter(Like(text, pattern), MessageAccess())
     assert matches((section, sections.walk(section))) is (size == 4096)
 

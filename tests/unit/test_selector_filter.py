@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import INVALID_FIELD, AmqpError
+from gateway.filters.parse.selector import parse_selector
 from gateway.filters.predicate import (
     FALSE,
     And,
@@ -15,28 +16,29 @@ from gateway.filters.predicate import (
     Compare,
     Comparison,
     Constant,
-    Field,
+    FieldReference,
     In,
     IsNull,
     IsTrue,
     Like,
     Literal,
+    MessageSection,
     Not,
     Operator,
     Or,
     Predicate,
-    Section,
     Truth,
 )
-from gateway.filters.selector import parse_selector
 
-ID, CORRELATION, USER = (Field(Section.PROPERTIES, name) for name in ("message-id", "correlation-id", "user-id"))
-DURABLE = Field(Section.HEADER, "durable")
-COUNT = Arithmetic(Operator.ADD, Field(Section.HEADER, "delivery-count"), Literal(1))
+ID, CORRELATION, USER = (
+    FieldReference(MessageSection.PROPERTIES, name) for name in ("message-id", "correlation-id", "user-id")
+)
+DURABLE = FieldReference(MessageSection.HEADER, "durable")
+COUNT = Arithmetic(Operator.ADD, FieldReference(MessageSection.HEADER, "delivery-count"), Literal(1))
 
 
-def a(name: str) -> Field:
-    return Field(Section.APPLICATION_PROPERTIES, name)
+def a(name: str) -> FieldReference:
+    return FieldReference(MessageSection.APPLICATION_PROPERTIES, name)
 
 
 def false_where_unlike(compare: Compare) -> Or:
@@ -98,11 +100,11 @@ def test_constants_are_javas(text: str, constant: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("JMSPriority", Field(Section.HEADER, "priority")),
-        ("JMSType", Field(Section.PROPERTIES, "subject")),
-        ("JMSTimestamp", Field(Section.PROPERTIES, "creation-time")),
-        ("JMSXGroupID", Field(Section.PROPERTIES, "group-id")),
-        ("JMSXGroupSeq", Field(Section.PROPERTIES, "group-sequence")),
+        ("JMSPriority", FieldReference(MessageSection.HEADER, "priority")),
+        ("JMSType", FieldReference(MessageSection.PROPERTIES, "subject")),
+        ("JMSTimestamp", FieldReference(MessageSection.PROPERTIES, "creation-time")),
+        ("JMSXGroupID", FieldReference(MessageSection.PROPERTIES, "group-id")),
+        ("JMSXGroupSeq", FieldReference(MessageSection.PROPERTIES, "group-sequence")),
         ("JMSXDeliveryCount", COUNT),
         ("JMS_vendor", a("JMS_vendor")),
         ("jmspriority", a("jmspriority")),

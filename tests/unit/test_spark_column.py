@@ -13,21 +13,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from bridges.spark.column import column, verdict
+from bridges.spark.columns import schema as columns
+from bridges.spark.columns.rows import SCHEMA
 from bridges.spark.like import PARTS, expression, like
 from gateway.amqp import codec, sections
 from gateway.amqp.codec import Symbol
 from gateway.errors import AmqpError
-from gateway.filters import columns
 from gateway.filters import predicate as p
 from gateway.filters.like import parts
-from gateway.filters.rows import SCHEMA
 from tests.support.filter_rows import batch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-AP = p.Section.APPLICATION_PROPERTIES
-N, COLOR = p.Field(AP, "n"), p.Field(AP, "color")
+AP = p.MessageSection.APPLICATION_PROPERTIES
+N, COLOR = p.FieldReference(AP, "n"), p.FieldReference(AP, "color")
 
 
 def frame(spark: SparkSession, *messages: bytes) -> DataFrame:
@@ -64,7 +64,7 @@ def test_no_python_runs_in_the_query(spark: SparkSession, capsys: pytest.Capture
 def test_rows_that_do_not_show_what_is_asked_fail_the_query_or_are_left_out(spark: SparkSession) -> None:
     many = {Symbol("x"): [codec.Int(1)] * (columns.ENTRIES_LIMIT + 1)}
     hidden = sections.section(sections.MESSAGE_ANNOTATIONS, many)
-    inside = p.Not(p.Exists(p.Field(p.Section.MESSAGE_ANNOTATIONS, "x", (p.Literal(0),))))
+    inside = p.Not(p.Exists(p.FieldReference(p.MessageSection.MESSAGE_ANNOTATIONS, "x", (p.Literal(0),))))
     rows = frame(spark, hidden, message(color="red"), b"\x00\x53\x72\xc1\x01")
     with pytest.raises(PySparkException, match="strict=False"):
         rows.where(column(inside)).collect()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.errors import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.filters.limits import LIMITS
+from gateway.filters.parse.limits import LIMITS
+from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import (
     FALSE,
     TRUE,
@@ -17,27 +18,26 @@ from gateway.filters.predicate import (
     Compare,
     Comparison,
     Exists,
-    Field,
+    FieldReference,
     In,
     IsNull,
     Like,
     Literal,
+    MessageSection,
     Negative,
     Not,
     Operator,
     Or,
     Positive,
     Predicate,
-    Section,
     Truth,
 )
-from gateway.filters.sql import parse_sql
 
-A = Section.APPLICATION_PROPERTIES
+A = MessageSection.APPLICATION_PROPERTIES
 
 
-def a(name: str, *path: Any) -> Field:
-    return Field(A, name, path)
+def a(name: str, *path: Any) -> FieldReference:
+    return FieldReference(A, name, path)
 
 
 def equal(field: Any, constant: Any) -> Compare:
@@ -79,11 +79,14 @@ def test_comparisons(sign: str, comparison: Comparison) -> None:
         ("x NOT IN (NULL)", Not(In(a("x"), (Literal(None),)))),
         ("x LIKE 'ABC\\%' ESCAPE '\\'", Like(a("x"), Literal("ABC\\%"), Literal("\\"))),
         ("x NOT LIKE y", Not(Like(a("x"), a("y")))),
-        ("EXISTS(x) AND NOT exists ( h.ttl )", And((Exists(a("x")), Not(Exists(Field(Section.HEADER, "ttl")))))),
+        (
+            "EXISTS(x) AND NOT exists ( h.ttl )",
+            And((Exists(a("x")), Not(Exists(FieldReference(MessageSection.HEADER, "ttl"))))),
+        ),
         ("TRUE", TRUE),
         ("false", FALSE),
         ("flag", Truth(a("flag"))),
-        ("h.durable AND x = TRUE", And((Truth(Field(Section.HEADER, "durable")), equal(a("x"), True)))),
+        ("h.durable AND x = TRUE", And((Truth(FieldReference(MessageSection.HEADER, "durable")), equal(a("x"), True)))),
     ],
 )
 def test_tests(text: str, read: Predicate) -> None:
@@ -185,24 +188,27 @@ def test_constants_are_computed_when_the_filter_is_read(text: str, constant: Any
         ("application-properties.x", a("x")),
         ("[my key]", a("my key")),
         ("a.[x[[0]]-y]", a("x[0]-y")),
-        ("HEADER.priority", Field(Section.HEADER, "priority")),
-        ("p.content_type", Field(Section.PROPERTIES, "content-type")),
-        ("properties.[content-type]", Field(Section.PROPERTIES, "content-type")),
-        ("f.hash", Field(Section.FOOTER, "hash")),
-        ("message_annotations.x", Field(Section.MESSAGE_ANNOTATIONS, "x")),
-        ("m.[x-opt-kafka-key]", Field(Section.MESSAGE_ANNOTATIONS, "x-opt-kafka-key")),
-        ("amqp-sequence.x", Field(Section.AMQP_SEQUENCE, "x")),
-        ("d.event-streams-offset", Field(Section.DELIVERY_ANNOTATIONS, "event-streams-offset")),
-        ("Delivery_Annotations.[event-streams-offset]", Field(Section.DELIVERY_ANNOTATIONS, "event-streams-offset")),
-        ("d.a-1", Field(Section.DELIVERY_ANNOTATIONS, "a-1")),
-        ("v.order.id", Field(Section.AMQP_VALUE, "order", ("id",))),
-        ("amqp_value.items[0].[sku no]", Field(Section.AMQP_VALUE, "items", (Literal(0), "sku no"))),
+        ("HEADER.priority", FieldReference(MessageSection.HEADER, "priority")),
+        ("p.content_type", FieldReference(MessageSection.PROPERTIES, "content-type")),
+        ("properties.[content-type]", FieldReference(MessageSection.PROPERTIES, "content-type")),
+        ("f.hash", FieldReference(MessageSection.FOOTER, "hash")),
+        ("message_annotations.x", FieldReference(MessageSection.MESSAGE_ANNOTATIONS, "x")),
+        ("m.[x-opt-kafka-key]", FieldReference(MessageSection.MESSAGE_ANNOTATIONS, "x-opt-kafka-key")),
+        ("amqp-sequence.x", FieldReference(MessageSection.AMQP_SEQUENCE, "x")),
+        ("d.event-streams-offset", FieldReference(MessageSection.DELIVERY_ANNOTATIONS, "event-streams-offset")),
+        (
+            "Delivery_Annotations.[event-streams-offset]",
+            FieldReference(MessageSection.DELIVERY_ANNOTATIONS, "event-streams-offset"),
+        ),
+        ("d.a-1", FieldReference(MessageSection.DELIVERY_ANNOTATIONS, "a-1")),
+        ("v.order.id", FieldReference(MessageSection.AMQP_VALUE, "order", ("id",))),
+        ("amqp_value.items[0].[sku no]", FieldReference(MessageSection.AMQP_VALUE, "items", (Literal(0), "sku no"))),
         ("x[n - 1]", a("x", Arithmetic(Operator.SUB, a("n"), Literal(1)))),
         ("a.[x][1 + 1]", a("x", Literal(2))),
-        ("v.i[a.[x]].y", Field(Section.AMQP_VALUE, "i", (a("x"), "y"))),
+        ("v.i[a.[x]].y", FieldReference(MessageSection.AMQP_VALUE, "i", (a("x"), "y"))),
     ],
 )
-def test_references(text: str, field: Field) -> None:
+def test_references(text: str, field: FieldReference) -> None:
     assert parse_sql(f"{text} = 1") == equal(field, 1)
     assert parse_sql(f"1 = {text}") == Compare(Comparison.EQ, Literal(1), field)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from gateway.filters.access import MALFORMED, Access, Entries, Slotted
-from gateway.filters.closure import compile_filter, conjuncts, screen_of, truth
-from gateway.filters.index.keys import How, Key, keys_of
+from gateway.filters.evaluate.access import MALFORMED, Access, Entries, Slotted
+from gateway.filters.evaluate.compile import compile_filter, conjuncts, screen_of, truth
+from gateway.filters.evaluate.terms import Test, value
+from gateway.filters.index.keys import How, LookupKey, keys_of
 from gateway.filters.index.lookup import Slot
-from gateway.filters.leaves import Test, value
-from gateway.filters.predicate import Predicate, Section, fields_of
+from gateway.filters.predicate import MessageSection, Predicate, fields_of
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
@@ -106,7 +106,7 @@ class PredicateIndex(Generic[K, S]):
         term.users += 1
         return term
 
-    def _weight(self, key: Key) -> int:
+    def _weight(self, key: LookupKey) -> int:
         """How much is likely to fit a key: what waits there says how often it is asked for."""
         slot = self._slots.get(self._fields.slot(key.field))
         broad = 0 if key.how is How.EQUAL else max(1, _SHORT - len(key.operand))
@@ -211,7 +211,7 @@ class _Entry(Generic[K, S]):
         self.screen: Final = screen_of(predicate, access)
         self.test: Test = _never
         self.terms: list[_Term] = []
-        self.waits_under: tuple[Key, ...] = ()
+        self.waits_under: tuple[LookupKey, ...] = ()
         self.message = 0
         """The last message this was evaluated for."""
         self.slots: frozenset[int] | None = None
@@ -262,10 +262,10 @@ class _Fields(Generic[S]):
 
     def __init__(self, access: Access[S]) -> None:
         self._access: Final = access
-        self._rooms: Final[dict[Section, _Room[S]]] = {}
-        self._users: Final[dict[tuple[Section, str], int]] = {}
+        self._rooms: Final[dict[MessageSection, _Room[S]]] = {}
+        self._users: Final[dict[tuple[MessageSection, str], int]] = {}
         self._last = 0
-        self.slots: Final[dict[tuple[Section, str], int]] = {}
+        self.slots: Final[dict[tuple[MessageSection, str], int]] = {}
         self.always: tuple[Callable[[S, Slotted], None], ...] = ()
         """What reads the sections that are read of every message."""
 
@@ -280,7 +280,7 @@ class _Fields(Generic[S]):
                 self._room(section).entries.add(name, self._last)
         return [self._rooms[section] for section in dict.fromkeys(section for section, _ in names)]
 
-    def _room(self, section: Section) -> _Room[S]:
+    def _room(self, section: MessageSection) -> _Room[S]:
         if section not in self._rooms:
             self._rooms[section] = _Room(self._access.entries(section))
         return self._rooms[section]
@@ -308,11 +308,11 @@ class _Fields(Generic[S]):
         """Where the entry that a field is in is among the values."""
         return self.slots[field.section, field.name]
 
-    def look_up(self, section: Section, change: int) -> None:
+    def look_up(self, section: MessageSection, change: int) -> None:
         """One field more, or less, of a section has something waiting."""
         self._rooms[section].looked_up += change
         self.always = tuple(room.read for room in self._rooms.values() if room.looked_up)
 
 
-def _names(predicate: Predicate) -> list[tuple[Section, str]]:
+def _names(predicate: Predicate) -> list[tuple[MessageSection, str]]:
     return list(dict.fromkeys((field.section, field.name) for field in fields_of(predicate)))

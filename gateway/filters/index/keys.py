@@ -19,7 +19,7 @@ from gateway.filters.predicate import (
     Compare,
     Comparison,
     Constant,
-    Field,
+    FieldReference,
     In,
     IsTrue,
     Like,
@@ -40,17 +40,17 @@ class How(Enum):
     SUFFIX = auto()
 
 
-class Key(NamedTuple):
+class LookupKey(NamedTuple):
     """A `field` that is `operand`, or begins or ends with it; `fold`: in any case."""
 
-    field: Field
+    field: FieldReference
     how: How
     operand: Any
     fold: bool = False
 
 
-Keys = tuple[Key, ...]
-Weight = Callable[[Key], int]
+Keys = tuple[LookupKey, ...]
+Weight = Callable[[LookupKey], int]
 """How many messages are likely to fit a key, and how many predicates wait under it: less is better."""
 
 _EXACT: Final = 1 << 53
@@ -86,7 +86,7 @@ def _best(choices: Iterator[Keys], weight: Weight) -> Keys | None:
     return min(choices, key=lambda keys: sum(map(weight, keys)), default=None)
 
 
-def texts_of(term: Predicate) -> tuple[Field, frozenset[str]] | None:
+def texts_of(term: Predicate) -> tuple[FieldReference, frozenset[str]] | None:
     """A field and the texts it has to be one of for `term` to be true."""
     if not isinstance(term, Compare | In | Matches):
         return None
@@ -110,17 +110,17 @@ def _of_term(term: Predicate) -> Iterator[Keys]:
         yield from _equal(term.right, (term.left,))
     elif isinstance(term, Text) and _plain(term.field):
         operand = folded(term.operand) if term.fold else term.operand
-        yield (Key(term.field, _HOW[term.affix], operand, term.fold),)
+        yield (LookupKey(term.field, _HOW[term.affix], operand, term.fold),)
     elif isinstance(term, Like):
         yield from _of_like(term)
 
 
 def _equal(field: object, items: tuple[Any, ...]) -> Iterator[Keys]:
-    if not isinstance(field, Field) or not _plain(field) or not items:
+    if not isinstance(field, FieldReference) or not _plain(field) or not items:
         return
     operands = [_operand(item.value) if isinstance(item, Literal) else None for item in items]
     if None not in operands:
-        yield tuple(Key(field, How.EQUAL, operand) for operand in dict.fromkeys(operands))
+        yield tuple(LookupKey(field, How.EQUAL, operand) for operand in dict.fromkeys(operands))
 
 
 def _operand(constant: Any) -> Any:
@@ -132,22 +132,22 @@ def _operand(constant: Any) -> Any:
     return constant if type(constant) in _OTHERS else None
 
 
-def _plain(field: Field) -> bool:
+def _plain(field: FieldReference) -> bool:
     """Whether the field is at one place in all messages: no index that is computed."""
     return all(isinstance(step, str | Literal) for step in field.path)
 
 
 def _of_like(term: Like) -> Iterator[Keys]:
     field, pattern = term.value, like.constant(term)
-    if pattern is None or not isinstance(field, Field) or not _plain(field):
+    if pattern is None or not isinstance(field, FieldReference) or not _plain(field):
         return
     first, last = pattern[0], pattern[-1]
     begin = next((chunk for offset, chunk in first.chunks[:1] if not offset), "")
     end = next((chunk for offset, chunk in last.chunks[-1:] if offset + len(chunk) == last.length), "")
     if len(pattern) == 1 and len(begin) == first.length:
-        yield (Key(field, How.EQUAL, begin),)
+        yield (LookupKey(field, How.EQUAL, begin),)
         return
     if begin:
-        yield (Key(field, How.PREFIX, begin),)
+        yield (LookupKey(field, How.PREFIX, begin),)
     if end:
-        yield (Key(field, How.SUFFIX, end),)
+        yield (LookupKey(field, How.SUFFIX, end),)

@@ -7,9 +7,9 @@ from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from gateway.amqp.types import Timestamp
-from gateway.filters.index.keys import How, Key
+from gateway.filters.index.keys import How, LookupKey
 from gateway.filters.index.tree import PrefixTree
-from gateway.filters.predicate import Field
+from gateway.filters.predicate import FieldReference
 from gateway.filters.values import APPROXIMATES, DECIMALS, INTEGERS, TEXTS, exact, folded
 
 T = TypeVar("T", bound=Hashable)
@@ -101,19 +101,19 @@ class Lookup(Generic[T]):
         self.more: tuple[Find[T], ...] = ()
         """How to find what does not wait in `equal` under the value itself."""
 
-    def add(self, key: Key, item: T) -> None:
+    def add(self, key: LookupKey, item: T) -> None:
         """`item` waits under `key`."""
         self._of(key).add(key.operand, item)
         self._numbers += type(key.operand) is int
         self._choose()
 
-    def remove(self, key: Key, item: T) -> None:
+    def remove(self, key: LookupKey, item: T) -> None:
         """`item` waits under `key` no more."""
         self._of(key).remove(key.operand, item)
         self._numbers -= type(key.operand) is int
         self._choose()
 
-    def waiting(self, key: Key) -> int:
+    def waiting(self, key: LookupKey) -> int:
         """How many wait under exactly this key."""
         return self._of(key).count(key.operand)
 
@@ -126,7 +126,7 @@ class Lookup(Generic[T]):
             for find in self.more:
                 find(value, found)
 
-    def _of(self, key: Key) -> _Table[T] | _Ends[T]:
+    def _of(self, key: LookupKey) -> _Table[T] | _Ends[T]:
         if key.how is How.EQUAL:
             return self._folded if key.fold else self.equal
         return self._ends[key.how, key.fold]
@@ -150,16 +150,16 @@ class Slot(Generic[T]):
 
     def __init__(self) -> None:
         self.here: Final = Lookup[T]()
-        self._below: Final[dict[Field, tuple[Get, Lookup[T]]]] = {}
+        self._below: Final[dict[FieldReference, tuple[Get, Lookup[T]]]] = {}
 
-    def add(self, key: Key, item: T, get: Get) -> None:
+    def add(self, key: LookupKey, item: T, get: Get) -> None:
         """`item` waits under `key`; `get` finds its field among a message's values."""
         if not key.field.path:
             self.here.add(key, item)
         else:
             self._below.setdefault(key.field, (get, Lookup[T]()))[1].add(key, item)
 
-    def remove(self, key: Key, item: T) -> None:
+    def remove(self, key: LookupKey, item: T) -> None:
         """`item` waits under `key` no more."""
         if not key.field.path:
             self.here.remove(key, item)
@@ -169,7 +169,7 @@ class Slot(Generic[T]):
         if not lookup:
             del self._below[key.field]
 
-    def waiting(self, key: Key) -> int:
+    def waiting(self, key: LookupKey) -> int:
         """How many wait under exactly this key."""
         if not key.field.path:
             return self.here.waiting(key)

@@ -8,12 +8,12 @@ from typing import Any
 from gateway.amqp.decoder import decode_all
 from gateway.amqp.sections import walk
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.filters.access import MessageAccess
-from gateway.filters.closure import compile_filter
-from gateway.filters.event_filters import parse_event_sql
-from gateway.filters.filter_set import CODES, read
-from gateway.filters.selector import parse_selector
-from gateway.filters.sql import parse_sql
+from gateway.filters.evaluate.access import MessageAccess
+from gateway.filters.evaluate.compile import compile_filter
+from gateway.filters.parse.event_filters import parse_event_sql
+from gateway.filters.parse.filter_set import CODES, read
+from gateway.filters.parse.selector import parse_selector
+from gateway.filters.parse.sql import parse_sql
 from tests.support.messages import message
 
 LANGUAGES = (parse_sql, parse_selector, parse_event_sql)

@@ -1,0 +1,222 @@
+"""Arrow arrays of messages that were read together (`lockstep`): the same columns that `rows` makes one by one.
+
+An array of texts or binaries is cut out of the messages' buffer by Arrow itself: edges of all values and of what lies
+between them make one array, of which every second item is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from bridges.spark.columns import schema
+from bridges.spark.columns.batch_decoder import Column, FoundField, Messages
+from bridges.spark.columns.message_shape import MessageShape, ShapeEntry
+from bridges.spark.columns.value_arrays import TYPES, VALUE
+from gateway.amqp import sections
+
+BODY_KINDS: Final = {
+    0: "none",
+    sections.DATA: "data",
+    sections.AMQP_SEQUENCE: "amqp-sequence",
+    sections.AMQP_VALUE: "amqp-value",
+}
+
+
+class NotText(Exception):
+    """Bytes that no text of their type has: read these messages one by one."""
+
+
+def arrays(messages: Messages, shape: MessageShape, found: FoundField) -> dict[str, Any]:
+    """The columns of `columns.COLUMNS` that a message itself fills. Raises `NotText`."""
+    try:
+        return _Arrays(messages, found).all(shape)
+    except pa.ArrowInvalid:
+        raise NotText from None
+
+
+class _Arrays:
+    def __init__(self, messages: Messages, found: FoundField) -> None:
+        self._buffer: Final = pa.py_buffer(messages.buffer)
+        self._octets: Final = messages.octets
+        self._found: Final = found
+        self._starts: Final = messages.starts[found.rows]
+        self._ends: Final = messages.ends[found.rows]
+        self._count: Final = len(found.rows)
+
+    def all(self, shape: MessageShape) -> dict[str, Any]:
+        found, nothing = self._found, self._nulls
+        return {
+            "header": self._struct("header", found.header),
+            "delivery_annotations": self._entries(shape.delivery_annotations, found.delivery_annotations),
+            "message_annotations": self._entries(shape.message_annotations, found.message_annotations),
+            "properties": self._struct("properties", found.properties),
+            "application_properties": self._entries(shape.application_properties, found.application_properties),
+            "body_kind": pa.repeat(BODY_KINDS[shape.body], self._count),
+            **self._body(shape),
+            "body_fields": self._entries(None, None),
+            "footer": self._entries(shape.footer, found.footer),
+            "head": self._cut(self._starts, found.bare),
+            "bare_message": self._cut(found.bare, self._ends),
+            "not_shown": nothing(TYPES["array<string>"]),
+        }
+
+    def _nulls(self, kind: Any) -> Any:
+        return pa.nulls(self._count, kind)
+
+    def _body(self, shape: MessageShape) -> dict[str, Any]:
+        found = self._found
+        if found.value is None:
+            return {"body": self._nulls(pa.binary()), "body_value": self._nulls(VALUE)}
+        if shape.body == sections.DATA:
+            return {"body": self._cut(found.value.starts, found.value.ends), "body_value": self._nulls(VALUE)}
+        return {"body": self._cut(found.body, found.body_end), "body_value": self._values([found.value])}
+
+    def _cut(self, starts: Any, ends: Any, places: Any = None) -> Any:
+        """What lies between these places of the buffer; `places` picks among them, null where it is masked."""
+        count = len(starts)
+        edges = np.empty(2 * count + 1, np.int32)
+        edges[0 : 2 * count : 2], edges[1 : 2 * count : 2] = starts, ends
+        edges[2 * count] = edges[2 * count - 1] if count else 0
+        pieces = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), self._buffer])
+        return pieces.take(places if places is not None else pa.array(np.arange(0, 2 * count, 2)))
+
+    # -- sections
+
+    def _struct(self, name: str, found: Sequence[Column] | None) -> Any:
+        kind = STRUCTS[name]
+        if found is None:
+            return self._nulls(kind)
+        children = []
+        for index, field in enumerate(kind):
+            column = found[index] if index < len(found) else None
+            children.append(self._field(column, field.type))
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+
+    def _field(self, column: Column | None, kind: Any) -> Any:
+        if column is None or column.kind.member is None:
+            return self._nulls(kind)
+        if kind == VALUE:
+            return self._values([column], column.missing)
+        if column.numbers is not None:
+            missing = None if column.missing is None else pa.array(column.missing)
+            found = pa.array(column.numbers, mask=column.missing) if missing is not None else pa.array(column.numbers)
+            return found.cast(kind)
+        return self._texts([column], kind, column.kind.name == "symbol")
+
+    def _entries(self, entries: Sequence[ShapeEntry] | None, found: Sequence[Column] | None) -> Any:
+        width = 0 if found is None else len(found)
+        ends = np.arange(self._count + 1, dtype=np.int32) * width
+        names = _repeated(tuple(entry.name for entry in entries or ()), self._count)
+        return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), names, self._values(found or ()))
+
+    # -- values
+
+    def _values(self, found: Sequence[Column], absent: Any = None) -> Any:
+        """One value of each column for each message, message by message."""
+        total = self._count * len(found)
+        members = {name: [each for each in found if each.kind.member == name] for name in schema.MEMBERS}
+        children = [self._types(found)]
+        for name, kind in ((field.name, field.type) for field in list(VALUE)[1:]):
+            group = members[name]
+            if not group or name == "decimal":
+                children.append(pa.nulls(total, kind))
+            elif group[0].numbers is not None:
+                children.append(self._numbers(found, group, kind))
+            elif name == "uuid":
+                children.append(self._uuids(found, group))
+            else:
+                children.append(self._spread(found, group, kind))
+        mask = None if absent is None else pa.array(absent)
+        return pa.StructArray.from_arrays(children, fields=list(VALUE), mask=mask)
+
+    def _types(self, found: Sequence[Column]) -> Any:
+        names = tuple(each.kind.name for each in found)
+        usual = _repeated(names, self._count)
+        if all(each.missing is None for each in found):
+            return usual
+        kinds = np.tile(np.arange(len(names), dtype=np.int8), (self._count, 1))
+        for index, each in enumerate(found):
+            if each.missing is not None:
+                kinds[each.missing, index] = len(names)
+        return pa.array([*names, "null"]).take(pa.array(kinds.reshape(-1)))
+
+    def _numbers(self, found: Sequence[Column], group: Sequence[Column], kind: Any) -> Any:
+        values = np.zeros((self._count, len(found)), group[0].numbers.dtype)
+        absent = np.ones((self._count, len(found)), bool)
+        for index, each in enumerate(found):
+            if any(each is one for one in group):
+                values[:, index] = each.numbers
+                absent[:, index] = False if each.missing is None else each.missing
+        return pa.array(values.reshape(-1), kind, mask=absent.reshape(-1))
+
+    def _spread(self, found: Sequence[Column], group: Sequence[Column], kind: Any) -> Any:
+        """Texts or binaries of some columns at their places among all."""
+        if len(found) == 1 and found[0].missing is None:
+            return self._texts(group, kind, group[0].kind.name == "symbol")
+        places = np.zeros((self._count, len(found)), np.int64)
+        absent = np.ones((self._count, len(found)), bool)
+        number = 0
+        for index, each in enumerate(found):
+            if any(each is one for one in group):
+                places[:, index] = np.arange(number, self._count * len(group), len(group))
+                absent[:, index] = False if each.missing is None else each.missing
+                number += 1
+        picked = pa.array(2 * places.reshape(-1), mask=absent.reshape(-1))
+        return self._checked(self._pieces(group, picked), kind, group)
+
+    def _texts(self, group: Sequence[Column], kind: Any, symbol: bool) -> Any:
+        (column,) = group
+        picked = np.arange(0, 2 * self._count, 2)
+        return self._checked(self._pieces(group, pa.array(picked, mask=column.missing)), kind, group if symbol else ())
+
+    def _pieces(self, group: Sequence[Column], picked: Any) -> Any:
+        starts = np.stack([each.starts for each in group], axis=1).reshape(-1)
+        ends = np.stack([each.ends for each in group], axis=1).reshape(-1)
+        return self._cut(starts, ends, picked)
+
+    def _checked(self, pieces: Any, kind: Any, group: Sequence[Column]) -> Any:
+        """As text, if that is what it is: Arrow looks for UTF-8, a symbol is ASCII."""
+        found = pieces.cast(kind)
+        content = pieces.buffers()[2]
+        if kind == pa.string() and content is not None and np.frombuffer(content, np.uint8).max(initial=0) > 0x7F:
+            for each in group:
+                if each.kind.name == "symbol" and not self._ascii(each):
+                    raise NotText
+        return found
+
+    def _ascii(self, column: Column) -> bool:
+        content = self._cut(column.starts, column.ends).buffers()[2]
+        return content is None or int(np.frombuffer(content, np.uint8).max(initial=0)) <= 0x7F
+
+    def _uuids(self, found: Sequence[Column], group: Sequence[Column]) -> Any:
+        texts = np.zeros((self._count, len(found), 36), np.uint8)
+        absent = np.ones((self._count, len(found)), bool)
+        for index, each in enumerate(found):
+            if any(each is one for one in group):
+                raw = self._octets[each.starts[:, None] + np.arange(16)]
+                texts[:, index] = _HEXADECIMAL[raw].reshape(self._count, 32)[:, _DIGITS]
+                texts[:, index, _HYPHENS] = ord("-")
+                absent[:, index] = False if each.missing is None else each.missing
+        edges = np.arange(0, texts.size + 1, 36, dtype=np.int32)
+        whole = pa.Array.from_buffers(pa.string(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(texts)])
+        return whole.take(pa.array(np.arange(len(edges) - 1), mask=absent.reshape(-1)))
+
+
+_HEXADECIMAL: Final = np.array([list(b"%02x" % octet) for octet in range(256)], np.uint8)
+_HYPHENS: Final = [8, 13, 18, 23]
+_DIGITS: Final = [0 if place in _HYPHENS else place - sum(each < place for each in _HYPHENS) for place in range(36)]
+STRUCTS: Final = {
+    name: pa.struct([pa.field(field, TYPES[kind]) for field, kind in fields.items()])
+    for name, fields in (("header", schema.HEADER), ("properties", schema.PROPERTIES))
+}
+
+
+@lru_cache(maxsize=32)
+def _repeated(texts: tuple[str, ...], count: int) -> Any:
+    """The same texts for each message; batches of a stream have the same names and often the same size."""
+    return pa.array(texts, pa.string()).take(pa.array(np.tile(np.arange(len(texts)), count)))

@@ -1,0 +1,1 @@
+"""Predicates over columns, run by Arrow without Spark."""

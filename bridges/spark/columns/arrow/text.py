@@ -1,0 +1,127 @@
+"""Texts in Arrow: LIKE in linear time, affixes and folding, each distinct text of a dictionary asked once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridges.spark.columns.filters.engine import LikePattern
+from gateway.filters.like import Part
+from gateway.filters.predicate import Affix
+from gateway.filters.values import folded
+
+_MANY: Final = 32
+"""Parts of a pattern, and `_` in it, up to which RE2 is asked: it is linear, but its automata grow with both."""
+
+Question = Callable[[Any], Any]
+
+
+def dense(item: Any) -> Any:
+    """The same texts without a dictionary."""
+    return item.dictionary_decode() if isinstance(item, pa.DictionaryArray) else item
+
+
+def on_distinct(question: Question, item: Any) -> Any:
+    """The answers to a question about single values."""
+    if isinstance(item, pa.DictionaryArray):
+        return question(item.dictionary).take(item.indices)
+    return question(item)
+
+
+def like(text: Any, pattern: LikePattern) -> Any:
+    """Whether texts are like a pattern (FX-5-7)."""
+    return on_distinct(_asked(pattern), text)
+
+
+def _asked(pattern: LikePattern) -> Question:
+    if any(blanks(part) for part in pattern.parts):
+        return _general(pattern)
+    texts = ["".join(chunk for _, chunk in part.chunks) for part in pattern.parts]
+    if len(texts) == 1:
+        return lambda array: pc.equal(array, texts[0])
+    first, *middle, last = texts
+    size = len(first.encode()) + len(last.encode())
+    if not any(middle):
+        return lambda array: _between(array, first, last, size)
+    if len(middle) == 1 and not size:
+        return lambda array: pc.match_substring(array, middle[0])
+    return _general(pattern)
+
+
+def blanks(part: Part) -> int:
+    """How many `_` a part has."""
+    return part.length - sum(len(chunk) for _, chunk in part.chunks)
+
+
+def _between(array: Any, first: str, last: str, size: int) -> Any:
+    if not last:
+        return pc.starts_with(array, first)
+    if not first:
+        return pc.ends_with(array, last)
+    long_enough = pc.greater_equal(pc.binary_length(array), size)
+    return pc.and_(pc.and_(pc.starts_with(array, first), pc.ends_with(array, last)), long_enough)
+
+
+def _general(pattern: LikePattern) -> Question:
+    if len(pattern.parts) > _MANY or sum(map(blanks, pattern.parts)) > _MANY:
+        return _by_row(pattern.matches)
+    expression = "(?s)\\A" + ".*".join(map(_expression, pattern.parts)) + "\\z"
+    return lambda array: pc.match_substring_regex(array, expression)
+
+
+def _expression(part: Part) -> str:
+    found, position = [], 0
+    for offset, chunk in part.chunks:
+        found += ["." * (offset - position), re.escape(chunk)]
+        position = offset + len(chunk)
+    return "".join([*found, "." * (part.length - position)])
+
+
+def _by_row(matches: Callable[[str], bool]) -> Question:
+    """For patterns that nobody writes by hand: the matcher of the gateway, which is linear whatever it is asked."""
+
+    def ask(array: Any) -> Any:
+        if isinstance(array, pa.Scalar):
+            return pa.scalar(None if array.as_py() is None else matches(array.as_py()), pa.bool_())
+        return pa.array([None if text is None else matches(text) for text in array.to_pylist()], pa.bool_())
+
+    return ask
+
+
+def affix(text: Any, kind: Affix, operand: str, fold: bool) -> Any:
+    """Whether texts start with, end with or are `operand`, which is folded already (FX-4-11 to -16)."""
+    ask = _AFFIXES[kind]
+    return on_distinct(lambda array: ask(_folded(array) if fold else array, operand), text)
+
+
+_AFFIXES: Final[dict[Affix, Callable[[Any, str], Any]]] = {
+    Affix.PREFIX: lambda array, operand: pc.starts_with(array, operand),
+    Affix.SUFFIX: lambda array, operand: pc.ends_with(array, operand),
+    Affix.WHOLE: pc.equal,
+}
+
+
+def _folded(array: Any) -> Any:
+    if pc.all(pc.string_is_ascii(array)).as_py() is not False:
+        return pc.ascii_lower(array)
+    lower = pc.utf8_lower(array)
+    differing = np.asarray(pc.fill_null(pc.match_substring_regex(array, _differing()), False))
+    if not differing.any():
+        return lower
+    texts = [folded(text) for text in array.filter(pa.array(differing)).to_pylist()]
+    return pc.replace_with_mask(lower, pa.array(differing), pa.array(texts, pa.string()))
+
+
+@cache
+def _differing() -> str:
+    """Characters that Arrow lowers by a younger Unicode than Python's, as a class."""
+    characters = [chr(code) for code in range(128, 0x110000) if not 0xD800 <= code < 0xE000]
+    lower = pc.utf8_lower(pa.array(characters)).to_pylist()
+    found = [f"\\x{{{ord(one):x}}}" for one, other in zip(characters, lower, strict=True) if folded(one) != other]
+    return f"[{''.join(found)}]" if found else "[^\\x{0}-\\x{10FFFF}]"

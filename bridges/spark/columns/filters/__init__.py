@@ -1,0 +1,1 @@
+"""Predicates over whole columns: compiled once, run by Arrow or by Spark."""

@@ -1,0 +1,210 @@
+"""Values of columns in parts, and the operations a columnar engine offers (docs/columns.md).
+
+A value is one array (or expression) for each kind of value, null wherever the value is of another kind. `vectors`
+evaluates predicates with these; Arrow and Spark are the two engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from enum import Enum, auto
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from gateway.amqp.types import Timestamp
+from gateway.filters import like
+from gateway.filters.decimals import DIGITS, SCALE, decimal_value
+from gateway.filters.predicate import Affix, Comparison, FieldReference, Operator
+from gateway.filters.values import INTEGERS, LONG_MAX, LONG_MIN, TEXTS, double
+
+E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
+
+
+class ColumnPart(Enum):
+    """Kinds of values. `LONG` is `INTEGER` and `TIME` in one, `DEC` is `DECIMAL` and `WIDE`."""
+
+    LONG = auto()
+    INTEGER = auto()
+    TIME = auto()
+    DEC = auto()
+    DECIMAL = auto()
+    WIDE = auto()
+    """Integers that only a decimal holds: ulongs beyond a long."""
+    DOUBLE = auto()
+    BOOLEAN = auto()
+    TEXT = auto()
+    BINARY = auto()
+    UUID = auto()
+    CHAR = auto()
+    WHOLE = auto()
+    """A constant of arithmetic that no long holds, as exact as it was written."""
+
+
+MEMBERS: Final = {
+    ColumnPart.LONG: "long", ColumnPart.INTEGER: "long", ColumnPart.TIME: "long",
+    ColumnPart.DEC: "decimal", ColumnPart.DECIMAL: "decimal",
+    ColumnPart.WIDE: "decimal", ColumnPart.DOUBLE: "double", ColumnPart.BOOLEAN: "boolean",
+    ColumnPart.TEXT: "text", ColumnPart.UUID: "uuid",
+    ColumnPart.BINARY: "binary", ColumnPart.CHAR: "binary",
+}  # fmt: skip
+"""The member of a value (`columns.MEMBERS`) that a part is in."""
+OF_TYPE: Final = {
+    ColumnPart.TIME: ("timestamp", True), ColumnPart.INTEGER: ("timestamp", False), ColumnPart.WIDE: ("ulong", True),
+    ColumnPart.DECIMAL: ("ulong", False), ColumnPart.BINARY: ("binary", True), ColumnPart.CHAR: ("char", True),
+}  # fmt: skip
+"""Parts that share their member with another: the AMQP type that alone is theirs, or alone is not."""
+
+
+class LikePattern(NamedTuple):
+    """A pattern of LIKE: cut at its `%`, and as the gateway's own matcher."""
+
+    parts: list[like.Part]
+    matches: Callable[[str], bool]
+
+
+class Operand(Protocol[E_co]):
+    """A value in parts."""
+
+    def part(self, part: ColumnPart) -> E_co | None:
+        """The values of this kind, null elsewhere; `None` where there are none."""
+
+    def present(self) -> E_co:
+        """Whether it is neither absent nor null: never null."""
+
+
+class FieldOperand(Operand[E_co], Protocol[E_co]):
+    """A field in parts."""
+
+    def exists(self) -> E_co:
+        """Whether it is there, even with a null."""
+
+    def is_a(self, kind: str) -> E_co:
+        """Whether it is of the AMQP type of this name: never null."""
+
+
+class ColumnOperations(Protocol[E]):
+    """The operations of a columnar engine. Nulls go through all of them, except where it says otherwise."""
+
+    def field(self, field: FieldReference) -> FieldOperand[E]: ...
+
+    def literal(self, part: ColumnPart, value: Any) -> E: ...
+
+    def constant(self, value: bool | None) -> E: ...
+
+    def compare(self, comparison: Comparison, left: E, right: E) -> E:
+        """Two parts of one kind, NaN taken out before."""
+
+    def every(self, items: Sequence[E]) -> E:
+        """Three-valued AND; there is one item at least."""
+
+    def some(self, items: Sequence[E]) -> E:
+        """Three-valued OR; there is one item at least."""
+
+    def negation(self, item: E) -> E: ...
+
+    def first(self, items: Sequence[E]) -> E:
+        """The first that is not null."""
+
+    def where(self, condition: E, item: E) -> E:
+        """`item` where the condition is true, null elsewhere."""
+
+    def valid(self, item: E) -> E:
+        """Whether it is not null: never null itself."""
+
+    def to_double(self, part: ColumnPart, item: E) -> E:
+        """A number as the nearest double."""
+
+    def to_decimal(self, item: E) -> E:
+        """A long as decimal; a decimal as it is."""
+
+    def without_nan(self, item: E) -> E:
+        """Doubles, null for NaN."""
+
+    def whole(self, operator: Operator, left: E, right: E) -> E:
+        """Longs; null where the result is none."""
+
+    def wide(self, operator: Operator, left: E, right: E) -> E:
+        """Longs and whole decimals, one of them a decimal; a long, null where the result is none."""
+
+    def approximate(self, operator: Operator, left: E, right: E) -> E:
+        """Doubles; null for a division by zero and for NaN."""
+
+    def minus(self, item: E) -> E:
+        """A double or a decimal, negated."""
+
+    def like(self, text: E, pattern: LikePattern) -> E:
+        """Whether the parts are found in turn, the first at the start and the last at the end."""
+
+    def shorter(self, text: E, longest: int) -> E:
+        """Whether a text has no more characters."""
+
+    def affix(self, text: E, affix: Affix, operand: str, fold: bool) -> E:
+        """Whether a text, folded if asked, starts with, ends with or is `operand`."""
+
+
+class Computed(Generic[E]):
+    """A value that was made of others."""
+
+    def __init__(self, engine: ColumnOperations[E], parts: Mapping[ColumnPart, E | None]) -> None:
+        self._engine = engine
+        self._parts = {part: item for part, item in parts.items() if item is not None}
+
+    def part(self, part: ColumnPart) -> E | None:
+        return self._parts.get(part)
+
+    def present(self) -> E:
+        found = [self._engine.valid(item) for item in self._parts.values()]
+        return self._engine.some(found) if found else self._engine.constant(False)
+
+
+BOUND: Final = Decimal(10) ** (DIGITS - SCALE)
+_GREATEST: Final = Decimal(f"{'9' * (DIGITS - SCALE)}.{'9' * SCALE}")
+_LITERAL: Final[dict[type, tuple[ColumnPart, ...]]] = {
+    bool: (ColumnPart.BOOLEAN,),
+    float: (ColumnPart.DOUBLE,),
+    bytes: (ColumnPart.BINARY,),
+    UUID: (ColumnPart.UUID,),
+    Timestamp: (ColumnPart.TIME, ColumnPart.LONG),
+}
+
+
+class Constants(Generic[E]):
+    """A constant in parts. `beyond` is 1 or -1 for an integer that is greater or less than every column's."""
+
+    def __init__(self, engine: ColumnOperations[E], value: Any) -> None:
+        self._engine, self._value = engine, value
+        self._stored, self._parts = _stored(value)
+        outside = type(value) in INTEGERS and abs(value) >= BOUND
+        self.beyond: Final = 0 if not outside else 1 if value > 0 else -1
+
+    def part(self, part: ColumnPart) -> E | None:
+        return self._engine.literal(part, self._stored) if part in self._parts else None
+
+    def present(self) -> E:
+        return self._engine.constant(self._value is not None)
+
+    def as_double(self) -> E:
+        return self._engine.literal(ColumnPart.DOUBLE, double(self._value))
+
+    def as_decimal(self) -> E:
+        return self._engine.literal(ColumnPart.DEC, Decimal(self._stored))
+
+    def as_whole(self) -> E:
+        return self._engine.literal(ColumnPart.WHOLE, Decimal(self._value))
+
+
+def _stored(value: Any) -> tuple[Any, tuple[ColumnPart, ...]]:
+    """A constant as a column would hold it, and in which parts."""
+    if type(value) in INTEGERS:
+        if LONG_MIN <= value <= LONG_MAX:
+            return int(value), (ColumnPart.INTEGER, ColumnPart.LONG)
+        return Decimal(value) if abs(value) < BOUND else _GREATEST.copy_sign(Decimal(value)), (
+            ColumnPart.WIDE,
+            ColumnPart.DEC,
+        )
+    if isinstance(value, Decimal):
+        number = decimal_value(value)
+        return number, (() if number is None else (ColumnPart.DECIMAL, ColumnPart.DEC))
+    return value, (ColumnPart.TEXT,) if type(value) in TEXTS else _LITERAL.get(type(value), ())

@@ -1,0 +1,121 @@
+"""Encoded messages as record batches in the layout of `columns` (docs/columns.md).
+
+Messages that are built alike are read together (`lockstep`, `columnar`); what is left is read one by one (`singly`).
+The columns are the same either way, and every message has its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bridges.spark.columns import schema
+from bridges.spark.columns.arrays import STRUCTS, NotText, arrays
+from bridges.spark.columns.batch_decoder import Messages
+from bridges.spark.columns.message_shape import shape_of
+from bridges.spark.columns.row_decoder import Rows
+from bridges.spark.columns.value_arrays import TYPES
+
+_FEW: Final = 8
+"""Messages that are not worth reading together."""
+_SHAPES: Final = 8
+"""How many times a batch is searched for messages that are built alike."""
+_MUCH: Final = 1 << 30
+"""Bytes of messages that one buffer does not hold."""
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
+"""Milliseconds of the years 1 to 9999, which a timestamp of Spark's can show."""
+
+SCHEMA: Final = pa.schema(
+    pa.field(name, STRUCTS[name] if name in STRUCTS else TYPES[kind]) for name, kind in schema.COLUMNS.items()
+)
+"""What `record_batch` gives: what Spark makes of `columns.DDL`."""
+
+
+class EventRow(NamedTuple):
+    """A message and where it was found: `message` is encoded, as the gateway would deliver it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    message: bytes
+
+
+def record_batch(events: Iterable[EventRow]) -> Any:
+    """A `pyarrow.RecordBatch` of `SCHEMA`, one row per event in their order."""
+    found = list(events)
+    partitions, offsets, times, keys, messages = zip(*found, strict=True) if found else ((),) * 5
+    columns_of = message_columns(messages)
+    return placed(columns_of, partitions, offsets, np.array(times, np.int64), pa.array(keys, pa.binary()))
+
+
+def placed(found: dict[str, Any], partitions: Any, offsets: Any, times_ms: Any, keys: Any) -> Any:
+    """A record batch of `message_columns` and where the messages were: arrays, times as numbers of numpy."""
+    shown = (times_ms >= _FIRST_TIME) & (times_ms <= _LAST_TIME)
+    micros = np.where(shown, times_ms, 0) * 1000
+    all_of_them = found | {
+        "partition": pa.array(partitions, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array(micros, mask=~shown).cast(TYPES["timestamp"]),
+        "key": keys,
+    }
+    return pa.RecordBatch.from_arrays([all_of_them[name] for name in schema.COLUMNS], schema=SCHEMA)
+
+
+def message_columns(messages: Sequence[bytes]) -> dict[str, Any]:
+    """Every column that the message itself fills, in the order of the messages."""
+    if len(messages) < _FEW or sum(map(len, messages)) > _MUCH:
+        return _one_by_one(messages)
+    parts, left = _alike(messages)
+    if len(left):
+        parts.append((left, _one_by_one([messages[row] for row in left.tolist()])))
+    if len(parts) == 1:
+        return parts[0][1]
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    return {
+        name: pa.concat_arrays([found[name] for _, found in parts]).take(pa.array(order)) for name in parts[0][1]
+    }
+
+
+def _one_by_one(messages: Iterable[bytes]) -> dict[str, Any]:
+    rows = Rows()
+    for message in messages:
+        rows.add(message)
+    return rows.arrays()
+
+
+Part = tuple[Any, dict[str, Any]]
+"""Which messages, and their columns."""
+
+
+def _alike(messages: Sequence[bytes]) -> tuple[list[Part], Any]:
+    """What could be read together, and which messages are left."""
+    together, parts = Messages(messages), []
+    left, unlike = np.arange(len(messages)), []
+    for _ in range(_SHAPES):
+        if len(left) < _FEW:
+            break
+        part = _like_first(messages, together, left)
+        if part is None:
+            unlike.append(left[:1])
+            left = left[1:]
+        else:
+            parts.append(part)
+            left = np.setdiff1d(left, part[0], assume_unique=True)
+    return parts, np.sort(np.concatenate([left, *unlike]))
+
+
+def _like_first(messages: Sequence[bytes], together: Messages, left: Any) -> Part | None:
+    shape = shape_of(messages[left[0]])
+    if shape is None:
+        return None
+    found = together.read(shape, left)
+    if not len(found.rows):
+        return None
+    try:
+        return found.rows, arrays(together, shape, found)
+    except NotText:
+        return None

@@ -1,0 +1,189 @@
+"""How a filter gets at the fields it names: the contract of a source, and encoded messages as one (FX-2-3).
+
+A source is whatever a filter is asked about: an encoded message here, a Kafka record in `bridges.kafka`. An `Access`
+makes, once for each filter, the function that reads just the fields this filter names; per message nothing but that
+function is called. The header's defaults apply here (FX-4-4), and data sections cannot be read at all (FX-2-4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from gateway.amqp.codec import Ubyte, Uint
+from gateway.filters.evaluate.readers import (
+    ABSENT,
+    Absent,
+    Encoded,
+    MapEntries,
+    Slotted,
+    list_reader,
+    map_reader,
+    value_reader,
+)
+from gateway.filters.evaluate.salvage import MALFORMED
+from gateway.filters.predicate import MessageSection
+
+__all__ = [
+    "ABSENT", "HEADER", "HEADER_DEFAULTS", "MALFORMED", "PROPERTIES", "Absent", "Access", "Encoded", "Entries",
+    "MessageAccess", "Reader", "Slotted",
+]  # fmt: skip
+
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+Reader = Callable[[S], Sequence[Any]]
+
+PROPERTIES: Final = (
+    "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
+    "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id",
+)  # fmt: skip
+"""The fields of the properties section in their order (AMQP 3.2.4)."""
+HEADER: Final = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
+"""The fields of the header in their order (AMQP 3.2.1)."""
+HEADER_DEFAULTS: Final = {"durable": False, "priority": Ubyte(4), "first-acquirer": False, "delivery-count": Uint(0)}
+"""What absent and null fields of the header stand for."""
+
+
+class Entries(Protocol[S_contra]):
+    """The fields of one section that many filters name: they come and go one by one."""
+
+    def add(self, name: str, slot: int) -> None:
+        """Read the field `name` into `slot` from now on; it is not among those that are read already."""
+
+    def remove(self, name: str) -> None:
+        """Nobody asks for the field `name` any more."""
+
+    def read(self, source: S_contra, values: Slotted) -> None:
+        """Put what is there into `values`, as `Access.reader` says; may raise `MALFORMED`."""
+
+    def salvage(self, source: S_contra, values: Slotted) -> set[int]:
+        """As `read`, for a source that cannot be decoded: returns the slots of which that is true."""
+
+
+class FewEntries(Generic[S]):
+    """`Entries` of a section that has few names at all: their reader is made anew when they have changed."""
+
+    def __init__(self, reader: Callable[[tuple[str, ...]], Reader[S]]) -> None:
+        """`reader`: as `Access.reader`, of one section."""
+        self._reader: Final = reader
+        self._slots: Final[dict[str, int]] = {}
+        self._read: Reader[S] | None = None
+
+    def add(self, name: str, slot: int) -> None:
+        """See `Entries`."""
+        self._slots[name] = slot
+        self._read = None
+
+    def remove(self, name: str) -> None:
+        """See `Entries`."""
+        del self._slots[name]
+        self._read = None
+
+    def read(self, source: S, values: Slotted) -> None:
+        """See `Entries`."""
+        read = self._read
+        if read is None:
+            read = self._read = self._reader(tuple(self._slots))
+        values.update(zip(self._slots.values(), read(source), strict=True))
+
+    def salvage(self, source: S, values: Slotted) -> set[int]:
+        """See `Entries`."""
+        bad: set[int] = set()
+        for name, slot in self._slots.items():
+            try:
+                (values[slot],) = self._reader((name,))(source)
+            except MALFORMED:
+                bad.add(slot)
+        return bad
+
+
+class Access(Generic[S]):
+    """Reads the fields of one kind of source."""
+
+    def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[S]:
+        """A function that gives the fields `names` of `section`, in this order, `ABSENT` for what is not there.
+
+        Values are the codec's, with their AMQP types. Where the section has the key as string and as symbol, the
+        first counts. In header and properties null is absent, too, and the header's defaults apply. The function may
+        raise `MALFORMED`.
+        """
+        raise NotImplementedError
+
+    def entries(self, section: MessageSection) -> Entries[S]:
+        """The same for names that come and go: none yet."""
+        return FewEntries(partial(self.reader, section))
+
+    def screen(self, section: MessageSection, needles: tuple[bytes, ...]) -> Callable[[S], bool] | None:
+        """A cheap test that no source with one of these texts in `section` fails, `None` where there is none.
+
+        It saves reading the fields of most messages that do not match.
+        """
+        return None
+
+
+class MessageAccess(Access[Encoded]):
+    """Encoded messages: finds the fields without decoding the others."""
+
+    def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[Encoded]:
+        if section in _LISTS:
+            place, order, defaults = _LISTS[section]
+            slots = {order.index(name): slot for slot, name in enumerate(names) if name in order}
+            return list_reader(place, slots, [defaults.get(name, ABSENT) for name in names])
+        if section is MessageSection.AMQP_VALUE:
+            return value_reader(names)
+        if section is MessageSection.AMQP_SEQUENCE:  # FX-5-24: there is no way to name what is in it
+            return _nothing(names)
+        return map_reader(_PLACES[section], names)
+
+    def entries(self, section: MessageSection) -> Entries[Encoded]:
+        """See `Access`."""
+        if section is MessageSection.AMQP_VALUE:
+            return MapEntries(None)
+        if section in _PLACES and section not in _LISTS:
+            return MapEntries(_PLACES[section])
+        return super().entries(section)
+
+    def screen(self, section: MessageSection, needles: tuple[bytes, ...]) -> Callable[[Encoded], bool] | None:
+        place = _PLACES.get(section)
+        if place is None:
+            return None
+        if len(needles) == 1:
+            return _one_needle(place, needles[0])
+
+        def has(source: Encoded) -> bool:
+            data, layout = source
+            start, end = layout[place], layout[place + 1]
+            return any(data.find(needle, start, end) >= 0 for needle in needles)
+
+        return has
+
+
+_PLACES: Final = {
+    MessageSection.DELIVERY_ANNOTATIONS: 1,
+    MessageSection.MESSAGE_ANNOTATIONS: 2,
+    MessageSection.PROPERTIES: 4,
+    MessageSection.APPLICATION_PROPERTIES: 5,
+    MessageSection.AMQP_VALUE: 6,
+    MessageSection.FOOTER: 7,
+}
+"""The index in `Layout` at which a section starts; the next one is where it ends."""
+_LISTS: Final[dict[MessageSection, tuple[int, tuple[str, ...], dict[str, Any]]]] = {
+    MessageSection.HEADER: (0, HEADER, HEADER_DEFAULTS),
+    MessageSection.PROPERTIES: (4, PROPERTIES, {}),
+}
+
+
+def _nothing(names: tuple[str, ...]) -> Reader[Encoded]:
+    values = (ABSENT,) * len(names)
+    return lambda source: values
+
+
+def _one_needle(place: int, needle: bytes) -> Callable[[Encoded], bool]:
+    after = place + 1
+
+    def has(source: Encoded) -> bool:
+        data, layout = source
+        return data.find(needle, layout[place], layout[after]) >= 0
+
+    return has

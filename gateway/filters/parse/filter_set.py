@@ -1,0 +1,276 @@
+"""A source's filter set as one predicate: what is in force, what is not, and where an event log may begin to read.
+
+All filters of a set must hold (AMQP 3.5.1); groups of filters are filters (FX 3). What a filter is says its
+descriptor, as symbol or as number; the keys of the set are the client's own names. A filter of a type that is not
+known is left out, or refused where the policy says so (CORE-3); a malformed one of a known type is always refused,
+for a filter dropped in silence would flood the consumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from gateway.amqp.types import Described, Symbol
+from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, quoted
+from gateway.filters.evaluate.search_limit import limited
+from gateway.filters.parse import event_filters, selector, sql
+from gateway.filters.parse.event_filters import parse_event_map, parse_event_sql
+from gateway.filters.parse.limits import LIMITS, FilterLimits, exceeded
+from gateway.filters.parse.properties import parse_properties
+from gateway.filters.parse.selector import parse_selector
+from gateway.filters.parse.sql import parse_sql
+from gateway.filters.position.event_log import beyond_position, hint, mentions_log
+from gateway.filters.position.event_stream import FILTER_CODE, FILTER_NAME, LogPosition, Start
+from gateway.filters.predicate import TRUE, And, In, IsTrue, MessageSection, Not, Or, Predicate, conjunction, walk
+
+CAPABILITIES: Final = ("AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0")
+"""What an open offers and a source announces (FX-2-6)."""
+SELECTOR: Final = "apache.org:selector-filter:string"
+EVENT_SQL: Final = "amqp:event-streams-sql-filter"
+SQL: Final = "amqp:sql-filter"
+ALL: Final = "amqp:all-filter"
+ANY: Final = "amqp:any-filter"
+NOT: Final = "amqp:not-filter"
+CODES: Final[dict[int, str]] = {
+    0x120: SQL,
+    0x173: "amqp:properties-filter",
+    0x174: "amqp:application-properties-filter",
+    FILTER_CODE: FILTER_NAME,
+    0x201: EVENT_SQL,
+    0x0000_468C_0000_0004: SELECTOR,
+}
+"""Numbers that say what a filter is. 0xFEFEFEFE, which the draft gives to all its types, says nothing (ledger A14)."""
+_SECTIONS: Final = (
+    MessageSection.HEADER,
+    MessageSection.DELIVERY_ANNOTATIONS,
+    MessageSection.MESSAGE_ANNOTATIONS,
+    MessageSection.PROPERTIES,
+    MessageSection.APPLICATION_PROPERTIES,
+    MessageSection.FOOTER,
+)
+_NAME: Final = 100
+_EXPRESSIONS: Final = 2
+"""As many expressions of the greatest length may be in one set."""
+
+
+class Rules(NamedTuple):
+    """The policy's `filters`, as far as reading needs it."""
+
+    limits: FilterLimits = LIMITS
+    refuse_unknown: bool = False
+    """Refuse filters of unknown types rather than leave them out."""
+    seconds: bool = True
+    """Small constants compared with the timestamp of events are seconds (ledger A6)."""
+    earliest: bool = False
+    """Filters without a position start an event log at its earliest event, not at its latest (ledger A4)."""
+
+
+RULES: Final = Rules()
+"""Those of a policy that says nothing of filters."""
+
+
+class FilterSet(NamedTuple):
+    """What a source's filters ask for."""
+
+    predicate: Predicate
+    """Of the whole set; `TRUE` where nothing is asked. May hold `Latest`, which `predicate.bind` replaces."""
+    in_force: dict[Any, Any]
+    """The set to answer with: what was understood, as it came (CORE-3)."""
+    position: LogPosition
+    """Bounds within which all matches lie, and whether to begin at the end of the log."""
+    left_out: tuple[str, ...] = ()
+    """Names of the filters of unknown types."""
+    places: frozenset[Any] = frozenset()
+    """Names of those in force that ask for a position and for nothing else."""
+
+    def without_position(self) -> dict[Any, Any]:
+        """The set to answer with where the link begins by something else than a position asked for."""
+        return {name: value for name, value in self.in_force.items() if name not in self.places}
+
+
+NOTHING: Final = FilterSet(TRUE, {}, LogPosition(Start.LATEST))
+"""A source without filters."""
+
+
+class _Reader:
+    """Reads one set; counts its terms."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules: Final = rules
+        self.positioned = False
+        """A filter of the event streams' own is there, whatever it says (ES-5.2-4)."""
+        self._terms = 0
+        self._characters = 0
+
+    def filter(self, value: Described, depth: int = 0) -> Predicate | None:
+        """One filter; None: its type is not known."""
+        kind = kind_of(value.descriptor)
+        if kind is not None and kind in _GROUPS:
+            return self._group(kind, value.value, depth + 1)
+        read = _READERS.get(kind or "")
+        if read is None:
+            return None
+        self._spend_text(value.value)
+        self.positioned |= kind in (FILTER_NAME, EVENT_SQL)
+        predicate = read(value.value, self.rules)
+        self._spend_terms(predicate)
+        return predicate
+
+    def _spend_text(self, content: Any) -> None:
+        """Reading takes time for each character, so the expressions of a set are bounded together."""
+        limit = _EXPRESSIONS * self.rules.limits.length
+        content = content.value if isinstance(content, Described) else content
+        self._characters += len(content) if isinstance(content, str) else 0
+        if self._characters > limit:
+            raise exceeded("the expressions of the filter set are too long together", limit)
+
+    def _spend_term(self) -> None:
+        self._terms += 1
+        if self._terms > self.rules.limits.nodes:
+            raise exceeded("the filters have too many terms together", self.rules.limits.nodes)
+
+    def _spend_terms(self, predicate: Predicate) -> None:
+        limits = self.rules.limits
+        for node in walk(predicate):
+            self._spend_term()
+            if isinstance(node, In) and len(node.items) > limits.items:
+                raise exceeded(f"IN has {len(node.items)} values", limits.items)
+
+    def _group(self, kind: str, content: Any, depth: int) -> Predicate:
+        limits = self.rules.limits
+        if depth > limits.depth:
+            raise exceeded("groups of filters are nested too deeply", limits.depth)
+        if not isinstance(content, list):
+            raise AmqpError(INVALID_FIELD, f"the value of {kind} is a list of filters (FX 3)")
+        if len(content) > limits.items:
+            raise exceeded(f"{kind} has {len(content)} members", limits.items)
+        if not content:
+            raise AmqpError(INVALID_FIELD, f"{kind} has no members: a group has one filter at least (FX 3)")
+        self._spend_term()
+        return _GROUPS[kind](tuple(IsTrue(self._member(kind, item, depth)) for item in content))
+
+    def _member(self, kind: str, item: Any, depth: int) -> Predicate:
+        """What a group cannot leave out: its answer would be another one."""
+        if not isinstance(item, Described):
+            raise AmqpError(INVALID_FIELD, f"a member of {kind} is not a filter, which is a described value (FX 3)")
+        found = self.filter(item, depth)
+        if found is None:
+            text = f"{kind} has a member of the type {_shown(item.descriptor)}, which is not known here"
+            raise AmqpError(NOT_IMPLEMENTED, text)
+        return found
+
+
+def prepare() -> None:
+    """Make the languages ready, in any thread: a tenth of a second that no link's attach should wait for."""
+    for language in (sql.LANGUAGE, selector.LANGUAGE, event_filters.LANGUAGE):
+        language.prepare()
+
+
+def read(filters: Mapping[Any, Any], rules: Rules = RULES) -> FilterSet:
+    """The filter set of a source.
+
+    Raises AmqpError with `filter` in its info, the name of the entry: INVALID_FIELD for a malformed one,
+    NOT_IMPLEMENTED for an unknown one that is refused, RESOURCE_LIMIT_EXCEEDED for what is too large.
+    """
+    if len(filters) > rules.limits.items:
+        raise exceeded(f"the filter set has {len(filters)} filters", rules.limits.items)
+    reader = _Reader(rules)
+    found: dict[Any, Predicate] = {}
+    left_out = []
+    for name, value in filters.items():
+        if value is None:
+            continue
+        predicate = _entry(reader, name, value)
+        if predicate is None:
+            left_out.append(_text(name))
+        else:
+            found[name] = predicate
+    whole = limited(conjunction(tuple(found.values()))) if found else TRUE
+    in_force = {name: filters[name] for name in found}
+    positioned = reader.positioned or (rules.earliest and bool(found))
+    places = frozenset(name for name, asked in found.items() if asked != TRUE and not beyond_position(asked))
+    return FilterSet(whole, in_force, _position(whole, positioned), tuple(left_out), places)
+
+
+def kind_of(descriptor: object) -> str | None:
+    """The name of a filter's type, however it is written; None: a number without a meaning here."""
+    if isinstance(descriptor, str):
+        return descriptor.strip()  # the draft prints some names with a blank behind them (FX-3.1-2)
+    return CODES.get(descriptor) if isinstance(descriptor, int) and not isinstance(descriptor, bool) else None
+
+
+def _entry(reader: _Reader, name: object, value: object) -> Predicate | None:
+    try:
+        if not isinstance(value, Described):
+            raise AmqpError(INVALID_FIELD, "a filter is a described value (AMQP 3.5.8)")
+        predicate = reader.filter(value)
+        if predicate is None and reader.rules.refuse_unknown:
+            raise AmqpError(NOT_IMPLEMENTED, f"the type {_shown(value.descriptor)} is not known here")
+    except AmqpError as error:
+        text = f"filter {_text(name)!r}: {error.description}"
+        raise AmqpError(error.condition, text, info={"filter": _text(name)}) from None
+    return predicate
+
+
+def _position(predicate: Predicate, positioned: bool) -> LogPosition:
+    """Where to begin: an event log starts at its end unless the filters speak of positions (ledger A4)."""
+    position = hint(predicate)
+    if positioned or mentions_log(predicate):
+        return position
+    return position._replace(start=Start.LATEST)
+
+
+def _text(name: object) -> str:
+    return str(name)[:_NAME]
+
+
+def _shown(descriptor: object) -> str:
+    return hex(descriptor) if isinstance(descriptor, int) else quoted(str(descriptor))
+
+
+# -- what is inside
+
+
+def _string(kind: str, content: Any) -> str:
+    """The text of a filter that restricts string; one may be described once more (ES-5.2.2-1)."""
+    if isinstance(content, Described) and kind_of(content.descriptor) == SQL:
+        content = content.value
+    if type(content) not in (str, Symbol):
+        raise AmqpError(INVALID_FIELD, f"the value of {kind} is a string")
+    return str(content)
+
+
+def _sql(content: Any, rules: Rules) -> Predicate:
+    return parse_sql(_string(SQL, content), limits=rules.limits, seconds=rules.seconds)
+
+
+def _event_sql(content: Any, rules: Rules) -> Predicate:
+    return parse_event_sql(_string(EVENT_SQL, content), limits=rules.limits, seconds=rules.seconds)
+
+
+def _selector(content: Any, rules: Rules) -> Predicate:
+    return parse_selector(_string(SELECTOR, content), limits=rules.limits)
+
+
+def _event_map(content: Any, rules: Rules) -> Predicate:
+    return parse_event_map(content)
+
+
+def _properties(section: MessageSection, content: Any, rules: Rules) -> Predicate:
+    return parse_properties(section, content, rules.limits)
+
+
+_READERS: Final[dict[str, Callable[[Any, Rules], Predicate]]] = {
+    SQL: _sql,
+    SELECTOR: _selector,
+    FILTER_NAME: _event_map,
+    EVENT_SQL: _event_sql,
+    **{f"amqp:{section.value}-filter": partial(_properties, section) for section in _SECTIONS},
+}
+_GROUPS: Final[dict[str | None, Callable[[tuple[Predicate, ...]], Predicate]]] = {
+    ALL: And,
+    ANY: Or,
+    NOT: lambda members: Not(Or(members)),
+}

@@ -1,0 +1,187 @@
+"""From text to a predicate: the words the expression languages share, and errors that name line and column.
+
+LALR(1) with a lexer that knows what may come next: after a dot `[` begins a delimited name, after a name an index, and
+after `d.` hyphens are part of the name (FX-5-20). The builder works while the parser reduces, so that neither recurses.
+Whatever the text, the result is a predicate or an `AmqpError`, after work linear in the text.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from gateway.errors import INVALID_FIELD, AmqpError, quoted
+from gateway.filters.parse.limits import FilterLimits, exceeded
+from gateway.filters.predicate import Node
+
+TERMINALS: Final = r"""
+_AND.2: /and\b/i
+_OR.2: /or\b/i
+NOT.2: /not\b/i
+IN.2: /in\b/i
+IS.2: /is\b/i
+LIKE.2: /like\b/i
+BETWEEN.2: /between\b/i
+_ESCAPE.2: /escape\b/i
+_NULL.2: /null\b/i
+NULL.2: /null\b/i
+TRUE.2: /true\b/i
+FALSE.2: /false\b/i
+_EXISTS.2: /exists\b/i
+COMPARISON: "=" | "<>" | "!=" | ">=" | ">" | "<=" | "<"
+PLUS: "+"
+MINUS: "-"
+STAR: "*"
+SLASH: "/"
+PERCENT: "%"
+_OPEN: "("
+_CLOSE: ")"
+_COMMA: ","
+_DOT: "."
+_INDEX: "["
+_END_INDEX: "]"
+STRING: /'[^']*(?:''[^']*)*'/
+APPROXIMATE.3: /(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)e[+-]?[0-9]+/i
+DECIMAL.2: /[0-9]+\.[0-9]*|\.[0-9]+/
+INTEGER: /[0-9]+/
+DELIMITED: /\[(?:[^\[\]]|\[\[|\]\])+\]/
+%ignore /\s+/
+"""
+
+_NAMES: Final = frozenset({"NAME", "FIELD", "LOG_FIELD", "DELIMITED", "SECTION", "LOG_SECTION"})
+_WORDS: Final[dict[str, str]] = {
+    "STRING": "a constant",
+    "INTEGER": "a constant",
+    "DECIMAL": "a constant",
+    "APPROXIMATE": "a constant",
+    "TRUE": "TRUE",
+    "FALSE": "FALSE",
+    "NULL": "NULL",
+    "_NULL": "NULL",
+    "NOT": "NOT",
+    "_EXISTS": "EXISTS",
+    "COMPARISON": "a comparison",
+    "_AND": "AND",
+    "_OR": "OR",
+    "IN": "IN",
+    "LIKE": "LIKE",
+    "BETWEEN": "BETWEEN",
+    "IS": "IS",
+    "_ESCAPE": "ESCAPE",
+    "PLUS": "an operator",
+    "MINUS": "an operator",
+    "_OPEN": "'('",
+    "_CLOSE": "')'",
+    "_COMMA": "','",
+    "_DOT": "'.'",
+    "_INDEX": "'['",
+    "_END_INDEX": "']'",
+    "$END": "the end",
+}
+_HINTS: Final[dict[str, str]] = {
+    '"': "text stands between single quotes",
+    "'": "the text that begins here has no closing quote",
+    "[": "the name that begins here has no closing bracket",
+    ";": "the expression ends without a sign of its own",
+}
+
+
+class Part(NamedTuple):
+    """A piece of the form while it grows: where it begins, and how deep it goes."""
+
+    node: Node
+    at: Token
+    depth: int = 1
+
+
+def fault(at: Token, text: str) -> AmqpError:
+    """The one error of an expression."""
+    return AmqpError(INVALID_FIELD, f"line {at.line}, column {at.column}: {text}")
+
+
+class Language:
+    """One grammar with what builds its predicates; made ready at its first use, which takes some milliseconds."""
+
+    def __init__(self, rules: str, builder: Transformer[Token, Part]) -> None:
+        """`rules`: lark's notation, from `start` on; `builder` has a method for each and keeps no state."""
+        self._rules: Final = rules
+        self._builder: Final = builder
+
+    @cached_property
+    def _parser(self) -> Lark:
+        return Lark(
+            self._rules + TERMINALS,
+            parser="lalr",
+            lexer="contextual",
+            transformer=self._builder,
+            maybe_placeholders=True,
+        )
+
+    def prepare(self) -> None:
+        """Build the parser now rather than at the first use."""
+        _ = self._parser
+
+    def parse(self, text: str, limits: FilterLimits) -> Part:
+        """What the builder makes of `text`; raises AmqpError, INVALID_FIELD or RESOURCE_LIMIT_EXCEEDED."""
+        if len(text) > limits.length:
+            raise exceeded(f"the expression has {len(text)} characters", limits.length)
+        parser = self._parser.parse_interactive(text)
+        last: Token | None = None
+        try:
+            for count, token in enumerate(parser.iter_parse(), 1):
+                if count > limits.tokens:
+                    raise exceeded(
+                        f"the expression has more words than allowed at column {token.column}", limits.tokens
+                    )
+                last = token
+            part = parser.feed_eof(last)  # type: ignore[no-untyped-call]
+        except UnexpectedInput as error:
+            accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+            raise _unexpected(text, error, accepted, last) from None
+        assert isinstance(part, Part)
+        return part
+
+
+def _unexpected(text: str, error: UnexpectedInput, accepted: set[str], last: Token | None) -> AmqpError:
+    line, column = error.line, error.column
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        found = "the end" if last is not None else "nothing at all"
+        line, column = _end(text)
+    elif isinstance(error, UnexpectedToken):
+        found = quoted(str(error.token))
+    else:
+        assert isinstance(error, UnexpectedCharacters)
+        found = quoted(error.char)
+    hint = _hint(error, accepted, last)
+    wanted = "" if hint else f", where {_expected(accepted)} should be"
+    return AmqpError(INVALID_FIELD, f"line {line}, column {column}: found {found}{wanted}{hint}")
+
+
+def _hint(error: UnexpectedInput, accepted: set[str], last: Token | None) -> str:
+    if isinstance(error, UnexpectedCharacters):
+        return f"; {_HINTS[error.char]}" if error.char in _HINTS else ""
+    assert isinstance(error, UnexpectedToken)
+    word = str(error.token)
+    if word == "[" and "DELIMITED" in accepted:
+        return f"; {_HINTS['[']}"
+    if word == "(" and last is not None and last.type in _NAMES:
+        return f"; functions are not defined, so {quoted(str(last))} cannot be called (FX 5)"
+    if word.lower() == "between":
+        return "; there is no BETWEEN here: write x >= 1 AND x <= 9"
+    return ""
+
+
+def _end(text: str) -> tuple[int, int]:
+    """Line and column just behind the text."""
+    return text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1
+
+
+def _expected(accepted: set[str]) -> str:
+    words = [word for terminal, word in _WORDS.items() if terminal in accepted]
+    if names := accepted & _NAMES:
+        words.insert(0, "d.<name>" if names == {"LOG_SECTION"} else "a name")
+    unique: Any = list(dict.fromkeys(words))
+    return unique[0] if len(unique) == 1 else ", ".join(unique[:-1]) + f" or {unique[-1]}"
