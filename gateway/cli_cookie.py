@@ -13,8 +13,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.scope.cookie import Cookie, Elsewhere
-    from gateway.scope.keys import KeyRing, Purpose
+    from gateway.response.cookie import Cookie, CookieReference
+    from gateway.response.keys import KeyRing, Purpose
     from policies.rules import CompiledPolicy
 
 _MOST: Final = 10_000
@@ -60,9 +60,9 @@ def inspect(file: Path, text: str) -> None:
 
 def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -> Iterator[str]:
     """Lines for people; the last is the result."""
-    from gateway.scope import keys
-    from gateway.scope.cookie import from_url
-    from gateway.scope.keys import BadToken
+    from gateway.response import keys
+    from gateway.response.cookie import from_url
+    from gateway.response.keys import BadToken
 
     place = _REPLIES.fullmatch(given)
     try:
@@ -80,13 +80,13 @@ def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -
 def _token(
     policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, used_at: str | None
 ) -> Iterator[str]:
-    from gateway.scope.cookie import Elsewhere, check_expiry, describe, open_token
-    from gateway.scope.keys import COOKIE, RETURN, BadToken
+    from gateway.response.cookie import CookieReference, check_expiry, describe, open_token
+    from gateway.response.keys import COOKIE, RETURN, BadToken
 
-    found: Elsewhere | None = None
+    found: CookieReference | None = None
     try:
         token = open_token(ring, data, now_ms, purpose)
-    except Elsewhere as reference:
+    except CookieReference as reference:
         found, token = reference, reference.cookie
     if purpose != RETURN:
         yield _line("kind", "response-address cookie" if purpose == COOKIE else "rewritten reply address")
@@ -106,16 +106,16 @@ def _token(
     yield _line("result", _VALID)
 
 
-def _kept(policy: CompiledPolicy, ring: KeyRing, found: Elsewhere, now_ms: int) -> tuple[Cookie | None, str]:
+def _kept(policy: CompiledPolicy, ring: KeyRing, found: CookieReference, now_ms: int) -> tuple[Cookie | None, str]:
     """What a reference stands for, None if it cannot be read from here, and where it is."""
-    from gateway.scope.cookie import refusal
-    from gateway.scope.shelf import Shelf, Unfetched
+    from gateway.response.cookie import refusal
+    from gateway.response.cookie_store import CookieNotLoaded, CookieStore
     from gateway.state.look import look
 
-    shelf = Shelf(ring)
+    shelf = CookieStore(ring)
     try:
         return shelf.resolve(found, now_ms, refusal), ""
-    except Unfetched as missing:
+    except CookieNotLoaded as missing:
         value, place = look(policy.model.gateway.state, missing.key)
         if value is None:
             return None, place
@@ -126,9 +126,9 @@ def _kept(policy: CompiledPolicy, ring: KeyRing, found: Elsewhere, now_ms: int) 
 def _id(policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int) -> Iterator[str]:
     from gateway.amqp.codec import decode_all
     from gateway.errors import AmqpError
-    from gateway.scope.carry import open_return_id
-    from gateway.scope.keys import RETURN, BadToken
-    from gateway.scope.message_id import open_id
+    from gateway.response.correlation_ids import open_return_id
+    from gateway.response.keys import RETURN, BadToken
+    from gateway.response.message_id import open_id
 
     try:
         (scope, encoded), home = open_id(ring, data, now_ms), b""
@@ -160,7 +160,7 @@ def _form(data: bytes, key_at: int) -> Iterator[str]:
 
 def _bytes(text: str) -> bytes:
     """Hex, or base64 in either alphabet, padded or not."""
-    from gateway.scope.cookie import from_url
+    from gateway.response.cookie import from_url
 
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)

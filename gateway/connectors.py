@@ -27,7 +27,7 @@ from gateway.nodes.remote import Relay, RemoteNode, comes_home
 from gateway.nodes.trunk import Trunk, TrunkNode
 from gateway.password_checks import Ticket
 from gateway.report import Report
-from gateway.scope.choice import HOMEWARD
+from gateway.response.crossing_rule import HOMEWARD
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link

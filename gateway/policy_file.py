@@ -12,7 +12,7 @@ from policies.rules import CompiledPolicy, SigningKeys
 
 if TYPE_CHECKING:
     from gateway.filters.parse.filter_set import Rules
-    from gateway.scope.keys import KeyRing
+    from gateway.response.keys import KeyRing
 
 
 def load(path: Path, *, with_secrets: bool = True) -> CompiledPolicy:
@@ -36,9 +36,9 @@ def _wrong(text: str) -> str | None:
 
 def make_ring(signing: SigningKeys) -> KeyRing:
     """The ring of a policy's keys."""
-    from gateway.scope.keys import Key, KeyRing
+    from gateway.response.keys import KeyRing, SigningSecret
 
-    keys = {name: Key(key.secret, key.until_ms) for name, key in signing.keys.items()}
+    keys = {name: SigningSecret(key.secret, key.until_ms) for name, key in signing.keys.items()}
     return KeyRing(signing.active, keys, seal=signing.seal, skew_ms=signing.skew)
 
 

@@ -18,7 +18,7 @@ from gateway.amqp.codec import decode_all
 from gateway.errors import CONNECTION_FORCED, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.filters.parse.filter_set import RULES, Rules, read
 from gateway.journal.facts import End, end_of
-from gateway.scope.choice import ANNOTATED, CARRIED, REFUSED, REWRITTEN, UNCHANGED, choose
+from gateway.response.crossing_rule import ANNOTATED, CARRIED, REFUSED, REWRITTEN, UNCHANGED, choose
 from policies.explain.explanation import onward, through
 from policies.model.scope import ConnectorSection
 from policies.rules import (

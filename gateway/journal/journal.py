@@ -23,8 +23,8 @@ from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of, f
 from gateway.journal.reading import Reading, Readings
 from gateway.nodes.events import GROUP
 from gateway.redaction import shown
-from gateway.scope.choice import WITHIN, Choice
-from gateway.scope.fields import REPLY_TO, TO, address_text
+from gateway.response.crossing_rule import WITHIN, CrossingDecision
+from gateway.response.fields import REPLY_TO, TO, address_text
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -266,7 +266,9 @@ class Journal:
 
     # -- messages
 
-    def crossing(self, origin: Link, target: Link, choice: Choice, crossing: Crossing | None) -> Crossing | None:
+    def crossing(
+        self, origin: Link, target: Link, choice: CrossingDecision, crossing: Crossing | None
+    ) -> Crossing | None:
         """The crossing, with counting around it; what stays in its scope crosses nothing."""
         if choice is WITHIN:
             return crossing

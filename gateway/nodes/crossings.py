@@ -19,13 +19,22 @@ from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.keeping import keeping
 from gateway.nodes.pairs import asks_me, own_address, with_own_address
-from gateway.scope.annotate import Annotator, LinkTarget, Restored
-from gateway.scope.annotations import REQUEST_ANNOTATIONS, RESPONSE_COOKIE
-from gateway.scope.carry import Carried, Carrier
-from gateway.scope.choice import ANNOTATED, CARRIED, HOMEWARD, REFUSED, UNCHANGED, WITHIN, Choice, choose
-from gateway.scope.keys import KeyRing
-from gateway.scope.rewrite import Rewriter
-from gateway.scope.shelf import Shelf
+from gateway.response.annotate import Annotator, LinkTarget, Restored
+from gateway.response.annotations import REQUEST_ANNOTATIONS, RESPONSE_COOKIE
+from gateway.response.cookie_store import CookieStore
+from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
+from gateway.response.crossing_rule import (
+    ANNOTATED,
+    CARRIED,
+    HOMEWARD,
+    REFUSED,
+    UNCHANGED,
+    WITHIN,
+    CrossingDecision,
+    choose,
+)
+from gateway.response.keys import KeyRing
+from gateway.response.rewrite import Rewriter
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -74,15 +83,15 @@ class Crossings:
         Cookies longer than `max_cookie` bytes are kept in the store.
         """
         self._ring: Final = ring
-        self._shelf: Final = None if ring is None else Shelf(ring, None if store is None else max_cookie)
+        self._shelf: Final = None if ring is None else CookieStore(ring, None if store is None else max_cookie)
         self._store: Final = store
         self._unrouted: Final = unrouted
         self._ttl_ms: Final = ttl_ms
         self._scopes: Final = scopes
         self._clock: Final = clock
         self._annotators: dict[tuple[str, str, str | None, int | None, Hashable], Annotator] = {}
-        self._carriers: dict[tuple[str, str, int | None, Hashable, bool], Carrier] = {}
-        self._carried: dict[str, Carried] = {}
+        self._carriers: dict[tuple[str, str, int | None, Hashable, bool], CorrelationRewriter] = {}
+        self._carried: dict[str, CorrelationRestorer] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
         self.tokens: Final[dict[str, dict[bytes, str]]] = defaultdict(dict)
@@ -99,7 +108,7 @@ class Crossings:
             return receiver.way.replies != "none"
         return receiver.supports
 
-    def choose(self, origin: Link, target: Link) -> Choice:
+    def choose(self, origin: Link, target: Link) -> CrossingDecision:
         """What becomes of messages from `origin` that go to `target`."""
         from_way, to_way = origin.way, target.way
         if from_way.scope == to_way.scope:
@@ -200,14 +209,14 @@ class Crossings:
             )
         return self._annotators[key]
 
-    def _carrier(self, key: tuple[str, str, int | None, Hashable, bool]) -> Carrier:
+    def _carrier(self, key: tuple[str, str, int | None, Hashable, bool]) -> CorrelationRewriter:
         origin, destination, uses, _, correlation = key
         if key not in self._carriers:
             assert self._ring is not None
             if len(self._carriers) >= _REMEMBERED:
                 self._carriers.clear()
             target = replies_address(destination)
-            self._carriers[key] = Carrier(
+            self._carriers[key] = CorrelationRewriter(
                 self._ring,
                 origin,
                 destination,
@@ -268,7 +277,7 @@ class Crossings:
         if map_entry(data[layout.da : layout.ma], RESPONSE_COOKIE) is not None:
             return self.restore(scope, data)
         if scope not in self._carried:
-            self._carried[scope] = Carried(
+            self._carried[scope] = CorrelationRestorer(
                 self._ring, scope, replies_address(scope), self._scopes, shelf=self._shelf
             )
         return self._carried[scope].restore(data, self._clock())

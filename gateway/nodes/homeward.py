@@ -19,10 +19,10 @@ from gateway.instance import instance
 from gateway.nodes.fair_share import Shares, Timer
 from gateway.nodes.route_limits import BESIDE, DETACHED
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink, Router, Wait
-from gateway.scope.cookie import Cookie
-from gateway.scope.keys import BadToken
-from gateway.scope.rate import Bucket
-from gateway.scope.shelf import Refusal, Unfetched
+from gateway.response.cookie import Cookie
+from gateway.response.cookie_store import CookieNotLoaded, Refusal
+from gateway.response.keys import BadToken
+from gateway.response.rate_limit import Bucket
 from gateway.state.store import Store
 
 if TYPE_CHECKING:
@@ -174,11 +174,11 @@ class HomeRouter(Router):
             self.link.grant(self._owed)
             self._owed = 0
 
-    def wait(self, wait: Wait | Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
+    def wait(self, wait: Wait | CookieNotLoaded, delivery: Any, data: bytes, settled: bool) -> None:
         """The aim says that this response cannot go on yet."""
         if isinstance(wait, Tolled):
             self._admit(wait, delivery, settled)
-        elif isinstance(wait, Unfetched):
+        elif isinstance(wait, CookieNotLoaded):
             self._fetch(wait, delivery, data, settled)
         else:
             raise wait
@@ -224,7 +224,7 @@ class HomeRouter(Router):
 
     # -- what the cookie stands for
 
-    def _fetch(self, missing: Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
+    def _fetch(self, missing: CookieNotLoaded, delivery: Any, data: bytes, settled: bool) -> None:
         pending = self._wait(delivery, data, settled)
 
         def got(value: bytes | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.nodes.homeward import remaining
-from gateway.scope.shelf import Shelf, Unkept
+from gateway.response.cookie_store import CookieStore, PendingCookie
 from gateway.state.store import Store
 
 Crossing = Callable[[bytes], bytes]
@@ -15,7 +15,7 @@ Crossing = Callable[[bytes], bytes]
 class Keeping(Exception):
     """Raised by a crossing: the message, as `data`, may go when `kept` is True, and never if it is False."""
 
-    def __init__(self, data: bytes, unkept: Unkept) -> None:
+    def __init__(self, data: bytes, unkept: PendingCookie) -> None:
         super().__init__("to be kept first")
         self.data: Final = data
         self.kept: bool | None = None
@@ -35,7 +35,7 @@ class Keeping(Exception):
         self._then = then
 
 
-def keeping(change: Crossing, shelf: Shelf, store: Store, clock: Callable[[], int]) -> Crossing:
+def keeping(change: Crossing, shelf: CookieStore, store: Store, clock: Callable[[], int]) -> Crossing:
     """`change` for messages whose cookies are kept on `shelf`; as it is where nothing ever is."""
     if shelf.limit is None:
         return change

@@ -19,7 +19,7 @@ from gateway.nodes.announcing import Way, way
 from gateway.nodes.keeping import Keeping
 from gateway.nodes.reply_rights import permit
 from gateway.principal import nobody
-from gateway.scope.annotations import REQUEST_ANNOTATIONS
+from gateway.response.annotations import REQUEST_ANNOTATIONS
 
 if TYPE_CHECKING:
     from gateway.nodes.meeting import Crossing

@@ -20,9 +20,9 @@ from gateway.nodes.pairs import ME
 from gateway.nodes.reply_rights import asker
 from gateway.nodes.routed import WINDOW, Aim, Demands, RoutedLink
 from gateway.principal import GatewayItself, client
-from gateway.scope.annotate import Restored
-from gateway.scope.choice import HOMEWARD
-from gateway.scope.fields import NULL, TO, address_text
+from gateway.response.annotate import Restored
+from gateway.response.crossing_rule import HOMEWARD
+from gateway.response.fields import NULL, TO, address_text
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link

@@ -20,7 +20,7 @@ from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
 from gateway.nodes.route_limits import BESIDE, DETACHED, RequesterLimit, dispensable
-from gateway.scope.shelf import Unfetched
+from gateway.response.cookie_store import CookieNotLoaded
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -312,7 +312,7 @@ class Router:
         except AmqpError as error:
             self.refuse(delivery, error, settled)
             return
-        except (Wait, Unfetched) as wait:
+        except (Wait, CookieNotLoaded) as wait:
             self.wait(wait, delivery, data, settled)
             return
         try:
@@ -348,7 +348,7 @@ class Router:
             del self._routes[route.key]
             route.end(None)
 
-    def wait(self, wait: Wait | Unfetched, delivery: Any, data: bytes, settled: bool) -> None:
+    def wait(self, wait: Wait | CookieNotLoaded, delivery: Any, data: bytes, settled: bool) -> None:
         """See `homeward`; nothing waits here."""
         raise wait
 

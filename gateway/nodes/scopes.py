@@ -38,7 +38,7 @@ from gateway.nodes.reply_rights import permit
 from gateway.nodes.service import Service
 from gateway.nodes.temporary import TEMPORARY, Temporaries
 from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
-from gateway.scope.rate import Buckets
+from gateway.response.rate_limit import Buckets
 from policies.rules import (
     DEEDS,
     INFO_SUFFIX,

@@ -14,7 +14,7 @@ from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way, announcing
 from gateway.nodes.pairs import ME
 from gateway.nodes.routed import Aim, RoutedLink, Router
 from gateway.principal import User, nobody
-from gateway.scope.respond import Request, echo, read_request
+from gateway.response.echo import Request, echo, read_request
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link

@@ -26,8 +26,8 @@ from gateway.quickstart.checks import Checks, attempt
 from gateway.quickstart.clients import ACCEPTED, Announce, Clients, Inbox, Outbox, Outcome
 from gateway.quickstart.place import CORE, EDGE, Place
 from gateway.quickstart.screen import Screen
-from gateway.scope.annotations import REQUEST_ANNOTATIONS, REQUEST_COOKIE, REQUEST_TARGET, RESPONSE_COOKIE
-from gateway.scope.cookie import describe, open_cookie
+from gateway.response.annotations import REQUEST_ANNOTATIONS, REQUEST_COOKIE, REQUEST_TARGET, RESPONSE_COOKIE
+from gateway.response.cookie import describe, open_cookie
 
 CAPABILITY: Final = "response-address-supported"
 _ASKED: Final = "svc/echo"

@@ -6,8 +6,8 @@ import time
 
 from gateway.amqp.codec import Symbol
 from gateway.amqp.sections import DATA, DELIVERY_ANNOTATIONS, PROPERTIES, section, walk
-from gateway.scope.cookie import Cookie, Maker, Reader
-from gateway.scope.keys import Key, KeyRing
+from gateway.response.cookie import Cookie, CookieMaker, CookieReader
+from gateway.response.keys import KeyRing, SigningSecret
 
 _BATCH = 2000
 _NOW = 1_700_000_000_000
@@ -18,8 +18,8 @@ def sign_verify(sealing: bool, seconds: float) -> float:
 
     The best of the batches: what else the machine does can only make one slower.
     """
-    ring = KeyRing("2026-11", {"2026-11": Key(bytes(range(32)))}, seal=sealing)
-    make, read = Maker(ring, "edge", "$replies.core").make, Reader(ring).open
+    ring = KeyRing("2026-11", {"2026-11": SigningSecret(bytes(range(32)))}, seal=sealing)
+    make, read = CookieMaker(ring, "edge", "$replies.core").make, CookieReader(ring).open
     cookies = [Cookie("edge", "$replies.core", f"replies/{number}", _NOW) for number in range(_BATCH)]
     response = section(DELIVERY_ANNOTATIONS, {Symbol("address-cookie"): bytes(64)})
     response += section(PROPERTIES, ["id", None, "to"]) + section(DATA, bytes(100))

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec import Long, Symbol
-from gateway.scope.cookie import Cookie, seal, to_url
-from gateway.scope.keys import COOKIE, REPLY_TO, Key, KeyRing
+from gateway.response.cookie import Cookie, seal, to_url
+from gateway.response.keys import COOKIE, REPLY_TO, KeyRing, SigningSecret
 from tests.support import frames
 from tests.support.crossing import KEY, Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
 from tests.support.gateway import Gateways
@@ -21,7 +21,7 @@ from tests.support.process import wait_until
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 SECRET = base64.urlsafe_b64decode(KEY + "=")
-RING = KeyRing("one", {"one": Key(SECRET)})
+RING = KeyRing("one", {"one": SigningSecret(SECRET)})
 FAR = 1 << 42
 """A time in ms that no test will see."""
 
@@ -50,7 +50,7 @@ def asked(place: Place) -> Asked:
 
 
 def other_ring(key: str = "one") -> KeyRing:
-    return KeyRing(key, {key: Key(b"another secret of thirty-two bytes")})
+    return KeyRing(key, {key: SigningSecret(b"another secret of thirty-two bytes")})
 
 
 def flipped(data: bytes, at: int) -> bytes:

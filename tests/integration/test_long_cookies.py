@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.scope.cookie import Elsewhere, open_cookie
+from gateway.response.cookie import CookieReference, open_cookie
 from tests.integration.test_cookies import RING
 from tests.integration.test_uses import start
 from tests.support import frames
@@ -49,7 +49,7 @@ def test_an_annotated_request_carries_a_reference(place: Place) -> None:
     request, answers = asked(place, True)
     cookie = cookie_of(request)
     assert len(cookie) <= LIMIT
-    with pytest.raises(Elsewhere):
+    with pytest.raises(CookieReference):
         open_cookie(RING, cookie, 0)
     replies = Outbox(place.core, "$replies.core")
     for _ in range(2):

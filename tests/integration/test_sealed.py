@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gateway.scope.cookie import from_url
+from gateway.response.cookie import from_url
 from tests.support.crossing import KEY, Inbox, Outbox, Place, answer, cookie_of, hop_annotations, pair, start
 from tests.support.gateway import Gateways
 from tests.support.messages import message, sections

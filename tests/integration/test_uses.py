@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.scope.cookie import Cookie, Uses, open_cookie, seal
-from gateway.scope.keys import REPLY_TO
+from gateway.response.cookie import Cookie, Uses, open_cookie, seal
+from gateway.response.keys import REPLY_TO
 from tests.integration.test_cookies import RING
 from tests.support.crossing import KEY, Inbox, Outbox, answer, cookie_of, pair
 from tests.support.crossing import Place as Boundary

@@ -8,7 +8,7 @@ from tests.support.parts import ROOT
 
 ROOMS = (
     ("gateway/nodes/**/*.py",),
-    ("gateway/scope/**/*.py",),
+    ("gateway/response/**/*.py",),
     ("bridges/kafka/**/*.py",),
     ("gateway/filters/**/*.py",),
 )

@@ -13,12 +13,12 @@ from itertools import pairwise
 import pytest
 
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
-from gateway.scope.cookie import Cookie, Reader, Uses, open_cookie, open_token, seal, to_url
-from gateway.scope.keys import COOKIE, REPLY_TO, BadToken, Key, KeyRing
-from gateway.scope.message_id import MARK, ScopeIds
+from gateway.response.cookie import Cookie, CookieReader, Uses, open_cookie, open_token, seal, to_url
+from gateway.response.keys import COOKIE, REPLY_TO, BadToken, KeyRing, SigningSecret
+from gateway.response.message_id import MARK, ScopeIds
 
 NOW = 1_700_000_000_000
-KEYS = {"2026-11": Key(b"k" * 32), "2026-10": Key(b"o" * 32, NOW + 1)}
+KEYS = {"2026-11": SigningSecret(b"k" * 32), "2026-10": SigningSecret(b"o" * 32, NOW + 1)}
 SIGNING, SEALING = KeyRing("2026-11", KEYS), KeyRing("2026-11", KEYS, seal=True)
 PLAIN = Cookie("edge", "$replies.core", "replies/1", NOW)
 FULL = PLAIN._replace(inner_cookie=b"inner" * 20, inner_target="T1", uses=Uses(1, b"n" * 12))
@@ -61,7 +61,7 @@ def test_of_a_million_mutated_cookies_none_is_accepted(token: bytes) -> None:
 @pytest.mark.row("RA-2.4-4")
 @pytest.mark.parametrize("token", GENUINE, ids=["signed", "signed, full", "sealed", "sealed, full"])
 def test_a_reader_that_knows_the_genuine_one_accepts_no_mutation_either(token: bytes) -> None:
-    draw, reader = random.Random(token), Reader(SIGNING)
+    draw, reader = random.Random(token), CookieReader(SIGNING)
     cookie = open_token(SIGNING, token, NOW, COOKIE)
     assert [reader.open(token, NOW) for _ in range(3)] == [cookie] * 3
     for changed in mutations(token, 50_000, draw):
@@ -75,20 +75,20 @@ def test_a_reader_says_what_each_of_several_kinds_of_tokens_says() -> None:
     cookies = [PLAIN, *others, FULL]
     rings = (SIGNING, KeyRing("2026-10", KEYS), SEALING)
     tokens = [(seal(ring, cookie), cookie) for ring in rings for cookie in cookies]
-    reader, draw = Reader(SIGNING), random.Random(5)
+    reader, draw = CookieReader(SIGNING), random.Random(5)
     for token, cookie in draw.choices(tokens, k=2000):
         assert reader.open(token, NOW) == cookie
 
 
 def test_a_reader_refuses_a_key_from_the_moment_it_retires() -> None:
-    reader, token = Reader(SIGNING), seal(KeyRing("2026-10", KEYS), PLAIN)
+    reader, token = CookieReader(SIGNING), seal(KeyRing("2026-10", KEYS), PLAIN)
     assert reader.open(token, NOW + 1) == reader.open(token, NOW + 1) == PLAIN
     with pytest.raises(BadToken, match="retired"):
         reader.open(token, NOW + 2)
 
 
 def test_genuine_bytes_that_say_nothing_are_refused_by_a_reader_too() -> None:
-    reader, token = Reader(SIGNING), seal(SIGNING, PLAIN)
+    reader, token = CookieReader(SIGNING), seal(SIGNING, PLAIN)
     assert reader.open(token, NOW) == PLAIN
     for rest in (token[:-25], token[:-17], token[:-16] + b"x", token[:-17] + b"\xff"):
         with pytest.raises(BadToken, match=r"lengths|UTF-8"):
@@ -140,7 +140,7 @@ def separation(first: Callable[[], object], second: Callable[[], object]) -> flo
 
 
 def refusal(ring: KeyRing, token: bytes) -> Callable[[], object]:
-    reader = Reader(ring)
+    reader = CookieReader(ring)
     reader.open(seal(ring, PLAIN), NOW)
 
     def call() -> None:

@@ -10,7 +10,7 @@ from gateway.amqp.codec import Symbol
 from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
 from gateway.amqp.sections import delivery_annotations
 from gateway.errors import AmqpError
-from gateway.scope import fields
+from gateway.response import fields
 from tests.support.messages import section
 from tests.support.strategies import (
     AP_SECTIONS,

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.scope.rate import MOST, Bucket, Buckets
+from gateway.response.rate_limit import MOST, Bucket, Buckets
 from gateway.state.memory_store import MemoryStore
 
 CLAIMS = [f"c{number}" for number in range(6)]

@@ -22,18 +22,18 @@ from gateway.amqp.sections import (
     walk,
 )
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.scope.annotate import Annotator, LinkTarget
-from gateway.scope.cookie import Cookie, Uses, from_url, open_cookie, seal, to_url
-from gateway.scope.fields import Fields, assemble, leading_fields
-from gateway.scope.keys import BadToken, Key, KeyRing
-from gateway.scope.message_id import ScopeIds, open_id
-from gateway.scope.rewrite import Rewriter
+from gateway.response.annotate import Annotator, LinkTarget
+from gateway.response.cookie import Cookie, Uses, from_url, open_cookie, seal, to_url
+from gateway.response.fields import Fields, assemble, leading_fields
+from gateway.response.keys import BadToken, KeyRing, SigningSecret
+from gateway.response.message_id import ScopeIds, open_id
+from gateway.response.rewrite import Rewriter
 from tests.support.examples import examples
 from tests.support.strategies import result_or_condition
 
 NOW = 1_700_000_000_000
-RING = KeyRing("2026-11", {"2026-11": Key(b"k" * 32)})
-ROTATED = KeyRing("2026-12", {"2026-12": Key(b"n" * 32), "2026-11": Key(b"k" * 32, NOW)})
+RING = KeyRing("2026-11", {"2026-11": SigningSecret(b"k" * 32)})
+ROTATED = KeyRing("2026-12", {"2026-12": SigningSecret(b"n" * 32), "2026-11": SigningSecret(b"k" * 32, NOW)})
 T = "$responses"
 
 texts = st.text(max_size=40)

@@ -30,14 +30,14 @@ from gateway.errors import (
     UNAUTHORIZED_ACCESS,
     AmqpError,
 )
-from gateway.scope.annotate import Annotator, LinkTarget, restore_response
-from gateway.scope.cookie import Cookie, lifetime, open_cookie, seal
-from gateway.scope.keys import REPLY_TO, BadToken, Key, KeyRing
-from gateway.scope.rewrite import Rewriter
+from gateway.response.annotate import Annotator, LinkTarget, restore_response
+from gateway.response.cookie import Cookie, lifetime, open_cookie, seal
+from gateway.response.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
+from gateway.response.rewrite import Rewriter
 
 NOW = 1_700_000_000_000
 TTL = 64_000
-RING = KeyRing("k", {"k": Key(b"k" * 32)})
+RING = KeyRing("k", {"k": SigningSecret(b"k" * 32)})
 T = "$responses"
 EDGE = Annotator(RING, "edge", T, TTL)
 
@@ -180,7 +180,7 @@ def test_every_encoding_of_the_cookie_is_found_and_taken_off(
 @pytest.mark.row("RA-2.3-17")
 def test_two_gateways_in_a_row() -> None:
     first = Annotator(RING, "a", "T1", 1_000)
-    second = Annotator(KeyRing("z", {"z": Key(b"z" * 32)}), "b", "T2", 60_000)
+    second = Annotator(KeyRing("z", {"z": SigningSecret(b"z" * 32)}), "b", "T2", 60_000)
     once = first.annotate(message({"x-opt-x": 1}), NOW)
     twice = second.annotate(once, NOW)
     assert rest(twice) == rest(once)
@@ -259,12 +259,12 @@ def test_expiry_is_judged_by_the_cookie() -> None:
 @pytest.mark.row("RA-2.4-4")
 def test_every_reason_to_refuse_is_the_same_to_the_peer() -> None:
     good = Cookie("edge", T, "replies/1", NOW)
-    stranger = KeyRing("k", {"k": Key(b"s" * 32)})
+    stranger = KeyRing("k", {"k": SigningSecret(b"s" * 32)})
     tokens = {
         "wrong scope": seal(RING, good._replace(scope="core", expiry_ms=0)),
         "wrong link target": seal(RING, good._replace(link_target="elsewhere", expiry_ms=0)),
         "wrong MAC": seal(stranger, good),
-        "unknown key": seal(KeyRing("x", {"x": Key(b"k" * 32)}), good),
+        "unknown key": seal(KeyRing("x", {"x": SigningSecret(b"k" * 32)}), good),
         "wrong length": b"",
     }
     told = set()
@@ -285,7 +285,7 @@ def test_every_reason_to_refuse_is_the_same_to_the_peer() -> None:
 @pytest.mark.row("RA-2.4-4")
 def test_an_old_key_within_its_rotation_window() -> None:
     sent = response(cookie_of(EDGE.annotate(message(), NOW)))
-    rotated = KeyRing("new", {"new": Key(b"n" * 32), "k": Key(b"k" * 32, until_ms=NOW + 5)})
+    rotated = KeyRing("new", {"new": SigningSecret(b"n" * 32), "k": SigningSecret(b"k" * 32, until_ms=NOW + 5)})
     annotator = Annotator(rotated, "edge", T, TTL)
     assert annotator.restore(sent, NOW + 5).address == "replies/1"
     assert refusal(sent, annotator, NOW + 6).condition == UNAUTHORIZED_ACCESS
@@ -293,11 +293,11 @@ def test_an_old_key_within_its_rotation_window() -> None:
 
 def test_a_cookie_is_ours_when_it_has_expired_but_not_under_a_retired_key() -> None:
     token = cookie_of(EDGE.annotate(message(), NOW))
-    rotated = KeyRing("new", {"new": Key(b"n" * 32), "k": Key(b"k" * 32, until_ms=NOW + 5)})
+    rotated = KeyRing("new", {"new": SigningSecret(b"n" * 32), "k": SigningSecret(b"k" * 32, until_ms=NOW + 5)})
     target, later = LinkTarget(RING, T, ["edge"]), LinkTarget(rotated, T, ["edge"])
     assert [target.issued(token, NOW), target.issued(token, NOW + TTL + 1)] == [True, True]
     assert [later.issued(token, NOW + 5), later.issued(token, NOW + 6)] == [True, False]
-    assert not LinkTarget(KeyRing("k", {"k": Key(b"x" * 32)}), T, ["edge"]).issued(token, NOW)
+    assert not LinkTarget(KeyRing("k", {"k": SigningSecret(b"x" * 32)}), T, ["edge"]).issued(token, NOW)
 
 
 def test_what_was_verified_once_is_not_believed_after_its_time() -> None:
@@ -350,7 +350,7 @@ def test_malformed_properties(properties: bytes) -> None:
 @pytest.mark.parametrize("sealing", [False, True])
 def test_with_a_limit_of_uses_each_request_has_a_cookie_of_its_own(sealing: bool) -> None:
     """The limit and its nonce come back with the response, for who counts."""
-    ring = KeyRing("k", {"k": Key(b"k" * 32)}, seal=sealing)
+    ring = KeyRing("k", {"k": SigningSecret(b"k" * 32)}, seal=sealing)
     annotator, rewriter = Annotator(ring, "edge", T, TTL, uses=2), Rewriter(ring, "edge", T, TTL, uses=3)
     nonces = set()
     for _ in range(20):
@@ -369,7 +369,7 @@ def test_with_a_limit_of_uses_each_request_has_a_cookie_of_its_own(sealing: bool
 
 @pytest.mark.parametrize("sealing", [False, True])
 def test_without_a_limit_the_requests_of_one_client_share_a_cookie(sealing: bool) -> None:
-    annotator = Annotator(KeyRing("k", {"k": Key(b"k" * 32)}, seal=sealing), "edge", T, TTL)
+    annotator = Annotator(KeyRing("k", {"k": SigningSecret(b"k" * 32)}, seal=sealing), "edge", T, TTL)
     assert len({cookie_of(annotator.annotate(message(), NOW)) for _ in range(5)}) == 1
 
 
@@ -385,7 +385,7 @@ def test_me_is_another_address_for_each_pair() -> None:
 
 def test_a_remembered_cookie_expires_and_its_key_retires() -> None:
     """What was believed once is judged by the time at each use."""
-    ring = KeyRing("n", {"n": Key(b"n" * 32), "k": Key(b"k" * 32, NOW + 10)})
+    ring = KeyRing("n", {"n": SigningSecret(b"n" * 32), "k": SigningSecret(b"k" * 32, NOW + 10)})
     sent = response(cookie_of(Annotator(RING, "edge", T, TTL).annotate(message(), NOW)))
     aged, retired = LinkTarget(RING, T, ("edge",)), LinkTarget(ring, T, ("edge",))
     assert {target.restore(sent, NOW + 10).address for target in (aged, retired) for _ in range(3)} == {"replies/1"}

@@ -26,7 +26,7 @@ from gateway.filters.parse.sql import parse_sql
 from gateway.nodes.filtering import ACCESS, source_of
 from gateway.nodes.multicast import Multicast
 from gateway.nodes.pairs import asks_me
-from gateway.scope.respond import read_request
+from gateway.response.echo import read_request
 from tests.support.direct import Node, steps
 
 MANY = 200_000

@@ -9,17 +9,17 @@ import pytest
 
 from gateway.amqp.codec import Timestamp, Ulong, encode
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.scope.carry import Carried, Carrier
-from gateway.scope.keys import Key, KeyRing
-from gateway.scope.rewrite import Rewriter
+from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
+from gateway.response.keys import KeyRing, SigningSecret
+from gateway.response.rewrite import Rewriter
 from tests.support.messages import fields, message, sections, split
 
-RING: Final = KeyRing("one", {"one": Key(bytes(range(32)))})
+RING: Final = KeyRing("one", {"one": SigningSecret(bytes(range(32)))})
 NOW: Final = 1_700_000_000_000
 TTL: Final = 300_000
 D: Final = encode("broker/temporary-1")
-CARRIER: Final = Carrier(RING, "edge", "core", "$replies.core", TTL)
-CARRIED: Final = Carried(RING, "core", "$replies.core", ("edge", "other"))
+CARRIER: Final = CorrelationRewriter(RING, "edge", "core", "$replies.core", TTL)
+CARRIED: Final = CorrelationRestorer(RING, "core", "$replies.core", ("edge", "other"))
 IDS: Final = {
     "string": "m-1",
     "ulong": Ulong(1 << 40),
@@ -75,9 +75,14 @@ def test_what_is_no_id_of_ours_is_not_found_and_what_is_old_has_expired() -> Non
     genuine = asked(message_id="m")["message_id"]
     rewriter = Rewriter(RING, "edge", "$replies.core", TTL, destination="core")
     other_kind = sections(rewriter.rewrite(message(reply_to="q/1"), NOW))["properties"]["message_id"]
-    foreign = Carried(RING, "core", "$replies.core", ("other",))
-    elsewhere = Carried(RING, "core", "$replies.third", ("edge",))
-    bad: list[tuple[Carried, Any]] = [(CARRIED, None), (CARRIED, "m"), (CARRIED, Ulong(1)), (CARRIED, other_kind)]
+    foreign = CorrelationRestorer(RING, "core", "$replies.core", ("other",))
+    elsewhere = CorrelationRestorer(RING, "core", "$replies.third", ("edge",))
+    bad: list[tuple[CorrelationRestorer, Any]] = [
+        (CARRIED, None),
+        (CARRIED, "m"),
+        (CARRIED, Ulong(1)),
+        (CARRIED, other_kind),
+    ]
     bad += [(CARRIED, genuine[:n]) for n in range(6, len(genuine))]
     bad += [(CARRIED, genuine[:n] + chr(ord(genuine[n]) ^ 1) + genuine[n + 1 :]) for n in range(len(genuine))]
     bad += [(foreign, genuine), (elsewhere, genuine)]

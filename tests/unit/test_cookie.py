@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from gateway.amqp.codec import Symbol, encode
 from gateway.amqp.sections import DELIVERY_ANNOTATIONS, section
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.scope.cookie import (
+from gateway.response.cookie import (
     MAX_TOKEN,
     NONCE_BYTES,
     Cookie,
-    Maker,
+    CookieMaker,
     Uses,
     describe,
     from_url,
@@ -26,17 +26,17 @@ from gateway.scope.cookie import (
     template,
     to_url,
 )
-from gateway.scope.keys import COOKIE, REPLY_TO, BadToken, Key, KeyRing, new_secret, parse_secret
-from gateway.scope.message_id import MARK, UNIQUE_BYTES, ScopeIds, open_id, seal_id
-from gateway.scope.restore import LinkTarget
-from gateway.scope.shelf import Shelf
+from gateway.response.cookie_store import CookieStore
+from gateway.response.keys import COOKIE, REPLY_TO, BadToken, KeyRing, SigningSecret, new_secret, parse_secret
+from gateway.response.message_id import MARK, UNIQUE_BYTES, ScopeIds, open_id, seal_id
+from gateway.response.restore import LinkTarget
 from tests.support.parts import ROOT
 
 DOCUMENT = ROOT / "docs" / "cookies.md"
 NOW = 1_700_000_000_000
 SECRET = bytes(range(32))
 OTHER = bytes(range(32, 64))
-RING = KeyRing("2026-11", {"2026-11": Key(SECRET)})
+RING = KeyRing("2026-11", {"2026-11": SigningSecret(SECRET)})
 FULL = Cookie("edge", "$responses", "replies/1", NOW, b"\x00inner\xff", "previous/T")
 COOKIES = [
     FULL,
@@ -64,7 +64,7 @@ def test_what_is_sealed_is_opened(cookie: Cookie) -> None:
     assert open_cookie(RING, seal(RING, cookie), min(NOW, cookie.expiry_ms)) == cookie
 
 
-SEALED = KeyRing("2026-11", {"2026-11": Key(SECRET)}, seal=True)
+SEALED = KeyRing("2026-11", {"2026-11": SigningSecret(SECRET)}, seal=True)
 
 
 @pytest.mark.parametrize("cookie", COOKIES)
@@ -82,14 +82,14 @@ def test_sealed_cookies_say_nothing_and_are_opened_by_either_ring(cookie: Cookie
 @pytest.mark.parametrize("reason_and_data", ["bit", "cut", "longer", "secret", "purpose", "key", "short"])
 def test_a_spoiled_seal_gives_the_one_refusal(reason_and_data: str) -> None:
     data = seal(SEALED, FULL)
-    other = KeyRing("2026-11", {"2026-11": Key(OTHER)}, seal=True)
+    other = KeyRing("2026-11", {"2026-11": SigningSecret(OTHER)}, seal=True)
     spoiled = {
         "bit": [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(len(data))],
         "cut": [data[:length] for length in range(len(data))],
         "longer": [data + b"\0"],
         "secret": [seal(other, FULL)],
         "purpose": [seal(SEALED, FULL, REPLY_TO)],
-        "key": [seal(KeyRing("other", {"other": Key(SECRET)}, seal=True), FULL)],
+        "key": [seal(KeyRing("other", {"other": SigningSecret(SECRET)}, seal=True), FULL)],
         "short": [b"\x03" + bytes(29), b"\x03\xff" + bytes(40), SEALED.sealer(COOKIE).seal(b"")],
     }
     for each in spoiled[reason_and_data]:
@@ -123,7 +123,9 @@ def test_the_longest_id_that_is_made_is_read_under_another_key_too() -> None:
     made = ScopeIds(RING, "edge", secrets.token_bytes)
     room = MAX_TOKEN - len(seal_id(RING, "edge", b"", bytes(UNIQUE_BYTES)))
     longest = b"\xb1" + (room - 5).to_bytes(4, "big") + b"x" * (room - 5)
-    later = ScopeIds(KeyRing("new", {"new": Key(b"n" * 32), "2026-11": Key(SECRET)}), "edge", secrets.token_bytes)
+    later = ScopeIds(
+        KeyRing("new", {"new": SigningSecret(b"n" * 32), "2026-11": SigningSecret(SECRET)}), "edge", secrets.token_bytes
+    )
     assert later.original(made.mint(longest), NOW) == longest
     with pytest.raises(AmqpError, match=RESOURCE_LIMIT_EXCEEDED):
         made.mint(longest + b"x")
@@ -131,21 +133,21 @@ def test_the_longest_id_that_is_made_is_read_under_another_key_too() -> None:
 
 def test_seals_are_numbered_under_a_key_of_their_process() -> None:
     """Nonces cannot repeat: two rings draw different salts, and one counts."""
-    salts = {seal(KeyRing("a", {"a": Key(SECRET)}, seal=True), FULL)[3:19] for _ in range(100)}
+    salts = {seal(KeyRing("a", {"a": SigningSecret(SECRET)}, seal=True), FULL)[3:19] for _ in range(100)}
     assert len(salts) == 100
-    ring = KeyRing("a", {"a": Key(SECRET)}, seal=True)
+    ring = KeyRing("a", {"a": SigningSecret(SECRET)}, seal=True)
     numbers = [int.from_bytes(seal(ring, FULL)[19:27], "big") for _ in range(10)]
     assert numbers == list(range(numbers[0], numbers[0] + 10))
 
 
 def test_more_makers_than_are_remembered_are_opened() -> None:
-    ring = KeyRing("a", {"a": Key(SECRET)})
+    ring = KeyRing("a", {"a": SigningSecret(SECRET)})
     for _ in range(600):
-        assert open_cookie(ring, seal(KeyRing("a", {"a": Key(SECRET)}, seal=True), FULL), NOW) == FULL
+        assert open_cookie(ring, seal(KeyRing("a", {"a": SigningSecret(SECRET)}, seal=True), FULL), NOW) == FULL
 
 
 def test_skew_is_how_long_after_its_expiry_a_cookie_counts() -> None:
-    patient = KeyRing("2026-11", {"2026-11": Key(SECRET)}, skew_ms=1000)
+    patient = KeyRing("2026-11", {"2026-11": SigningSecret(SECRET)}, skew_ms=1000)
     data = seal(RING, FULL)
     assert open_cookie(patient, data, NOW + 1000) == FULL
     assert refused(patient, data, NOW + 1001)[0] == PRECONDITION_FAILED
@@ -178,9 +180,9 @@ EXPIRY = NOW.to_bytes(6, "big")
 WRONG = {
     "wrong length": [b"", seal(RING, FULL)[:20], bytes(MAX_TOKEN + 1)],
     "unknown version": [b"\x02" + seal(RING, FULL)[1:]],
-    "unknown key": [seal(KeyRing("other", {"other": Key(SECRET)}), FULL)],
+    "unknown key": [seal(KeyRing("other", {"other": SigningSecret(SECRET)}), FULL)],
     "wrong MAC": [
-        seal(KeyRing("2026-11", {"2026-11": Key(OTHER)}), FULL),
+        seal(KeyRing("2026-11", {"2026-11": SigningSecret(OTHER)}), FULL),
         seal(RING, FULL, REPLY_TO),
         seal(RING, FULL)[:-1],
         seal(RING, FULL) + b"\0",
@@ -204,8 +206,8 @@ def test_the_log_learns_the_reason_and_the_peer_the_same_words_for_all(reason: s
 
 
 def test_rotation_old_keys_verify_until_their_date_and_never_sign() -> None:
-    old = KeyRing("a", {"a": Key(SECRET)})
-    new = KeyRing("b", {"a": Key(SECRET, until_ms=NOW), "b": Key(OTHER)})
+    old = KeyRing("a", {"a": SigningSecret(SECRET)})
+    new = KeyRing("b", {"a": SigningSecret(SECRET, until_ms=NOW), "b": SigningSecret(OTHER)})
     cookie = FULL._replace(expiry_ms=NOW + 10)
     assert open_cookie(new, seal(old, cookie), NOW) == cookie
     assert refused(new, seal(old, cookie), NOW + 1)[2] == "retired key"
@@ -266,21 +268,21 @@ def test_bad_key_material_is_explained_and_not_shown(text: str, words: str) -> N
     ("active", "keys"),
     [
         ("a", {}),
-        ("a", {"a": Key(b"short")}),
-        ("", {"": Key(SECRET)}),
-        ("a b", {"a b": Key(SECRET)}),
-        ("ä", {"ä": Key(SECRET)}),
-        ("a" * 65, {"a" * 65: Key(SECRET)}),
+        ("a", {"a": SigningSecret(b"short")}),
+        ("", {"": SigningSecret(SECRET)}),
+        ("a b", {"a b": SigningSecret(SECRET)}),
+        ("ä", {"ä": SigningSecret(SECRET)}),
+        ("a" * 65, {"a" * 65: SigningSecret(SECRET)}),
     ],
 )
-def test_a_ring_that_cannot_work_is_refused(active: str, keys: dict[str, Key]) -> None:
+def test_a_ring_that_cannot_work_is_refused(active: str, keys: dict[str, SigningSecret]) -> None:
     with pytest.raises(ValueError, match="key"):
         KeyRing(active, keys)
 
 
 def test_a_key_does_not_show_its_secret() -> None:
-    assert SECRET.hex() not in repr(Key(SECRET))
-    assert str(SECRET) not in repr(Key(SECRET))
+    assert SECRET.hex() not in repr(SigningSecret(SECRET))
+    assert str(SECRET) not in repr(SigningSecret(SECRET))
 
 
 def vectors() -> dict[str, str]:
@@ -291,7 +293,7 @@ def vectors() -> dict[str, str]:
 def test_the_documented_vectors_are_what_the_code_makes() -> None:
     plain = Cookie("edge", "$responses", "replies/1", NOW)
     limited = plain._replace(uses=Uses(1, b"\xbb" * NONCE_BYTES))
-    shelf = Shelf(RING, 384, token_bytes=lambda count: b"\xaa" * count)
+    shelf = CookieStore(RING, 384, token_bytes=lambda count: b"\xaa" * count)
     made = {
         "vector-1": seal(RING, plain),
         "vector-2": seal(RING, Cookie("core", "T2", None, NOW, bytes.fromhex("c0ffee"), "T1")),
@@ -300,7 +302,7 @@ def test_the_documented_vectors_are_what_the_code_makes() -> None:
         "vector-5": seal(fixed(), plain),
         "vector-6": from_url(ScopeIds(fixed(), "edge", bytes).mint(b"\x53\x2a")[2 + len(MARK) :]),
         "vector-7": seal(RING, limited),
-        "vector-8": Maker(RING, "edge", "$responses", shelf=shelf).make(limited._replace(address="r" * 400)),
+        "vector-8": CookieMaker(RING, "edge", "$responses", shelf=shelf).make(limited._replace(address="r" * 400)),
     }
     assert vectors() == {name: value.hex() for name, value in made.items()}
     for name, mark in (("vector-3", "r/"), ("vector-4", "ID:sg-"), ("vector-6", "ID:sg-")):
@@ -313,7 +315,7 @@ def test_the_documented_vectors_are_what_the_code_makes() -> None:
 def fixed() -> KeyRing:
     """A sealing ring whose salt is aa… and whose first number is 1."""
     drawn = {16: b"\xaa" * 16, 8: (2).to_bytes(8, "big")}
-    return KeyRing("2026-11", {"2026-11": Key(SECRET)}, seal=True, token_bytes=drawn.__getitem__)
+    return KeyRing("2026-11", {"2026-11": SigningSecret(SECRET)}, seal=True, token_bytes=drawn.__getitem__)
 
 
 def test_the_sealed_vector_is_made_as_the_document_says() -> None:

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from gateway.amqp.codec import encode
 from gateway.cli import main
-from gateway.scope.carry import Carrier
-from gateway.scope.cookie import MIN_LIMIT, Cookie, Maker, Uses, seal, to_url
-from gateway.scope.keys import REPLY_TO, Key, KeyRing
-from gateway.scope.message_id import ScopeIds
-from gateway.scope.shelf import Shelf
+from gateway.response.cookie import MIN_LIMIT, Cookie, CookieMaker, Uses, seal, to_url
+from gateway.response.cookie_store import CookieStore
+from gateway.response.correlation_ids import CorrelationRewriter
+from gateway.response.keys import REPLY_TO, KeyRing, SigningSecret
+from gateway.response.message_id import ScopeIds
 from tests.support.messages import message, sections
 from tests.support.process import free_port
 from tests.support.servers import Redis
@@ -29,7 +29,7 @@ scopes: {edge: , core: }
 """
 FAR = 1 << 42
 GOOD = Cookie("edge", "$replies.core", "q/1", FAR, b"secret of another", "T1", Uses(2, b"n" * 12))
-RINGS = [KeyRing("one", {"one": Key(SECRET)}, seal=seal) for seal in (False, True)]
+RINGS = [KeyRing("one", {"one": SigningSecret(SECRET)}, seal=seal) for seal in (False, True)]
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_rewritten_address_and_a_rewritten_id(policy: str, ring: KeyRing) -> N
 @pytest.mark.parametrize("ring", RINGS, ids=["signed", "sealed"])
 def test_an_id_that_brings_its_response_home(policy: str, ring: KeyRing) -> None:
     now = time.time_ns() // 1_000_000
-    carrier = Carrier(ring, "edge", "core", "$replies.core", 60_000)
+    carrier = CorrelationRewriter(ring, "edge", "core", "$replies.core", 60_000)
     request = carrier.rewrite(message(reply_to="q/1", message_id="m-1"), now, reply_to=encode("broker/answers"))
     result = inspect(policy, sections(request)["properties"]["message_id"])
     assert result.exit_code == 0
@@ -123,7 +123,7 @@ def test_expired_is_shown_with_what_it_says_and_skew_counts(policy: str) -> None
         ("nonsense?", "not base64url"),
         ("00" * 64, "unknown version"),
         (seal(RINGS[0], GOOD)[:-1].hex(), "wrong MAC"),
-        (seal(KeyRing("two", {"two": Key(SECRET)}), GOOD).hex(), "unknown key"),
+        (seal(KeyRing("two", {"two": SigningSecret(SECRET)}), GOOD).hex(), "unknown key"),
         (seal(RINGS[1], GOOD, REPLY_TO).hex(), "wrong MAC"),
         (seal(RINGS[0], GOOD._replace(scope="gone")).hex(), "its scope is not in this policy"),
         ("$replies.core/", "wrong length"),
@@ -146,8 +146,8 @@ def test_without_keys_nothing_can_be_said(tmp_path: Path) -> None:
 
 
 def test_a_reference_is_shown_without_what_only_the_gateway_knows(policy: str) -> None:
-    shelf = Shelf(RINGS[0], MIN_LIMIT)
-    data = Maker(RINGS[0], "edge", "$replies.core", shelf=shelf).make(GOOD._replace(address="x" * 400))
+    shelf = CookieStore(RINGS[0], MIN_LIMIT)
+    data = CookieMaker(RINGS[0], "edge", "$replies.core", shelf=shelf).make(GOOD._replace(address="x" * 400))
     result = inspect(policy, data.hex())
     assert result.exit_code == 0
     assert said(result) | {"expires": ""} == {
@@ -163,8 +163,8 @@ def test_a_reference_is_shown_without_what_only_the_gateway_knows(policy: str) -
 
 
 def test_a_reference_is_followed_into_redis(policy: str, redis_server: Redis) -> None:
-    shelf = Shelf(RINGS[0], MIN_LIMIT)
-    data = Maker(RINGS[0], "edge", "$replies.core", shelf=shelf).make(GOOD._replace(address="x" * 400))
+    shelf = CookieStore(RINGS[0], MIN_LIMIT)
+    data = CookieMaker(RINGS[0], "edge", "$replies.core", shelf=shelf).make(GOOD._replace(address="x" * 400))
     file = Path(policy)
     file.write_text(f"gateway: {{state: '{redis_server.url}'}}\n{POLICY}")
     lost = inspect(policy, data.hex())

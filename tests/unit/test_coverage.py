@@ -17,7 +17,7 @@ import os, sys
 import tests
 from gateway.amqp import encoder, decoder
 if (child := os.fork()) == 0:
-    from gateway.scope import rate
+    from gateway.response import rate_limit as rate
     sys.exit(0)
 os.waitpid(child, 0)
 """
@@ -43,7 +43,7 @@ def test_a_process_and_the_one_it_forks_count_and_what_nobody_imports_has_its_li
     run(tmp_path, REACHING)
     found = {each.name: each for each in figures.python(tmp_path)}
     assert 0 < found["gateway/amqp/encoder.py"].reached < found["gateway/amqp/encoder.py"].lines
-    assert found["gateway/scope/rate.py"].reached, "what the child imported"
+    assert found["gateway/response/rate_limit.py"].reached, "what the child imported"
     assert found["bridges/spark/report_story.py"].reached == 0
     assert found["bridges/spark/report_story.py"].lines > 100
     first, second = (tmp_path / LINES).read_text().splitlines()

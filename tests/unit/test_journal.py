@@ -17,7 +17,7 @@ from gateway.journal.pump import Pump
 from gateway.journal.reading import MOST_PARTITIONS, Log
 from gateway.nodes.events import GROUP
 from gateway.redaction import shown
-from gateway.scope.choice import WITHIN, choose
+from gateway.response.crossing_rule import WITHIN, choose
 from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
 from tests.support.messages import message

@@ -10,7 +10,7 @@ from gateway.amqp.annotated import annotated
 from gateway.errors import INVALID_FIELD, NOT_FOUND, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.pairs import Pair, asks_me, with_own_address
-from gateway.scope.respond import echo, read_request
+from gateway.response.echo import echo, read_request
 from tests.support.crossing import hop_annotations
 from tests.support.messages import message, sections
 

@@ -30,15 +30,15 @@ from gateway.errors import (
     RESOURCE_LIMIT_EXCEEDED,
     AmqpError,
 )
-from gateway.scope.annotate import Annotator
-from gateway.scope.cookie import Cookie, seal, to_url
-from gateway.scope.keys import REPLY_TO, BadToken, Key, KeyRing
-from gateway.scope.restore import Restored
-from gateway.scope.rewrite import Rewriter
+from gateway.response.annotate import Annotator
+from gateway.response.cookie import Cookie, seal, to_url
+from gateway.response.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
+from gateway.response.restore import Restored
+from gateway.response.rewrite import Rewriter
 
 NOW = 1_700_000_000_000
 TTL = 64_000
-RING = KeyRing("k", {"k": Key(b"k" * 32)})
+RING = KeyRing("k", {"k": SigningSecret(b"k" * 32)})
 IDS = [Ulong(0), Ulong(42), Ulong(2**40), uuid.UUID(int=5), b"\x00\xff", "text", "ID:sg-nonsense", None]
 
 
@@ -161,7 +161,7 @@ def test_a_forged_id_passes_unchanged() -> None:
     asked = out().rewrite(request(), NOW)
     forged = flipped(fields(asked).message_id)
     assert fields(undo(asked, message(["r", None, None, None, None, forged])).data).correlation_id == forged
-    stranger = Rewriter(KeyRing("k", {"k": Key(b"s" * 32)}), "edge", "$replies", TTL)
+    stranger = Rewriter(KeyRing("k", {"k": SigningSecret(b"s" * 32)}), "edge", "$replies", TTL)
     theirs = fields(stranger.rewrite(request(), NOW)).message_id
     assert fields(undo(asked, message(["r", None, None, None, None, theirs])).data).correlation_id == theirs
 
@@ -281,7 +281,7 @@ def test_the_previous_gateways_cookie_is_restored_on_the_way_back() -> None:
 
 @pytest.mark.row("RA-2.3-17")
 def test_annotated_by_one_gateway_and_rewritten_by_the_next() -> None:
-    first = Annotator(KeyRing("a", {"a": Key(b"a" * 32)}), "far", "T1", TTL)
+    first = Annotator(KeyRing("a", {"a": SigningSecret(b"a" * 32)}), "far", "T1", TTL)
     asked = out().rewrite(first.annotate(request("m-1"), NOW), NOW)
     home = undo(asked, answer(asked))
     assert home.target == "T1"
@@ -324,7 +324,7 @@ def test_forged_addresses_are_not_found_and_the_log_knows_why() -> None:
         "wrong scope or prefix": to_url(
             seal(RING, good._replace(scope="core", expiry_ms=0), REPLY_TO)
         ).decode(),
-        "unknown key": to_url(seal(KeyRing("x", {"x": Key(b"k" * 32)}), good, REPLY_TO)).decode(),
+        "unknown key": to_url(seal(KeyRing("x", {"x": SigningSecret(b"k" * 32)}), good, REPLY_TO)).decode(),
     }
     told = set()
     for reason, name in tokens.items():
@@ -371,6 +371,6 @@ def test_what_cannot_be_carried_is_refused(original: bytes) -> None:
 
 def test_rotation_ids_and_addresses_of_the_old_key_still_count() -> None:
     asked = out().rewrite(request(Ulong(1)), NOW)
-    rotated = KeyRing("new", {"new": Key(b"n" * 32), "k": Key(b"k" * 32, until_ms=NOW)})
+    rotated = KeyRing("new", {"new": SigningSecret(b"n" * 32), "k": SigningSecret(b"k" * 32, until_ms=NOW)})
     home = undo(asked, answer(asked), Rewriter(rotated, "edge", "$replies", TTL, destination="core"))
     assert raw(home.data, 5) == encode(Ulong(1))

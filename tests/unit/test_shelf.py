@@ -8,18 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.scope.annotate import Annotator, LinkTarget
-from gateway.scope.carry import Carried, Carrier
-from gateway.scope.cookie import MIN_LIMIT, Cookie, Elsewhere, Maker, Uses, open_cookie, open_token
-from gateway.scope.keys import COOKIE, STORED, BadToken, Key, KeyRing
-from gateway.scope.restore import Restored
-from gateway.scope.rewrite import Rewriter
-from gateway.scope.shelf import Shelf, Unfetched
+from gateway.response.annotate import Annotator, LinkTarget
+from gateway.response.cookie import MIN_LIMIT, Cookie, CookieMaker, CookieReference, Uses, open_cookie, open_token
+from gateway.response.cookie_store import CookieNotLoaded, CookieStore
+from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
+from gateway.response.keys import COOKIE, STORED, BadToken, KeyRing, SigningSecret
+from gateway.response.restore import Restored
+from gateway.response.rewrite import Rewriter
 from tests.support.crossing import answer, cookie_of, hop_annotations
 from tests.support.messages import message, sections
 
 NOW = 1_700_000_000_000
-RINGS = {seal: KeyRing("one", {"one": Key(b"k" * 32)}, seal=seal) for seal in (False, True)}
+RINGS = {seal: KeyRing("one", {"one": SigningSecret(b"k" * 32)}, seal=seal) for seal in (False, True)}
 RING = RINGS[False]
 LONG = "q/" + "x" * 600
 INNER = bytes(range(256)) * 3
@@ -30,7 +30,7 @@ class Store:
 
     def __init__(self, ring: KeyRing) -> None:
         self.values: dict[str, bytes] = {}
-        self.making, self.taking = Shelf(ring, MIN_LIMIT), Shelf(ring)
+        self.making, self.taking = CookieStore(ring, MIN_LIMIT), CookieStore(ring)
 
     def keep(self) -> int:
         pending, self.making.pending[:] = list(self.making.pending), []
@@ -43,7 +43,7 @@ class Store:
         """As a gateway does: fetch what is missing, and ask again."""
         try:
             return restore()
-        except Unfetched as missing:
+        except CookieNotLoaded as missing:
             try:
                 missing.load(self.values.get(missing.key, b""), now)
             except BadToken as fault:
@@ -96,10 +96,10 @@ def test_a_rewritten_address_and_an_id_may_be_references_too() -> None:
     home = store.restored(lambda: other.undo(token, reply, NOW))
     assert sections(home.data)["properties"] == {"to": LONG, "correlation_id": "m"}
 
-    carrier = Carrier(RING, "edge", "core", "T", 300_000, shelf=store.making)
+    carrier = CorrelationRewriter(RING, "edge", "core", "T", 300_000, shelf=store.making)
     sent = sections(carrier.rewrite(message(reply_to=LONG, message_id="m"), NOW, reply_to=b"\xa1\x01q"))["properties"]
     assert store.keep() == 1
-    carried = Carried(RING, "core", "T", ("edge",), shelf=store.taking)
+    carried = CorrelationRestorer(RING, "core", "T", ("edge",), shelf=store.taking)
     reply = message(correlation_id=sent["message_id"])
     home = store.restored(lambda: carried.restore(reply, NOW))
     assert sections(home.data)["properties"] == {"to": LONG, "correlation_id": "m"}
@@ -135,7 +135,7 @@ def test_a_short_cookie_needs_no_store() -> None:
 
 def test_without_a_limit_nothing_is_kept() -> None:
     with pytest.raises(AmqpError) as caught:
-        Annotator(RING, "edge", "T", 300_000, shelf=Shelf(RING)).annotate(message(reply_to="x" * 4096), NOW)
+        Annotator(RING, "edge", "T", 300_000, shelf=CookieStore(RING)).annotate(message(reply_to="x" * 4096), NOW)
     assert caught.value.condition == "amqp:resource-limit-exceeded"
 
 
@@ -200,13 +200,13 @@ def test_what_a_rewritten_address_is_told_when_the_store_has_lost_it() -> None:
 
 def test_the_vectors_of_the_page() -> None:
     """docs/cookies.md, vectors 7 and 8: what is kept, and the reference to it."""
-    ring = KeyRing("2026-11", {"2026-11": Key(bytes(range(32)))})
-    shelf = Shelf(ring, 384, token_bytes=lambda count: b"\xaa" * count)
+    ring = KeyRing("2026-11", {"2026-11": SigningSecret(bytes(range(32)))})
+    shelf = CookieStore(ring, 384, token_bytes=lambda count: b"\xaa" * count)
     cookie = Cookie("edge", "$responses", "r" * 400, NOW, uses=Uses(1, b"\xbb" * 12))
-    reference = Maker(ring, "edge", "$responses", COOKIE, shelf=shelf).make(cookie)
+    reference = CookieMaker(ring, "edge", "$responses", COOKIE, shelf=shelf).make(cookie)
     (unkept,) = shelf.pending
     assert unkept.key == "cookie:" + "aa" * 16
-    assert unkept.value == Maker(ring, "edge", "$responses", STORED).make(cookie)
-    with pytest.raises(Elsewhere) as found:
+    assert unkept.value == CookieMaker(ring, "edge", "$responses", STORED).make(cookie)
+    with pytest.raises(CookieReference) as found:
         open_cookie(ring, reference, NOW)
     assert found.value.reference == b"\xaa" * 16 + hashlib.sha256(unkept.value).digest()[:16]

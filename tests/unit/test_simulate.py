@@ -11,7 +11,7 @@ import pytest
 from bridges.spark.simulate import DIFFERENCES, Case, Judge, Known, Receiver, compare, differences
 from gateway.amqp.codec import Described, Symbol, encode
 from gateway.policy_file import make_filter_rules
-from gateway.scope.choice import choose
+from gateway.response.crossing_rule import choose
 from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
 from tests.support.simulation import JOURNAL, KNOWN, NOW, candidate

@@ -14,8 +14,8 @@ from gateway.nodes.homeward import HomeRouter, Tolled, Waits
 from gateway.nodes.route_limits import BESIDE, DETACHED
 from gateway.nodes.routed import Aim
 from gateway.principal import nobody
-from gateway.scope.cookie import Cookie, Uses
-from gateway.scope.shelf import Unfetched
+from gateway.response.cookie import Cookie, Uses
+from gateway.response.cookie_store import CookieNotLoaded
 
 COOKIE = Cookie("edge", "$replies.core", "q/1", 1 << 42, uses=Uses(1, b"n" * 12))
 DATA = b"x" * 100
@@ -78,7 +78,7 @@ class World:
         if self.waits_for == "use":
             raise Tolled(aim, None, COOKIE, lambda fault: AmqpError(NOT_FOUND, "used up"))
         if not self.fetched:
-            raise Unfetched("cookie:1", self._load, lambda fault: AmqpError(NOT_FOUND, "unknown"))
+            raise CookieNotLoaded("cookie:1", self._load, lambda fault: AmqpError(NOT_FOUND, "unknown"))
         return aim
 
     def _load(self, value: bytes, now_ms: int) -> None:

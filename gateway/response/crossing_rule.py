@@ -20,7 +20,7 @@ HOMEWARD: Final = "homeward"
 """The replies word of a response that asks for no response: it crosses, and there is nothing to rewrite."""
 
 
-class Choice(NamedTuple):
+class CrossingDecision(NamedTuple):
     """What becomes of requests, and in a few words why; `condition` is the AMQP error of `REFUSED`."""
 
     result: str
@@ -28,22 +28,22 @@ class Choice(NamedTuple):
     condition: str | None = None
 
 
-WITHIN: Final = Choice(UNCHANGED, "same scope")
-_RESPONSE: Final = Choice(UNCHANGED, "response that asks for none")
-_NONE: Final = Choice(UNCHANGED, "replies: none")
-_KEYLESS: Final = Choice(REFUSED, "no key is configured to route responses", NOT_ALLOWED)
-_INCAPABLE: Final = Choice(REFUSED, "the receiver does not support response annotations", NOT_IMPLEMENTED)
-_ANNOTATED: Final = Choice(ANNOTATED, "the receiver supports response annotations")
+WITHIN: Final = CrossingDecision(UNCHANGED, "same scope")
+_RESPONSE: Final = CrossingDecision(UNCHANGED, "response that asks for none")
+_NONE: Final = CrossingDecision(UNCHANGED, "replies: none")
+_KEYLESS: Final = CrossingDecision(REFUSED, "no key is configured to route responses", NOT_ALLOWED)
+_INCAPABLE: Final = CrossingDecision(REFUSED, "the receiver does not support response annotations", NOT_IMPLEMENTED)
+_ANNOTATED: Final = CrossingDecision(ANNOTATED, "the receiver supports response annotations")
 _WANTED: Final = {
-    carried: Choice(CARRIED if carried else REWRITTEN, "replies: rewrite") for carried in (False, True)
+    carried: CrossingDecision(CARRIED if carried else REWRITTEN, "replies: rewrite") for carried in (False, True)
 }
 _NEEDED: Final = {
-    carried: Choice(CARRIED if carried else REWRITTEN, "the receiver does not support response annotations")
+    carried: CrossingDecision(CARRIED if carried else REWRITTEN, "the receiver does not support response annotations")
     for carried in (False, True)
 }
 
 
-def choose(replies: str, *, keys: bool, capable: bool, carries: bool) -> Choice:
+def choose(replies: str, *, keys: bool, capable: bool, carries: bool) -> CrossingDecision:
     """What becomes of requests that enter another scope.
 
     `replies` is the word of the route (auto, cookie, rewrite, none, or `HOMEWARD`), `keys` whether something can be

@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from gateway.scope.sealed import OVERHEAD, Opener, Sealer
+from gateway.response.encryption import OVERHEAD, TokenDecrypter, TokenEncrypter
 
 MAC_BYTES: Final = 16
 MIN_SECRET_BYTES: Final = 32
@@ -48,7 +48,7 @@ class BadToken(Exception):
         self.reason: Final = reason
 
 
-class Key(NamedTuple):
+class SigningSecret(NamedTuple):
     """A secret, and until when (ms since the epoch, inclusive) it verifies; None: no end."""
 
     secret: bytes
@@ -88,7 +88,7 @@ class KeyRing:
     def __init__(
         self,
         active: str,
-        keys: Mapping[str, Key],
+        keys: Mapping[str, SigningSecret],
         *,
         seal: bool = False,
         skew_ms: int = 0,
@@ -108,11 +108,13 @@ class KeyRing:
             purpose: {name.encode(): Signer(key.secret, purpose) for name, key in keys.items()} for purpose in _PURPOSES
         }
         self._openers = {
-            purpose: {name.encode(): Opener(_seal_key(key.secret, purpose)) for name, key in keys.items()}
+            purpose: {name.encode(): TokenDecrypter(_seal_key(key.secret, purpose)) for name, key in keys.items()}
             for purpose in _PURPOSES
         }
         secret, own = keys[active].secret, active.encode()
-        self._sealers = {each: Sealer(own, _seal_key(secret, each), token_bytes) for each in _PURPOSES} if seal else {}
+        self._sealers = (
+            {each: TokenEncrypter(own, _seal_key(secret, each), token_bytes) for each in _PURPOSES} if seal else {}
+        )
 
     def signer(self, purpose: Purpose) -> Signer:
         """The active key, for whoever prepares templates."""
@@ -122,7 +124,7 @@ class KeyRing:
         """What makes the MACs of a key of the ring (`Signer.begin`), for who checks many of them."""
         return self._signers[purpose][key_id].begin
 
-    def sealer(self, purpose: Purpose) -> Sealer:
+    def sealer(self, purpose: Purpose) -> TokenEncrypter:
         """Where `sealing`: what makes new tokens."""
         return self._sealers[purpose]
 
@@ -186,7 +188,7 @@ def new_secret(token_bytes: Callable[[int], bytes]) -> str:
     return base64.urlsafe_b64encode(token_bytes(MIN_SECRET_BYTES)).rstrip(b"=").decode()
 
 
-def _check_key(name: str, key: Key) -> None:
+def _check_key(name: str, key: SigningSecret) -> None:
     if len(name) > MAX_KEY_ID or not _KEY_ID.fullmatch(name):
         raise ValueError(f"key id {name!r}: 1 to {MAX_KEY_ID} printable ASCII characters are allowed")
     if len(key.secret) < MIN_SECRET_BYTES:

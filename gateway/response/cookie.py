@@ -12,11 +12,11 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.scope import sealed
-from gateway.scope.keys import COOKIE, MAC_BYTES, BadToken, KeyRing, Purpose
+from gateway.response import encryption
+from gateway.response.keys import COOKIE, MAC_BYTES, BadToken, KeyRing, Purpose
 
 if TYPE_CHECKING:
-    from gateway.scope.shelf import Shelf
+    from gateway.response.cookie_store import CookieStore
 
 VERSION: Final = 1
 MAX_TOKEN: Final = 4096
@@ -53,7 +53,7 @@ class Expired(BadToken):
         super().__init__("expired")
 
 
-class Elsewhere(Exception):
+class CookieReference(Exception):
     """Genuine, but only a reference to what is kept (`shelf`): `cookie` has scope, link target and expiry alone."""
 
     def __init__(self, cookie: Cookie, reference: bytes) -> None:
@@ -86,7 +86,7 @@ class Cookie(NamedTuple):
     uses: Uses | None = None
 
 
-class Maker:
+class CookieMaker:
     """Makes the cookies, or reply-to tokens, of one crossing; signed or sealed as the ring says."""
 
     __slots__ = ("_begin", "_mac", "_most", "_plain", "_purpose", "_room", "_seal", "_shared", "_shelf")
@@ -98,7 +98,7 @@ class Maker:
         link_target: str,
         purpose: Purpose = COOKIE,
         *,
-        shelf: Shelf | None = None,
+        shelf: CookieStore | None = None,
         most: int = MAX_TOKEN,
     ) -> None:
         """Tokens of more than `most` bytes are refused; those over the limit of a shelf that has one are kept there."""
@@ -173,10 +173,10 @@ def _own_part(cookie: Cookie) -> tuple[int, bytes]:
 def seal(ring: KeyRing, cookie: Cookie, purpose: Purpose = COOKIE) -> bytes:
     """One token alone; who makes many for one crossing keeps a `Maker`."""
     within = cookie._replace(expiry_ms=expiry_of(cookie.expiry_ms, None))
-    return Maker(ring, cookie.scope, cookie.link_target, purpose).make(within)
+    return CookieMaker(ring, cookie.scope, cookie.link_target, purpose).make(within)
 
 
-class Reader:
+class CookieReader:
     """Opens the tokens of one purpose; who has many keeps one.
 
     Most have the key, scope and link target of the one before: those are then compared in one piece and not read.
@@ -250,7 +250,7 @@ def open_token(ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, *, mos
             end = len(data) - MAC_BYTES
             ring.verify(purpose, data[3:start], data[:end], data[end:], now_ms)
             return _fields(data[1], data, start, end)
-        if data[0] == sealed.VERSION:
+        if data[0] == encryption.VERSION:
             content = ring.unseal(purpose, data, now_ms)
             return _fields(content[0], content, 1, len(content))
         raise BadToken("unknown version")
@@ -295,14 +295,14 @@ def _fields(flags: int, data: bytes, start: int, end: int) -> Cookie:
     return Cookie(scope, target, address, expiry, inner_cookie, inner_text, uses)
 
 
-def _reference(data: bytes, start: int, end: int) -> Elsewhere | BadToken:
+def _reference(data: bytes, start: int, end: int) -> CookieReference | BadToken:
     scope, at = _read(data, start)
     target, at = _read(data, at)
     stop = at + _EXPIRY_BYTES
     if end - stop != _REFERENCE_BYTES:
         return BadToken("wrong field lengths")
     expiry = int.from_bytes(data[at:stop], "big")
-    return Elsewhere(Cookie(scope.decode(), target.decode(), None, expiry), data[stop:end])
+    return CookieReference(Cookie(scope.decode(), target.decode(), None, expiry), data[stop:end])
 
 
 def _read_uses(data: bytes, at: int) -> tuple[Uses, int]:

@@ -12,9 +12,9 @@ from hmac import compare_digest
 from itertools import count
 from typing import Final, NamedTuple
 
-from gateway.scope import sealed
-from gateway.scope.cookie import MAX_TOKEN, from_url, to_url, too_long
-from gateway.scope.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
+from gateway.response import encryption
+from gateway.response.cookie import MAX_TOKEN, from_url, to_url, too_long
+from gateway.response.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
 
 VERSION: Final = 1
 MARK: Final = b"ID:sg-"  # JMS clients expect message-ids to begin with "ID:"
@@ -23,7 +23,7 @@ _STR8: Final = 0xA1
 _STR32: Final = 0xB1
 
 
-class Origin(NamedTuple):
+class IdOrigin(NamedTuple):
     """What a rewritten id stands for: the original as it was encoded (an encoded null: there was none)."""
 
     scope: str
@@ -105,21 +105,21 @@ def seal_id(ring: KeyRing, scope: str, original: bytes, unique: bytes) -> bytes:
     return payload + ring.signer(MESSAGE_ID).mac(payload)
 
 
-def open_id(ring: KeyRing, data: bytes, now_ms: int) -> Origin:
+def open_id(ring: KeyRing, data: bytes, now_ms: int) -> IdOrigin:
     """Verifies MAC or seal before anything else is believed; raises `BadToken`."""
     if not MAC_BYTES + UNIQUE_BYTES + 5 <= len(data) <= MAX_TOKEN:
         raise BadToken("wrong length")
-    if data[0] == sealed.VERSION:
+    if data[0] == encryption.VERSION:
         content = ring.unseal(MESSAGE_ID, data, now_ms)
         stop = 1 + content[0]
-        return Origin(content[1:stop].decode(), content[stop:])
+        return IdOrigin(content[1:stop].decode(), content[stop:])
     if data[0] != VERSION:
         raise BadToken("unknown version")
     start = 2 + data[1]
     end = len(data) - MAC_BYTES
     ring.verify(MESSAGE_ID, data[2:start], data[:end], data[end:], now_ms)
     stop = start + 1 + data[start]
-    return Origin(data[start + 1 : stop].decode(), data[stop + UNIQUE_BYTES : end])
+    return IdOrigin(data[start + 1 : stop].decode(), data[stop + UNIQUE_BYTES : end])
 
 
 def id_token(field: bytes) -> bytes:

@@ -26,7 +26,7 @@ _REMEMBERED: Final = 256
 """Makers whose key is kept ready: the processes, and reloads, whose tokens are still under way."""
 
 
-class Sealer:
+class TokenEncrypter:
     """Makes the sealed tokens of one process for one purpose; `derived` is K."""
 
     __slots__ = ("_cipher", "_head", "_numbers")
@@ -44,7 +44,7 @@ class Sealer:
         return head + self._cipher.encrypt(_PAD + number, content, head)
 
 
-class Opener:
+class TokenDecrypter:
     """Opens what any process sealed with one secret for one purpose."""
 
     __slots__ = ("_ciphers", "_derived")

@@ -9,13 +9,13 @@ from gateway.amqp import _sections
 from gateway.amqp.codec import encode_binary
 from gateway.amqp.sections import edit_map, property_field, walk
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.scope.annotations import RESPONSE_COOKIE, typed_entry
-from gateway.scope.cookie import Cookie, Expired, Reader, check_expiry, refusal
-from gateway.scope.fields import REPLY_TO
-from gateway.scope.keys import COOKIE, BadToken, KeyRing
-from gateway.scope.message_id import MARK
-from gateway.scope.recent import Recent
-from gateway.scope.shelf import Shelf, Unfetched, partly
+from gateway.response.annotations import RESPONSE_COOKIE, typed_entry
+from gateway.response.cookie import Cookie, CookieReader, Expired, check_expiry, refusal
+from gateway.response.cookie_store import CookieNotLoaded, CookieStore, partly
+from gateway.response.epoch_cache import EpochCache
+from gateway.response.fields import REPLY_TO
+from gateway.response.keys import COOKIE, BadToken, KeyRing
+from gateway.response.message_id import MARK
 
 _new: Final = tuple.__new__
 _MAP8: Final = b"\x00\x53\x71\xc1"
@@ -46,13 +46,15 @@ class LinkTarget:
 
     __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes", "_shelf", "_usual")
 
-    def __init__(self, ring: KeyRing, address: str, scopes: Collection[str], *, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self, ring: KeyRing, address: str, scopes: Collection[str], *, shelf: CookieStore | None = None
+    ) -> None:
         self._ring, self._address, self._scopes = ring, address, frozenset(scopes)
-        self._reader = Reader(ring, COOKIE)
-        self._recent: Recent[bytes, Cookie] = Recent()
-        self._usual: Recent[bytes, Cookie] = Recent()
+        self._reader = CookieReader(ring, COOKIE)
+        self._recent: EpochCache[bytes, Cookie] = EpochCache()
+        self._usual: EpochCache[bytes, Cookie] = EpochCache()
         """By annotations sections that hold nothing but a cookie, which leaves nothing behind."""
-        self._shelf = shelf or Shelf(ring)
+        self._shelf = shelf or CookieStore(ring)
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
         """Where the response goes and what it says there; raises the refusals of conformance 0.3.
@@ -76,7 +78,7 @@ class LinkTarget:
                 recent[token] = self._verified(token, now_ms)
             except AmqpError as error:
                 return error.condition != UNAUTHORIZED_ACCESS
-            except Unfetched:
+            except CookieNotLoaded:
                 return True
         return True
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from gateway.scope.cookie import lifetime
+from gateway.response.cookie import lifetime
 
 _MOST: Final = 2048
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class EpochCache(Generic[K, V]):
     """`at(epoch)` is the memory of that epoch, empty when it is a new one or grew too large.
 
     An epoch is whatever the results depend on beside their key: the expiry that is being written, or how many
@@ -35,7 +35,7 @@ class Recent(Generic[K, V]):
         return self._memory
 
 
-class Steps(Generic[K, V]):
+class ExpiryStepCache(Generic[K, V]):
     """A `Recent` of what is made with an expiry of our own: a new memory when that takes its next step."""
 
     __slots__ = ("_after", "_memory", "_ttl_ms", "_until", "expiry_ms")

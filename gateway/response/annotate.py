@@ -15,20 +15,20 @@ from typing import Final
 from gateway.amqp import _sections
 from gateway.amqp.codec import Symbol, Timestamp, encode, encode_binary
 from gateway.amqp.sections import DELIVERY_ANNOTATIONS, Layout, edit_map, property_field, splice, walk
-from gateway.scope.annotations import (
+from gateway.response.annotations import (
     REQUEST_COOKIE,
     REQUEST_EXPIRY,
     REQUEST_TARGET,
     RESPONSE_COOKIE,
     previous_annotations,
 )
-from gateway.scope.cookie import NONCE_BYTES, Cookie, Maker, Uses, expiry_of
-from gateway.scope.fields import NULL, REPLY_TO, address_text, is_me
-from gateway.scope.keys import KeyRing
-from gateway.scope.permit import Permit, anywhere
-from gateway.scope.recent import Steps
-from gateway.scope.restore import LinkTarget, Restored, restore_response
-from gateway.scope.shelf import Shelf
+from gateway.response.cookie import NONCE_BYTES, Cookie, CookieMaker, Uses, expiry_of
+from gateway.response.cookie_store import CookieStore
+from gateway.response.epoch_cache import ExpiryStepCache
+from gateway.response.fields import NULL, REPLY_TO, address_text, is_me
+from gateway.response.keys import KeyRing
+from gateway.response.permission import Permit, anywhere
+from gateway.response.restore import LinkTarget, Restored, restore_response
 
 __all__ = ["Annotator", "LinkTarget", "Restored", "restore_response"]
 
@@ -64,18 +64,18 @@ class Annotator:
         *,
         announced: str | None = None,
         uses: int | None = None,
-        shelf: Shelf | None = None,
+        shelf: CookieStore | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._ring, self._origin, self._target, self._ttl_ms = ring, origin, link_target, ttl_ms
         self._uses, self._token_bytes = uses, token_bytes
-        shelf = shelf or Shelf(ring)
+        shelf = shelf or CookieStore(ring)
         self._pending = shelf.pending
-        self._maker = Maker(ring, origin, link_target, shelf=shelf)
+        self._maker = CookieMaker(ring, origin, link_target, shelf=shelf)
         self._target_entry = encode(Symbol(REQUEST_TARGET)) + encode(announced or link_target)
         self._announced = announced or link_target
         self._responses = LinkTarget(ring, link_target, (origin,), shelf=shelf)
-        self._recent: Steps[bytes, bytes] = Steps(ttl_ms)
+        self._recent: ExpiryStepCache[bytes, bytes] = ExpiryStepCache(ttl_ms)
 
     def annotate(
         self,

@@ -14,28 +14,30 @@ from typing import Final
 from gateway.amqp.codec import encode
 from gateway.amqp.sections import Layout, edit_map, splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.scope import keys
-from gateway.scope.annotations import (
+from gateway.response import keys
+from gateway.response.annotations import (
     NO_PREVIOUS,
     REQUEST_ANNOTATIONS,
     RESPONSE_COOKIE,
     Previous,
     previous_annotations,
 )
-from gateway.scope.cookie import (
+from gateway.response.cookie import (
     NONCE_BYTES,
     Cookie,
-    Elsewhere,
+    CookieMaker,
+    CookieReader,
+    CookieReference,
     Expired,
-    Maker,
-    Reader,
     Uses,
     check_expiry,
     expiry_of,
     from_url,
     to_url,
 )
-from gateway.scope.fields import (
+from gateway.response.cookie_store import CookieNotLoaded, CookieStore, partly
+from gateway.response.epoch_cache import EpochCache, ExpiryStepCache
+from gateway.response.fields import (
     CORRELATION_ID,
     MESSAGE_ID,
     NULL,
@@ -47,12 +49,10 @@ from gateway.scope.fields import (
     is_me,
     leading_fields,
 )
-from gateway.scope.keys import BadToken, KeyRing
-from gateway.scope.message_id import ScopeIds
-from gateway.scope.permit import Permit, anywhere
-from gateway.scope.recent import Recent, Steps
-from gateway.scope.restore import Restored, restored_annotations
-from gateway.scope.shelf import Shelf, Unfetched, partly
+from gateway.response.keys import BadToken, KeyRing
+from gateway.response.message_id import ScopeIds
+from gateway.response.permission import Permit, anywhere
+from gateway.response.restore import Restored, restored_annotations
 
 _EXPIRED: Final = "the response address has expired"
 _new: Final = tuple.__new__
@@ -77,23 +77,23 @@ class Rewriter:
         *,
         destination: str | None = None,
         uses: int | None = None,
-        shelf: Shelf | None = None,
+        shelf: CookieStore | None = None,
         like: Rewriter | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         """`like` is another one for the same two scopes, which then knows the ids that this one makes."""
         self._ring, self._origin, self._prefix, self._ttl_ms = ring, origin, prefix, ttl_ms
-        self._shelf = shelf or Shelf(ring)
-        self._maker = Maker(ring, origin, prefix, keys.REPLY_TO, shelf=self._shelf)
-        self._reader = Reader(ring, keys.REPLY_TO)
+        self._shelf = shelf or CookieStore(ring)
+        self._maker = CookieMaker(ring, origin, prefix, keys.REPLY_TO, shelf=self._shelf)
+        self._reader = CookieReader(ring, keys.REPLY_TO)
         self._uses, self._token_bytes = uses, token_bytes
         if like is None:
             self._ids = ScopeIds(ring, origin, token_bytes)
             self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
         else:
             self._ids, self._far_ids = like._ids, like._far_ids
-        self._recent_addresses: Steps[bytes | tuple[bytes, Previous], bytes] = Steps(ttl_ms)
-        self._recent_tokens: Recent[str, tuple[Cookie, bytes]] = Recent()
+        self._recent_addresses: ExpiryStepCache[bytes | tuple[bytes, Previous], bytes] = ExpiryStepCache(ttl_ms)
+        self._recent_tokens: EpochCache[str, tuple[Cookie, bytes]] = EpochCache()
 
     def rewrite(
         self,
@@ -138,7 +138,7 @@ class Rewriter:
         """
         try:
             return self._resolved(token, now_ms)[0]
-        except Unfetched:
+        except CookieNotLoaded:
             return self._verified(token, now_ms)[0]
 
     def undo(self, token: str, data: bytes, now_ms: int, layout: Layout | None = None) -> Restored:
@@ -176,7 +176,7 @@ class Rewriter:
             raise no_address(expired) from expired
         return found
 
-    def _verified(self, token: str, now_ms: int) -> tuple[Cookie, Elsewhere | None]:
+    def _verified(self, token: str, now_ms: int) -> tuple[Cookie, CookieReference | None]:
         try:
             data = from_url(token.encode("ascii", "replace"))
             cookie, elsewhere = partly(self._reader, data, now_ms)

@@ -17,15 +17,15 @@ from typing import Final
 from gateway.amqp.codec import encode
 from gateway.amqp.sections import splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.scope import keys, sealed
-from gateway.scope.annotations import NO_PREVIOUS, Previous, previous_annotations
-from gateway.scope.cookie import (
+from gateway.response import encryption, keys
+from gateway.response.annotations import NO_PREVIOUS, Previous, previous_annotations
+from gateway.response.cookie import (
     MAX_TOKEN,
     NONCE_BYTES,
     Cookie,
+    CookieMaker,
+    CookieReader,
     Expired,
-    Maker,
-    Reader,
     Uses,
     check_expiry,
     expiry_of,
@@ -33,7 +33,9 @@ from gateway.scope.cookie import (
     to_url,
     too_long,
 )
-from gateway.scope.fields import (
+from gateway.response.cookie_store import CookieStore, partly
+from gateway.response.epoch_cache import EpochCache
+from gateway.response.fields import (
     CORRELATION_ID,
     MESSAGE_ID,
     NULL,
@@ -44,19 +46,17 @@ from gateway.scope.fields import (
     check_id,
     leading_fields,
 )
-from gateway.scope.keys import MAC_BYTES, BadToken, KeyRing
-from gateway.scope.message_id import MARK, UNIQUE_BYTES, ScopeIds, id_token
-from gateway.scope.permit import Permit, anywhere
-from gateway.scope.recent import Recent
-from gateway.scope.restore import Restored, restored_annotations
-from gateway.scope.rewrite import without_routing
-from gateway.scope.shelf import Shelf, partly
+from gateway.response.keys import MAC_BYTES, BadToken, KeyRing
+from gateway.response.message_id import MARK, UNIQUE_BYTES, ScopeIds, id_token
+from gateway.response.permission import Permit, anywhere
+from gateway.response.restore import Restored, restored_annotations
+from gateway.response.rewrite import without_routing
 
 VERSION: Final = 1
 _MIN: Final = 2 + 2 + UNIQUE_BYTES + 1 + MAC_BYTES
 
 
-class Carrier:
+class CorrelationRewriter:
     """Rewrites requests from scope `origin` into `destination`; their responses are taken at `link_target`."""
 
     def __init__(
@@ -69,16 +69,16 @@ class Carrier:
         *,
         uses: int | None = None,
         correlation: bool = True,
-        shelf: Shelf | None = None,
+        shelf: CookieStore | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         """`correlation`: the correlation-id of a request is rewritten, too; False keeps it (RA-2.5-3)."""
         self._correlation = correlation
         self._origin, self._target, self._ttl_ms = origin, link_target, ttl_ms
         self._uses, self._token_bytes = uses, token_bytes
-        shelf = shelf or Shelf(ring)
+        shelf = shelf or CookieStore(ring)
         self._pending = shelf.pending
-        self._maker = Maker(ring, origin, link_target, keys.RETURN, shelf=shelf)
+        self._maker = CookieMaker(ring, origin, link_target, keys.RETURN, shelf=shelf)
         self._mac = ring.signer(keys.RETURN_ID).mac
         self._seal = ring.sealer(keys.RETURN_ID).seal if ring.sealing else None
         key_id = ring.active.encode()
@@ -87,7 +87,7 @@ class Carrier:
         self._far_ids = ScopeIds(ring, destination, token_bytes)
         # Below 2**63, so that the counter cannot leave its eight bytes.
         self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
-        self._recent: Recent[tuple[bytes, Previous], bytes] = Recent()
+        self._recent: EpochCache[tuple[bytes, Previous], bytes] = EpochCache()
 
     def rewrite(
         self, data: bytes, now_ms: int, *, reply_to: bytes, answer: bool = False, permit: Permit = anywhere
@@ -152,7 +152,7 @@ class Carrier:
         return encode((MARK + to_url(token)).decode())
 
 
-class Carried:
+class CorrelationRestorer:
     """Takes the responses to what `Carrier`s from `scopes` sent into `destination`."""
 
     def __init__(
@@ -162,14 +162,14 @@ class Carried:
         link_target: str,
         scopes: Collection[str],
         *,
-        shelf: Shelf | None = None,
+        shelf: CookieStore | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._ring, self._target, self._scopes = ring, link_target, frozenset(scopes)
-        self._reader = Reader(ring, keys.RETURN)
+        self._reader = CookieReader(ring, keys.RETURN)
         self._far_ids = ScopeIds(ring, destination, token_bytes)
-        self._shelf = shelf or Shelf(ring)
-        self._recent: Recent[bytes, Cookie] = Recent()
+        self._shelf = shelf or CookieStore(ring)
+        self._recent: EpochCache[bytes, Cookie] = EpochCache()
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
         """The response as it goes on in its own scope, by its correlation-id; raises the refusals of RA-2.5-9.
@@ -226,7 +226,7 @@ def open_return_id(ring: KeyRing, data: bytes, now_ms: int) -> tuple[bytes, byte
     """The sealed cookie and the original id; verifies the MAC before anything else is believed."""
     if not _MIN <= len(data) <= MAX_TOKEN:
         raise BadToken("wrong length")
-    if data[0] == sealed.VERSION:
+    if data[0] == encryption.VERSION:
         content = ring.unseal(keys.RETURN_ID, data, now_ms)
     elif data[0] == VERSION:
         start, end = 2 + data[1], len(data) - MAC_BYTES

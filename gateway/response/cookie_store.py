@@ -14,9 +14,9 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from gateway.errors import AmqpError
-from gateway.scope.cookie import NAME_BYTES, Cookie, Elsewhere, Maker, Reader, open_token
-from gateway.scope.keys import STORED, BadToken, KeyRing, Purpose
-from gateway.scope.recent import Recent
+from gateway.response.cookie import NAME_BYTES, Cookie, CookieMaker, CookieReader, CookieReference, open_token
+from gateway.response.epoch_cache import EpochCache
+from gateway.response.keys import STORED, BadToken, KeyRing, Purpose
 
 MAX_KEPT: Final = 16_384
 """Bytes of what is kept for one cookie."""
@@ -25,7 +25,7 @@ _REMEMBERED: Final = 2048
 Refusal = Callable[[BadToken], AmqpError]
 
 
-class Unkept(NamedTuple):
+class PendingCookie(NamedTuple):
     """What has to be in the store, until `until_ms` at least, before the message goes; then call `kept`."""
 
     key: str
@@ -34,7 +34,7 @@ class Unkept(NamedTuple):
     kept: Callable[[], None]
 
 
-class Unfetched(Exception):
+class CookieNotLoaded(Exception):
     """The value at `key` is needed: give it to `load`, empty if there is none, and ask again.
 
     `load` raises `BadToken`, for which `refuse` makes what the peer is told.
@@ -47,17 +47,17 @@ class Unfetched(Exception):
         self.refuse: Final = refuse
 
 
-class Shelf:
+class CookieStore:
     """Keeps for the makers of one ring what is longer than `limit` bytes; fetches whatever a reference names."""
 
     def __init__(
         self, ring: KeyRing, limit: int | None = None, token_bytes: Callable[[int], bytes] = secrets.token_bytes
     ) -> None:
         self._ring, self.limit, self._token_bytes = ring, limit, token_bytes
-        self.pending: list[Unkept] = []
+        self.pending: list[PendingCookie] = []
         """What the message just made needs; whoever sends it takes it out."""
         self._known: dict[tuple[Purpose, Cookie], bytes] = {}
-        self._fetched: Recent[bytes, Cookie] = Recent()
+        self._fetched: EpochCache[bytes, Cookie] = EpochCache()
 
     def short(self, cookie: Cookie, purpose: Purpose, token: Callable[[bytes], bytes]) -> bytes:
         """What travels instead of a long cookie; `token` makes one of a reference.
@@ -67,7 +67,7 @@ class Shelf:
         known = self._known.get((purpose, cookie))
         if known is not None:
             return known
-        value = Maker(self._ring, cookie.scope, cookie.link_target, STORED, most=MAX_KEPT).make(cookie)
+        value = CookieMaker(self._ring, cookie.scope, cookie.link_target, STORED, most=MAX_KEPT).make(cookie)
         name = self._token_bytes(NAME_BYTES)
         made = token(name + _digest(value))
 
@@ -77,17 +77,19 @@ class Shelf:
                     self._known.clear()
                 self._known[purpose, cookie] = made
 
-        self.pending.append(Unkept(_key(name), value, cookie.expiry_ms, kept))
+        self.pending.append(PendingCookie(_key(name), value, cookie.expiry_ms, kept))
         return made
 
-    def resolve(self, found: Elsewhere, now_ms: int, refuse: Refusal) -> Cookie:
+    def resolve(self, found: CookieReference, now_ms: int, refuse: Refusal) -> Cookie:
         """The whole cookie that a reference stands for; raises `Unfetched` where it has to be fetched first."""
         cookie = self._fetched.at(self._ring.epoch(now_ms)).get(found.reference)
         if cookie is None:
-            raise Unfetched(_key(found.reference[:NAME_BYTES]), lambda value, at: self._load(found, value, at), refuse)
+            raise CookieNotLoaded(
+                _key(found.reference[:NAME_BYTES]), lambda value, at: self._load(found, value, at), refuse
+            )
         return cookie
 
-    def _load(self, found: Elsewhere, value: bytes, now_ms: int) -> None:
+    def _load(self, found: CookieReference, value: bytes, now_ms: int) -> None:
         if not value:
             raise BadToken("not in the store")
         if _digest(value) != found.reference[NAME_BYTES:]:
@@ -98,11 +100,11 @@ class Shelf:
         self._fetched.at(self._ring.epoch(now_ms))[found.reference] = cookie
 
 
-def partly(reader: Reader, data: bytes, now_ms: int) -> tuple[Cookie, Elsewhere | None]:
+def partly(reader: CookieReader, data: bytes, now_ms: int) -> tuple[Cookie, CookieReference | None]:
     """As `Reader.open`; of a reference only scope, link target and expiry are known yet."""
     try:
         return reader.open(data, now_ms), None
-    except Elsewhere as found:
+    except CookieReference as found:
         return found.cookie, found
 
 

@@ -8,7 +8,7 @@ from gateway.amqp.codec import Symbol, encode, encode_binary, encode_list
 from gateway.amqp.properties import CORRELATION_ID, MESSAGE_ID, REPLY_TO, TO, field_value
 from gateway.amqp.sections import Layout, edit_map, property_field, walk
 from gateway.errors import INVALID_FIELD, AmqpError
-from gateway.scope.annotations import RESPONSE_COOKIE, previous_annotations
+from gateway.response.annotations import RESPONSE_COOKIE, previous_annotations
 
 _NULL = b"\x40"
 
