@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gateway.judge import Judge
     from gateway.nodes.scopes import World
     from gateway.report import Report
-    from gateway.state.leases import Leases
-    from gateway.state.termini import Termini
+    from gateway.state.leases.manager import Leases
+    from gateway.state.termini.store import Termini
     from policies.model.bridge import BridgeEntry as Model
     from policies.model.policy import Policy
 

@@ -19,8 +19,8 @@ from gateway.nodes.bridge_marks import Marks
 from gateway.nodes.bridge_remote import RemoteSource
 from gateway.nodes.bridge_source import LocalSource, link_name
 from gateway.nodes.bridge_target import Target
-from gateway.state.leases_lease import Lease, Why, Wish
-from gateway.state.termini import Overtaken, Save, Unavailable
+from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
+from gateway.state.termini.store import Fenced, Save, TerminiUnavailable
 from gateway.tasks import set_within
 from policies.rules import KafkaRoute
 
@@ -99,7 +99,7 @@ class Bridge:
             self._end_links()
 
     async def _claim(self) -> Lease | None:
-        wish = Wish(None, None, (0,), _WAITERS, _PATIENCE_MS)
+        wish = LeaseRequest(None, None, (0,), _WAITERS, _PATIENCE_MS)
         key = f"bridge//{self._scope}/{self.model.name}"
         try:
             return await self._shared.leases.claim(key, wish, gone=lambda: self._ended)
@@ -125,7 +125,7 @@ class Bridge:
             self._start_target()
             self._start_source()
             await self._keep(token)
-        except (Unavailable, Overtaken) as error:
+        except (TerminiUnavailable, Fenced) as error:
             self._state = f"the shared state does not give the position: {error or 'a later owner has it'}"
             await asyncio.sleep(_PAUSES[0])
         finally:
@@ -167,7 +167,7 @@ class Bridge:
             return True
         try:
             (ours,) = await self._shared.termini.save([Save(self._key, token, {}, None, changed)])
-        except Unavailable:
+        except TerminiUnavailable:
             self._marks.changed = {**changed, **self._marks.changed}
             return True
         return bool(ours)
@@ -184,7 +184,7 @@ class Bridge:
             except (AmqpError, KeyError):
                 self.lag = None
 
-    def stop(self, lease: Lease | None = None, why: Why | None = None) -> None:
+    def stop(self, lease: Lease | None = None, why: RevocationReason | None = None) -> None:
         """Called by the lease when it ends, or by the service when the bridge does."""
         if lease is None:
             self._ended = True

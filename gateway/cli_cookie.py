@@ -110,13 +110,13 @@ def _kept(policy: CompiledPolicy, ring: KeyRing, found: CookieReference, now_ms:
     """What a reference stands for, None if it cannot be read from here, and where it is."""
     from gateway.response.cookie import refusal
     from gateway.response.cookie_store import CookieNotLoaded, CookieStore
-    from gateway.state.look import look
+    from gateway.state.inspect import read_value
 
     shelf = CookieStore(ring)
     try:
         return shelf.resolve(found, now_ms, refusal), ""
     except CookieNotLoaded as missing:
-        value, place = look(policy.model.gateway.state, missing.key)
+        value, place = read_value(policy.model.gateway.state, missing.key)
         if value is None:
             return None, place
         missing.load(value, now_ms)

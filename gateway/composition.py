@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import click
 
     from bridges.kafka.bridge import ClusterBridge
-    from gateway.state.leases import Leases
-    from gateway.state.termini import Termini
+    from gateway.state.leases.manager import Leases
+    from gateway.state.termini.store import Termini
     from gateway.tasks import Supervisor
     from policies.model.policy import KafkaCluster
 

@@ -9,10 +9,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.errors import NOT_FOUND, AmqpError, quoted
-from gateway.state.leases import Leases
-from gateway.state.leases_open import open_leases
-from gateway.state.leases_rules import Group
-from gateway.state.leases_shares import whole
+from gateway.state.leases.balance import whole
+from gateway.state.leases.group import Group
+from gateway.state.leases.manager import Leases
+from gateway.state.leases.open import open_leases
 from gateway.tasks import Supervisor
 from policies.rules import KafkaRoute
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from gateway.filters.position.event_stream import LogPosition, Start
-from gateway.state.termini import Save, Termini, Unavailable
+from gateway.state.termini.store import Save, Termini, TerminiUnavailable
 
 _ATTEMPTS: Final = 50
 _PAUSE: Final = 0.005
@@ -74,7 +74,7 @@ class Beginnings:
             if saved:
                 return began
             await asyncio.sleep(random.uniform(0, _PAUSE) * attempt)  # noqa: S311 (not a secret)
-        raise Unavailable("too many processes begin the same group")
+        raise TerminiUnavailable("too many processes begin the same group")
 
 
 def _beginning(kept: Mapping[int, int]) -> Beginning:

@@ -21,7 +21,7 @@ from bridges.kafka.cluster import Cluster
 from bridges.kafka.progress import Progress
 from gateway.amqp.link_base import Left
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, STOLEN, AmqpError, Fault
-from gateway.state.termini import Full, Kept, Overtaken, Save, Saved, Termini, Unavailable
+from gateway.state.termini.store import Fenced, Full, Save, Saved, Termini, TerminiUnavailable, TerminusRecord
 
 _EVERY: Final = 0.1
 """Seconds between two writes of what changed."""
@@ -131,9 +131,9 @@ class Keeper:
         except Full as error:
             text = f"one user has at most {error.most} positions kept here (gateway.user_termini)"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text) from error
-        except Overtaken as error:
+        except Fenced as error:
             raise _lost(Saved.TAKEN) from error
-        except Unavailable as error:
+        except TerminiUnavailable as error:
             raise _unavailable(error) from error
         return Held(self, wish, kept)
 
@@ -150,7 +150,7 @@ class Keeper:
 
         try:
             return await self._beginnings.of(group, node, topic.identity, now)
-        except Unavailable as error:
+        except TerminiUnavailable as error:
             raise _unavailable(error) from error
 
     async def begin(self, held: Held, topic: str, positions: Callable[[], Mapping[int, int]]) -> None:
@@ -159,7 +159,7 @@ class Keeper:
         now = dict(positions())
         try:
             (saved,) = await self._termini.save([held.save(now)])
-        except Unavailable as error:
+        except TerminiUnavailable as error:
             raise _unavailable(error) from error
         if not saved:
             raise _lost(saved)
@@ -205,7 +205,7 @@ class Keeper:
             try:
                 if held.wish.wins:
                     await self._termini.drop(held.wish.key, held.token)
-            except Unavailable as error:
+            except TerminiUnavailable as error:
                 log.warning("a durable terminus is left to expire", reason=str(error))
 
     # -- writing
@@ -243,7 +243,7 @@ class Keeper:
         saves = [held.save(positions) for held, positions in now.items()]
         try:
             done = await self._termini.save(saves)
-        except Unavailable:
+        except TerminiUnavailable:
             self._changed = {**dict.fromkeys(changed), **self._changed}
             return
         for (held, positions), saved in zip(now.items(), done, strict=True):
@@ -286,7 +286,7 @@ class Held:
         "displaced", "engine", "keeper", "last", "positions", "progress", "saved", "start", "token", "topic", "wish",
     )  # fmt: skip
 
-    def __init__(self, keeper: Keeper, wish: Wish, kept: Kept) -> None:
+    def __init__(self, keeper: Keeper, wish: Wish, kept: TerminusRecord) -> None:
         self.keeper: Final = keeper
         self.wish: Final = wish
         self.token: Final = kept.token
@@ -323,7 +323,7 @@ class Held:
         return Save(self.wish.key, self.token, positions, ttl + _GRACE_MS if ttl is not None and attached else ttl)
 
 
-def _unavailable(error: Unavailable) -> AmqpError:
+def _unavailable(error: TerminiUnavailable) -> AmqpError:
     text = "the state that keeps durable termini cannot be used now; attach again later"
     log.warning("durable terminus refused", reason=str(error))
     return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)

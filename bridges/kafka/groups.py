@@ -1,6 +1,6 @@
 """Links of consumer groups: what an attach asks for, and a link whose right to send can end (ES 4.5, 4.6.2, 4.6.3).
 
-A group's link is bound to one partition that it owns by a lease (`gateway/state/leases.py`). Its receiver sends
+A group's link is bound to one partition that it owns by a lease (`gateway/state/leases/manager.py`). Its receiver sends
 through a `Gate`, which gives no credit from the moment on the lease is over; a `GroupHandler` ends the link when the
 lease ends, and the lease when the link ends.
 """
@@ -17,8 +17,8 @@ from gateway.amqp.link_base import Left
 from gateway.amqp.outcomes import Outcome
 from gateway.amqp.types import Long, Symbol, Timestamp
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, STOLEN, AmqpError
-from gateway.state.leases import Leases
-from gateway.state.leases_lease import Lease, Why
+from gateway.state.leases.lease import Lease, RevocationReason
+from gateway.state.leases.manager import Leases
 from policies.model.assignment import MAX_GROUP_NAME, Assignment, legal_group
 
 EPOCH: Final = "event-streams-epoch"
@@ -170,12 +170,12 @@ class GroupHandler:
 
     # -- from the lease
 
-    def stop(self, lease: Lease, why: Why) -> None:
+    def stop(self, lease: Lease, why: RevocationReason) -> None:
         """Called when the lease has ended, or shall."""
         self._gate.closing = True
-        if why is Why.DISPLACED:
+        if why is RevocationReason.DISPLACED:
             self._gate.detach(AmqpError(STOLEN, why.value))
-        elif why is Why.LOST:
+        elif why is RevocationReason.LOST:
             self._gate.detach(AmqpError(DETACH_FORCED, why.value))
         else:
             self._end_in_order()
@@ -203,4 +203,4 @@ class GroupHandler:
             self._cluster.loop.call_soon(self._dealt)  # no link ends while a batch is handed out
 
     def _dealt(self) -> None:
-        self._gate.detach(AmqpError(DETACH_FORCED, Why.DEALT.value))
+        self._gate.detach(AmqpError(DETACH_FORCED, RevocationReason.DEALT.value))

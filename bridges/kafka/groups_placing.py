@@ -11,8 +11,8 @@ from bridges.kafka.groups import Growth, Membership
 from bridges.kafka.groups_shards import Shards
 from bridges.kafka.links import wanted
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, RESOURCE_DELETED, AmqpError, Fault
-from gateway.state.leases import Leases
-from gateway.state.leases_lease import Lease, Wish
+from gateway.state.leases.lease import Lease, LeaseRequest
+from gateway.state.leases.manager import Leases
 from policies.model.assignment import Assignment
 
 _UNKNOWN: Final = 1 << 31
@@ -71,10 +71,12 @@ class Placing:
 
     # -- groups
 
-    def share(self, topic: Topic) -> Wish:
+    def share(self, topic: Topic) -> LeaseRequest:
         """What a link asks for that shares the partitions with others of its group (ES-4.5.1-8)."""
         rules = self._rules
-        return Wish(None, None, self._among(topic.partitions), rules.pending_limit if rules.surplus == "pend" else 0)
+        return LeaseRequest(
+            None, None, self._among(topic.partitions), rules.pending_limit if rules.surplus == "pend" else 0
+        )
 
     async def lease(self, link: Any, topic: Topic, key: str, member: Membership, growth: Growth) -> Lease:
         """A lease for a link of a group; it may take a while (surplus: pend, or an owner that has to end)."""
@@ -88,7 +90,7 @@ class Placing:
                 among = await self._among_shards(link, shards, key, among)
         rules = self._rules
         pend = rules.pending_limit if rules.surplus == "pend" else 0
-        wish = Wish(named, member.epoch, among, pend, rules.pending_timeout, rules.epoch_retention)
+        wish = LeaseRequest(named, member.epoch, among, pend, rules.pending_timeout, rules.epoch_retention)
         try:
             return await self._leases.claim(key, wish, gone=lambda: growth.gone or not wanted(link))
         except AmqpError as error:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.errors import AmqpError
 from gateway.nodes.elsewhere import elsewhere
-from gateway.state.leases import Leases
+from gateway.state.leases.manager import Leases
 
 Place = tuple[str, int]
 

@@ -24,8 +24,8 @@ from bridges.kafka.selection import Selections
 from gateway.amqp.handlers import takes_batches
 from gateway.amqp.outcomes import Outcome
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
-from gateway.state.leases import Leases
-from gateway.state.leases_lease import Lease, Share, Why
+from gateway.state.leases.lease import Lease, RevocationReason, Share
+from gateway.state.leases.manager import Leases
 
 
 class Entry(NamedTuple):
@@ -224,12 +224,12 @@ class SharedMember:
         else:
             self._read(part)
 
-    def stop(self, lease: Lease, why: Why) -> None:
+    def stop(self, lease: Lease, why: RevocationReason) -> None:
         """A partition goes to another link, or is lost."""
         part = self._parts.get(lease.partition)
         if part is None or part.lease is not lease:
             return
-        if why is Why.LOST:
+        if why is RevocationReason.LOST:
             self._lost(part)
         elif not part.leaving:
             part.leaving = True
@@ -239,7 +239,7 @@ class SharedMember:
     def over(self) -> None:
         """The place in the group is lost, with the session of this process."""
         self._gate.closing = True
-        self._gate.detach(AmqpError(DETACH_FORCED, Why.LOST.value))
+        self._gate.detach(AmqpError(DETACH_FORCED, RevocationReason.LOST.value))
 
     # -- a partition goes
 

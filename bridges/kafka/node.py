@@ -34,8 +34,8 @@ from gateway.amqp.types import Symbol
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
 from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.filters.position.event_log import beyond_position, mentions_log
-from gateway.state.leases import Leases
-from gateway.state.leases_lease import Lease, Share, unavailable
+from gateway.state.leases.lease import Lease, Share, unavailable
+from gateway.state.leases.manager import Leases
 from policies.model.assignment import Assignment
 from policies.model.reading import LogReadingRule
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gateway.nodes.announcing import Home
     from gateway.nodes.meeting import Crossing
     from gateway.nodes.receivers import Kind
-    from gateway.state.store import Store
+    from gateway.state.counters.store import CounterStore
 
 _REPLIES: Final = "$replies"
 _REMEMBERED: Final = 4096
@@ -76,7 +76,7 @@ class Crossings:
         *,
         unrouted: Collection[str] = (),
         max_cookie: int | None = None,
-        store: Store | None = None,
+        store: CounterStore | None = None,
     ) -> None:
         """`unrouted` are the scopes without response routing: nothing there is annotated.
 

@@ -23,7 +23,7 @@ from gateway.response.cookie import Cookie
 from gateway.response.cookie_store import CookieNotLoaded, Refusal
 from gateway.response.keys import BadToken
 from gateway.response.rate_limit import Bucket
-from gateway.state.store import Store
+from gateway.state.counters.store import CounterStore
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
@@ -37,7 +37,7 @@ OUTLIVES: Final = 300_000
 class Waits(NamedTuple):
     """What waiting needs of the world: shared state, the wall clock for expiries, and the loop's time."""
 
-    store: Store
+    store: CounterStore
     now_ms: Callable[[], int]
     time: Callable[[], float]
     later: Callable[[float, Callable[[], None]], Timer]

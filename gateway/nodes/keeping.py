@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.nodes.homeward import remaining
 from gateway.response.cookie_store import CookieStore, PendingCookie
-from gateway.state.store import Store
+from gateway.state.counters.store import CounterStore
 
 Crossing = Callable[[bytes], bytes]
 
@@ -35,7 +35,7 @@ class Keeping(Exception):
         self._then = then
 
 
-def keeping(change: Crossing, shelf: CookieStore, store: Store, clock: Callable[[], int]) -> Crossing:
+def keeping(change: Crossing, shelf: CookieStore, store: CounterStore, clock: Callable[[], int]) -> Crossing:
     """`change` for messages whose cookies are kept on `shelf`; as it is where nothing ever is."""
     if shelf.limit is None:
         return change

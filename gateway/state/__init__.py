@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gateway.state.base import State
+from gateway.state.counters.memory_store import MemoryCounterStore
+from gateway.state.counters.store import CounterStore
 from gateway.state.memory import MemoryState
-from gateway.state.memory_store import MemoryStore
-from gateway.state.store import Store
-from gateway.state.termini import EACH
+from gateway.state.termini.store import EACH
 
-__all__ = ["MemoryState", "MemoryStore", "State", "Store", "open_state"]
+__all__ = ["CounterStore", "MemoryCounterStore", "MemoryState", "State", "open_state"]
 
 
 def open_state(where: str, user_termini: int = EACH) -> State:

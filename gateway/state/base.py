@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.state.store import Store
-from gateway.state.termini import Termini
+from gateway.state.counters.store import CounterStore
+from gateway.state.termini.store import Termini
 
 
 class State(Protocol):
     """One place of shared state; `run` is a task of the supervisor for as long as the gateway serves."""
 
     @property
-    def store(self) -> Store:
+    def store(self) -> CounterStore:
         """Counts and values that expire; its `run` is a task of its own."""
 
     @property

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.state.memory_store import MemoryStore
-from gateway.state.termini import EACH, MemoryTermini
+from gateway.state.counters.memory_store import MemoryCounterStore
+from gateway.state.termini.store import EACH, MemoryTermini
 
 
 class MemoryState:
     """Always there, and gone with the process."""
 
     def __init__(self, user_termini: int = EACH) -> None:
-        self.store: Final = MemoryStore()
+        self.store: Final = MemoryCounterStore()
         self.termini: Final = MemoryTermini(each=user_termini)
 
     def ready(self) -> tuple[bool, str]:

@@ -9,9 +9,9 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.logs import get_logger
-from gateway.state.redis_store import RedisStore
-from gateway.state.termini import EACH
-from gateway.state.termini_redis import RedisTermini
+from gateway.state.counters.redis_store import RedisCounterStore
+from gateway.state.termini.redis_store import RedisTermini
+from gateway.state.termini.store import EACH
 
 LOG: Final = get_logger(__name__)
 TIMEOUT: Final = 2.0
@@ -32,7 +32,7 @@ class RedisState:
         self._ready = False
         self._detail = "not asked yet"
         self.termini: Final = RedisTermini(self._client, user_termini)
-        self.store: Final = RedisStore(self._client, lambda: self._asked and not self._ready)
+        self.store: Final = RedisCounterStore(self._client, lambda: self._asked and not self._ready)
 
     def ready(self) -> tuple[bool, str]:
         """What the last ping said."""

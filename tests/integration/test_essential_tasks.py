@@ -19,9 +19,9 @@ from gateway.bridging_one import Bridge
 from gateway.http import server
 from gateway.journal.pump import Pump
 from gateway.memory import Memory
-from gateway.state.leases import Leases
+from gateway.state.counters.memory_store import MemoryCounterStore
+from gateway.state.leases.manager import Leases
 from gateway.state.memory import MemoryState
-from gateway.state.memory_store import MemoryStore
 from tests.support import frames
 from tests.support.certs import Authority
 from tests.support.document import Document
@@ -32,7 +32,7 @@ from tests.support.process import PATIENCE, ports
 
 KILLED: dict[str, tuple[Any, str]] = {
     "state": (MemoryState, "run"),
-    "state-store": (MemoryStore, "run"),
+    "state-store": (MemoryCounterStore, "run"),
     "leases": (Leases, "_looks"),
     "memory": (Memory, "run"),
     "http": (server._QuietServer, "startup"),

@@ -15,7 +15,7 @@ from bridges.kafka.admin import Admin, Bounds
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.types import Long, Symbol, Timestamp, Ulong
 from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, AmqpError
-from gateway.state.leases_board import Unavailable
+from gateway.state.leases.store import StoreUnavailable
 from gateway.state.redis import RedisState
 from gateway.tasks import Supervisor, until
 from policies.model.reading import LogReadingRule
@@ -169,7 +169,7 @@ async def test_a_group_that_cannot_be_read_refuses_its_links(
     with pytest.raises(AmqpError) as caught:
         await local.receiver("solo", properties={Symbol("event-streams-consumer-group"): "g"})
     assert caught.value.condition == INTERNAL_ERROR
-    with pytest.raises((AmqpError, Unavailable)):
+    with pytest.raises((AmqpError, StoreUnavailable)):
         await local.bridge._leases.view("main/solo/g")
 
 

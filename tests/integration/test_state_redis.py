@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from gateway.state.counters.redis_store import MOST, RedisCounterStore
+from gateway.state.counters.store import PATIENCE
 from gateway.state.redis import RedisState
-from gateway.state.redis_store import MOST, RedisStore
-from gateway.state.store import PATIENCE
 from gateway.tasks import Supervisor
 from tests.support.servers import Redis
 
@@ -26,7 +26,7 @@ def own_redis() -> Iterator[Redis]:
 
 
 @asynccontextmanager
-async def opened(redis: Redis, every: float = 0.02) -> AsyncIterator[RedisStore]:
+async def opened(redis: Redis, every: float = 0.02) -> AsyncIterator[RedisCounterStore]:
     def failed(name: str, error: BaseException) -> None:
         raise AssertionError(f"{name}: {error!r}")
 
@@ -64,18 +64,18 @@ async def in_time(answers: Coroutine[Any, Any, Any]) -> Any:
     return asked.result()
 
 
-async def known(store: RedisStore, key: str, claim: str, limit: int) -> bool:
+async def known(store: RedisCounterStore, key: str, claim: str, limit: int) -> bool:
     """Ask until the answer is known: what is asked while a batch from before times out is not."""
     while (answer := await counted(store, key, claim, limit)) is None:
         pass
     return bool(answer)
 
 
-async def counted(store: RedisStore, key: str, claim: str, limit: int = 1) -> Any:
+async def counted(store: RedisCounterStore, key: str, claim: str, limit: int = 1) -> Any:
     return await answered(lambda then: store.count(key, claim, limit, 60_000, then))
 
 
-async def together(store: RedisStore, many: int) -> list[Any]:
+async def together(store: RedisCounterStore, many: int) -> list[Any]:
     return await asyncio.gather(*(counted(store, f"u:{number}", "b") for number in range(many)))
 
 

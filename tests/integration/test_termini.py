@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis as Client
 
-from gateway.state.termini import Full, MemoryTermini, Overtaken, Save, Saved, Termini, Unavailable
-from gateway.state.termini_redis import RedisTermini
+from gateway.state.termini.redis_store import RedisTermini
+from gateway.state.termini.store import Fenced, Full, MemoryTermini, Save, Saved, Termini, TerminiUnavailable
 from tests.support.process import PATIENCE, free_port
 from tests.support.servers import Redis
 
@@ -96,7 +96,7 @@ async def test_a_dropped_record_is_gone(termini: Termini) -> None:
 
 async def test_an_owner_by_an_older_lease_comes_too_late(termini: Termini) -> None:
     kept = await termini.take("k", "orders", None, fence=7)
-    with pytest.raises(Overtaken):
+    with pytest.raises(Fenced):
         await termini.take("k", "orders", None, fence=6)
     assert await termini.save([Save("k", kept.token, {0: 1}, None)]) == [True]
     assert (await termini.take("k", "orders", None, fence=8)).positions == {0: 1}
@@ -108,7 +108,7 @@ async def test_a_record_ends_when_its_time_is_over() -> None:
     kept = await termini.take("k", "orders", 1000)
     await termini.save([Save("k", kept.token, {0: 9}, 2000)])
     now[0] = 1.5
-    with pytest.raises(Unavailable):
+    with pytest.raises(TerminiUnavailable):
         await termini.take("other", "orders", None)
     now[0] = 2.5
     assert (await termini.take("other", "orders", None)).positions is None
@@ -146,6 +146,6 @@ async def test_without_redis_nothing_is_said_to_be_kept() -> None:
         lambda: termini.drop("k", "t"),
     ]
     for ask in asks:
-        with pytest.raises(Unavailable):
+        with pytest.raises(TerminiUnavailable):
             await ask()
     await client.aclose()

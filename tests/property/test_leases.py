@@ -26,19 +26,27 @@ from hypothesis.stateful import (
 from redis import Redis as Client
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
-from gateway.state import leases as module
-from gateway.state.leases import Leases
-from gateway.state.leases_board import EVERYTHING, Board, MemoryBoard, Poke, Seen, Swapped, Table
-from gateway.state.leases_lease import Lease, Share, Why, Wish
-from gateway.state.leases_redis import RedisBoard
-from gateway.state.leases_rules import parse
+from gateway.state.leases import manager as module
+from gateway.state.leases.group import parse
+from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason, Share
+from gateway.state.leases.manager import Leases
+from gateway.state.leases.redis_store import RedisLeaseStore
+from gateway.state.leases.store import (
+    EVERYTHING,
+    CasResult,
+    LeaseStore,
+    LeaseTable,
+    MemoryLeaseStore,
+    Poke,
+    VersionedRecord,
+)
 from gateway.tasks import Supervisor
 from tests.support.examples import examples
 from tests.support.servers import Redis
 
 KEY, TTL, RETAIN_MS, PARTITIONS, MEMBERS = "main/orders/g1", 1.0, 2000, 2, 3
 REFUSALS = {RESOURCE_LOCKED, DETACH_FORCED, RESOURCE_LIMIT_EXCEEDED, INTERNAL_ERROR}
-MakeBoard = Callable[[Callable[[], int]], Callable[[], Board]]
+MakeBoard = Callable[[Callable[[], int]], Callable[[], LeaseStore]]
 members = strategies.integers(0, MEMBERS - 1)
 epochs = strategies.none() | strategies.integers(0, 4)
 
@@ -46,7 +54,7 @@ epochs = strategies.none() | strategies.integers(0, 4)
 class Counting:
     """A board that knows how many questions are on their way, and tells nobody of changes."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: LeaseStore) -> None:
         self.board, self.asked = board, 0
 
     @property
@@ -75,12 +83,12 @@ class Counting:
     async def members(self) -> Mapping[str, str]:
         return await self.board.members()
 
-    async def load(self, key: str) -> Seen:
-        seen: Seen = await self._ask(self.board.load(key))
+    async def load(self, key: str) -> VersionedRecord:
+        seen: VersionedRecord = await self._ask(self.board.load(key))
         return seen
 
-    async def swap(self, member: str, key: str, seen: Seen, text: str) -> Swapped:
-        swapped: Swapped = await self._ask(self.board.swap(member, key, seen, text))
+    async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
+        swapped: CasResult = await self._ask(self.board.swap(member, key, seen, text))
         return swapped
 
     async def run(self) -> None:
@@ -93,12 +101,12 @@ class Counting:
 class Link:
     """A consumer: it asks, waits, owns, and ends when it is told to."""
 
-    def __init__(self, number: int, leases: Leases, wish: Wish) -> None:
+    def __init__(self, number: int, leases: Leases, wish: LeaseRequest) -> None:
         self.number, self.leases, self.wish = number, leases, wish
         self.left = self.orderly = False
         self.lease: Lease | None = None
         self.refused: AmqpError | None = None
-        self.told: list[Why] = []
+        self.told: list[RevocationReason] = []
 
     async def attach(self) -> None:
         try:
@@ -107,9 +115,9 @@ class Link:
         except AmqpError as error:
             self.refused = error
 
-    def stop(self, lease: Lease, why: Why) -> None:
+    def stop(self, lease: Lease, why: RevocationReason) -> None:
         self.told.append(why)
-        if why is not Why.LOST:
+        if why is not RevocationReason.LOST:
             self.leave(orderly=False)
 
     def leave(self, *, orderly: bool) -> None:
@@ -129,7 +137,7 @@ class Link:
 class SharingLink(Link):
     """A consumer that takes its share; `parts` are its leases."""
 
-    def __init__(self, number: int, leases: Leases, wish: Wish) -> None:
+    def __init__(self, number: int, leases: Leases, wish: LeaseRequest) -> None:
         super().__init__(number, leases, wish)
         self.parts: list[Lease] = []
         self.share: Share | None = None
@@ -147,8 +155,8 @@ class SharingLink(Link):
         assert lease.partition not in self.owned, "gained twice"
         self.parts.append(lease)
 
-    def stop(self, lease: Lease, why: Why) -> None:
-        if why is not Why.LOST and not lease.ended:
+    def stop(self, lease: Lease, why: RevocationReason) -> None:
+        if why is not RevocationReason.LOST and not lease.ended:
             self.leases.release(lease, orderly=True)
 
     def over(self) -> None:
@@ -238,7 +246,7 @@ class Machine(RuleBasedStateMachine):
         pend=strategies.sampled_from([0, 3, 3]),
     )
     def attach(self, number: int, partition: int | None, epoch: int | None, pend: int) -> None:
-        wish = Wish(partition, epoch, tuple(range(PARTITIONS)), pend, 10_000, RETAIN_MS)
+        wish = LeaseRequest(partition, epoch, tuple(range(PARTITIONS)), pend, 10_000, RETAIN_MS)
         link = Link(next(self.numbers), self.processes[number], wish)
         self.links.append(link)
         self.processes[number]._names = iter([link.number])  # its name in the record
@@ -250,7 +258,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=members)
     def share(self, number: int) -> None:
-        link = SharingLink(next(self.numbers), self.processes[number], Wish(None, None, tuple(range(PARTITIONS)), 2))
+        link = SharingLink(
+            next(self.numbers), self.processes[number], LeaseRequest(None, None, tuple(range(PARTITIONS)), 2)
+        )
         self.links.append(link)
         self.processes[number]._names = iter([link.number])
 
@@ -339,7 +349,7 @@ class Machine(RuleBasedStateMachine):
         if before is None or before.lease is None:
             return
         assert lease.fence > before.lease.fence
-        if Why.DISPLACED in before.told:
+        if RevocationReason.DISPLACED in before.told:
             assert lease.epoch > before.lease.epoch
         elif not before.orderly and self.now < self.ended.get(before.number, self.now) + RETAIN_MS // 2:
             assert lease.epoch >= before.lease.epoch, "an epoch was forgotten"
@@ -372,12 +382,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_POLL", 0.01)
 
 
-def in_memory(now_ms: Callable[[], int]) -> Callable[[], Board]:
-    table = Table(now_ms)
-    return lambda: MemoryBoard(table, TTL)
+def in_memory(now_ms: Callable[[], int]) -> Callable[[], LeaseStore]:
+    table = LeaseTable(now_ms)
+    return lambda: MemoryLeaseStore(table, TTL)
 
 
-def hold(boards: Callable[[Callable[[], int]], Callable[[], Board]], limits: settings) -> None:
+def hold(boards: Callable[[Callable[[], int]], Callable[[], LeaseStore]], limits: settings) -> None:
     for _ in range(5):  # on a busy machine tasks run in another order, and other rules apply: no claim has failed
         with suppress(FlakyStrategyDefinition):
             return run_state_machine_as_test(lambda: Machine(boards), settings=limits)
@@ -393,8 +403,8 @@ def test_one_owner_at_a_time_in_memory() -> None:
 def test_one_owner_at_a_time_in_redis(redis_server: Redis) -> None:
     client = Client.from_url(redis_server.url.replace("/0", "/5"))
 
-    def in_redis(now_ms: Callable[[], int]) -> Callable[[], Board]:
+    def in_redis(now_ms: Callable[[], int]) -> Callable[[], LeaseStore]:
         client.flushdb()
-        return lambda: RedisBoard(redis_server.url.replace("/0", "/5"), TTL, now_ms, patience=60)
+        return lambda: RedisLeaseStore(redis_server.url.replace("/0", "/5"), TTL, now_ms, patience=60)
 
     hold(in_redis, settings(max_examples=examples(25), stateful_step_count=30))

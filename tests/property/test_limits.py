@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.response.rate_limit import MOST, Bucket, Buckets
-from gateway.state.memory_store import MemoryStore
+from gateway.state.counters.memory_store import MemoryCounterStore
 
 CLAIMS = [f"c{number}" for number in range(6)]
 
@@ -21,7 +21,7 @@ class Slow:
     """
 
     def __init__(self) -> None:
-        self.store = MemoryStore(lambda: 0.0)
+        self.store = MemoryCounterStore(lambda: 0.0)
         self.waiting: list[Callable[[bool], None]] = []
 
     def count(self, claim: str, limit: int, then: Callable[[bool | None], None]) -> None:

@@ -23,7 +23,7 @@ from gateway.errors import AmqpError
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits
 from gateway.nodes.scopes import Scope, World
-from gateway.state import MemoryStore
+from gateway.state import MemoryCounterStore
 from policies.rules import ScopeRules
 from tests.support.frames import AMQP_HEADER, Frame, composite, framed, parse, performative, source, target
 from tests.support.messages import message
@@ -108,7 +108,7 @@ def rules() -> ScopeRules:
 
 def make_scope() -> Scope:
     names = itertools.count()
-    waits = Waits(MemoryStore(), lambda: 0, lambda: 0.0, lambda _seconds, _call: NoTimer())
+    waits = Waits(MemoryCounterStore(), lambda: 0, lambda: 0.0, lambda _seconds, _call: NoTimer())
     crossings = Crossings(None, 0, ("edge",), lambda: 0)
     world = World({}, {}, crossings, lambda: f"name-{next(names)}", waits, lambda _: None)
     world.scopes["edge"] = Scope("edge", rules(), world, anonymous=True, temporary=True)

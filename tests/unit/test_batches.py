@@ -21,7 +21,7 @@ from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.journal.facts import Heading
 from gateway.journal.journal import Journal, Options
 from gateway.nodes.entering import _Entrance
-from gateway.state.leases_lease import Why
+from gateway.state.leases.lease import RevocationReason
 from tests.support.messages import message
 from tests.support.parts import ROOT
 
@@ -182,7 +182,7 @@ def test_a_group_ends_a_link_behind_the_batch_that_has_its_last_outcomes() -> No
     receiver.on_credit = None  # type: ignore[attr-defined]
     handler = GroupHandler(gate, receiver, SimpleNamespace(loop=loop), None, None)  # type: ignore[arg-type]
     assert takes_batches(handler)
-    handler.stop(None, Why.DEALT)  # type: ignore[arg-type]
+    handler.stop(None, RevocationReason.DEALT)  # type: ignore[arg-type]
     handler.on_accepted(["a", "b"])
     handler.on_accepted(["c"])
     assert (receiver.lots, gate.ended) == ([["a", "b"], ["c"]], [])

@@ -9,7 +9,7 @@ import pytest
 
 from bridges.kafka.beginnings import Beginning, Beginnings
 from gateway.filters.position.event_stream import LogPosition, Start
-from gateway.state.termini import MemoryTermini, Save
+from gateway.state.termini.store import MemoryTermini, Save
 
 SMALL, GROWN = Beginning(1, {0: 7}), Beginning(2, {0: 8, 1: 3})
 

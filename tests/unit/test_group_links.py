@@ -10,9 +10,9 @@ from bridges.kafka.groups import Gate, GroupHandler
 from bridges.kafka.groups_shards import Process, Shards
 from gateway.amqp.link_base import Left
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
-from gateway.state.leases import Leases
-from gateway.state.leases_board import MemoryBoard, Table
-from gateway.state.leases_lease import Lease, Why, Wish
+from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
+from gateway.state.leases.manager import Leases
+from gateway.state.leases.store import LeaseTable, MemoryLeaseStore
 from gateway.tasks import Supervisor
 
 
@@ -37,12 +37,12 @@ class World:
     def __init__(self) -> None:
         self.now, self.errors = 100.0, list[Any]()
         self.supervisor = Supervisor(lambda name, error: self.errors.append((name, error)))
-        board = MemoryBoard(Table(lambda: int(self.now * 1000)), 10)
+        board = MemoryLeaseStore(LeaseTable(lambda: int(self.now * 1000)), 10)
         self.leases = Leases(board, self.supervisor, clock=lambda: self.now)
         self.link = Link()
 
     async def lease(self) -> Lease:
-        return await self.leases.claim("main/orders/g1", Wish(0, None, (0,)))
+        return await self.leases.claim("main/orders/g1", LeaseRequest(0, None, (0,)))
 
     def handler(self, lease: Lease) -> GroupHandler:
         heard = dict.fromkeys(("on_credit", "on_outcome", "on_accepted"))
@@ -69,7 +69,11 @@ async def test_credit_ends_with_the_release() -> None:
 
 
 async def test_what_ends_a_link() -> None:
-    for why, condition in ((Why.DISPLACED, STOLEN), (Why.LOST, DETACH_FORCED), (Why.DEALT, DETACH_FORCED)):
+    for why, condition in (
+        (RevocationReason.DISPLACED, STOLEN),
+        (RevocationReason.LOST, DETACH_FORCED),
+        (RevocationReason.DEALT, DETACH_FORCED),
+    ):
         world = World()
         lease = await world.lease()
         world.handler(lease).stop(lease, why)
@@ -86,7 +90,7 @@ async def test_only_an_orderly_end_forgets_the_epoch() -> None:
         (Left.OURS, None, False),
     ):
         world = World()
-        lease = await world.leases.claim("main/orders/g1", Wish(0, 3, (0,), retain_ms=1000))
+        lease = await world.leases.claim("main/orders/g1", LeaseRequest(0, 3, (0,), retain_ms=1000))
         handler = world.handler(lease)
         world.link.left = left
         handler.on_detach(error)

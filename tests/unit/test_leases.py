@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
-from gateway.state.leases import Leases
-from gateway.state.leases_board import EVERYTHING, MemoryBoard, Table, Unavailable
-from gateway.state.leases_lease import Lease, Why, Wish
-from gateway.state.leases_rules import Claim, Denied, Group, Now, parse
-from gateway.state.leases_shares import Who, whole
+from gateway.state.leases.balance import Who, whole
+from gateway.state.leases.group import Claim, ClaimDenied, Group, Now, parse
+from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
+from gateway.state.leases.manager import Leases
+from gateway.state.leases.store import EVERYTHING, LeaseTable, MemoryLeaseStore, StoreUnavailable
 from gateway.tasks import Supervisor
 
 KEY, TTL = "main/orders/g1", 10.0
@@ -23,12 +23,12 @@ class Owner:
     """A holder that notes what it is told and, unless it is deaf, ends as a link does."""
 
     def __init__(self, leases: Leases, lease: Lease) -> None:
-        self.leases, self.lease, self.told = leases, lease, list[Why]()
+        self.leases, self.lease, self.told = leases, lease, list[RevocationReason]()
         leases.hold(lease, self)
 
-    def stop(self, lease: Lease, why: Why) -> None:
+    def stop(self, lease: Lease, why: RevocationReason) -> None:
         self.told.append(why)
-        if why is Why.DISPLACED:
+        if why is RevocationReason.DISPLACED:
             self.leases.release(lease, orderly=False)
 
 
@@ -37,12 +37,12 @@ class World:
 
     def __init__(self) -> None:
         self.now = 1_000_000
-        self.table = Table(lambda: self.now)
+        self.table = LeaseTable(lambda: self.now)
         self.errors: list[Any] = []
         self.supervisor = Supervisor(lambda name, error: self.errors.append((name, error)))
 
-    def process(self, board: MemoryBoard | None = None) -> Leases:
-        return Leases(board or MemoryBoard(self.table, TTL), self.supervisor, clock=lambda: self.now / 1000)
+    def process(self, board: MemoryLeaseStore | None = None) -> Leases:
+        return Leases(board or MemoryLeaseStore(self.table, TTL), self.supervisor, clock=lambda: self.now / 1000)
 
     async def own(self, leases: Leases, partition: int | None = None, epoch: int | None = None) -> Owner:
         return Owner(leases, await leases.claim(KEY, wish(partition, epoch)))
@@ -53,8 +53,8 @@ class World:
         assert not self.errors
 
 
-def wish(partition: int | None = None, epoch: int | None = None, pend: int = 0, pend_ms: int = 0) -> Wish:
-    return Wish(partition, epoch, ALL, pend, pend_ms, 5000)
+def wish(partition: int | None = None, epoch: int | None = None, pend: int = 0, pend_ms: int = 0) -> LeaseRequest:
+    return LeaseRequest(partition, epoch, ALL, pend, pend_ms, 5000)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_the_owner_stops_before_anybody_else_can_begin(world: World) -> No
 
 
 async def test_a_beat_counts_from_when_it_was_asked_for(world: World) -> None:
-    class Slow(MemoryBoard):
+    class Slow(MemoryLeaseStore):
         async def beat(self, *arguments: Any) -> bool:
             alive = await super().beat(*arguments)
             world.now += 4000  # the answer takes its time
@@ -104,7 +104,7 @@ async def test_a_session_that_expired_never_comes_back(world: World) -> None:
     world.now += 10_001
     heir = await world.own(two, 0)
     await one.beat()
-    assert owner.told == [Why.LOST]
+    assert owner.told == [RevocationReason.LOST]
     assert not owner.lease.valid
     assert one.member != owner.lease.who.member
     assert heir.lease.valid
@@ -129,7 +129,7 @@ async def test_displacement_waits_for_the_owner_or_its_end(world: World) -> None
     assert owner.lease.valid
     one._poke(EVERYTHING)
     await world.settle()
-    assert owner.told == [Why.DISPLACED]
+    assert owner.told == [RevocationReason.DISPLACED]
     two._poke(EVERYTHING)
     lease = await taking
     assert (lease.epoch, lease.partition) == (6, 0)
@@ -215,7 +215,7 @@ async def test_more_partitions_go_to_who_waits_and_are_dealt_anew_once(world: Wo
         await one.grow(KEY, 4, (0, 1, 2, 3))
         await world.settle()
     assert (await waiting).partition == 3
-    assert [owner.told for owner in assigned] == [[Why.DEALT]] * 2
+    assert [owner.told for owner in assigned] == [[RevocationReason.DEALT]] * 2
     assert chosen.told == []
     assert (await one.view(KEY)).round == 1
 
@@ -229,13 +229,13 @@ async def test_a_record_goes_when_nobody_needs_it(world: World) -> None:
 
 
 async def test_what_is_not_known_to_be_stored_is_taken_back(world: World) -> None:
-    class Cut(MemoryBoard):
+    class Cut(MemoryLeaseStore):
         lost = ""
 
         async def swap(self, *arguments: Any) -> Any:
             done = await super().swap(*arguments) if self.lost != "question" else None
             if self.lost:
-                raise Unavailable(f"the {self.lost} was lost")
+                raise StoreUnavailable(f"the {self.lost} was lost")
             return done
 
     board = Cut(world.table, TTL)
@@ -255,12 +255,12 @@ async def test_what_is_not_known_to_be_stored_is_taken_back(world: World) -> Non
 def test_what_is_stored_is_read_again() -> None:
     group, now = Group(), Now(5, 1, {"m"})
 
-    def claim(link: str, **fields: Any) -> Denied | None:
+    def claim(link: str, **fields: Any) -> ClaimDenied | None:
         asked: dict[str, Any] = {"partition": None, "epoch": None, "among": (0,), "pend": 3, "retain_ms": 9, **fields}
         return group.claim(Claim(Who("m", link), **asked), now)
 
     assert claim("1", epoch=4) is claim("2") is claim("3", partition=0, epoch=5) is None
-    assert claim("4", partition=0, epoch=5) is Denied.LOCKED
+    assert claim("4", partition=0, epoch=5) is ClaimDenied.LOCKED
     assert parse(group.dump()) == group
     group.release(Who("m", "1"), now, orderly=False)
     group.release(Who("m", "3"), now, orderly=False)
@@ -273,7 +273,7 @@ def test_what_is_stored_is_read_again() -> None:
 def test_what_is_shared_stays_level_and_few_partitions_move() -> None:
     group, now = Group(), Now(5, 1, {"m", "n"})
 
-    def join(member: str, link: str, pend: int = 0) -> Denied | None:
+    def join(member: str, link: str, pend: int = 0) -> ClaimDenied | None:
         return group.share(Claim(Who(member, link), None, None, (0, 1, 2, 3, 4), pend), now)
 
     def owners() -> dict[int, str]:
@@ -298,9 +298,9 @@ def test_what_is_shared_stays_level_and_few_partitions_move() -> None:
     assert owners() == dict.fromkeys(range(5), "1"), "a dead process leaves its share"
     for link in "3456":
         assert join("m", link) is None
-    assert join("m", "7") is Denied.SURPLUS
+    assert join("m", "7") is ClaimDenied.SURPLUS
     assert join("m", "7", pend=1) is None
-    assert join("m", "8", pend=1) is Denied.FULL
+    assert join("m", "8", pend=1) is ClaimDenied.FULL
     group.release(Who("m", "1"), now, orderly=True)
     hand_over()
     assert sorted(owners().values()) == ["3", "4", "5", "6", "7"], "who stood by is in"
@@ -312,20 +312,20 @@ def test_what_is_shared_stays_level_and_few_partitions_move() -> None:
 def test_a_group_is_bound_or_shared_and_never_both() -> None:
     group, now = Group(), Now(5, 1, {"m", "n"})
 
-    def bound(link: str, partition: int | None = None) -> Denied | None:
+    def bound(link: str, partition: int | None = None) -> ClaimDenied | None:
         return group.claim(Claim(Who("m", link), partition, None, (0, 1), pend=3), now)
 
-    def share(link: str) -> Denied | None:
+    def share(link: str) -> ClaimDenied | None:
         return group.share(Claim(Who("n", link), None, None, (0, 1)), now)
 
     assert bound("1", 1) is None
-    assert share("2") is Denied.MIXED, "it would get what the other leaves over"
+    assert share("2") is ClaimDenied.MIXED, "it would get what the other leaves over"
     assert bound("3") is bound("4") is None
     for link in "13":
         group.release(Who("m", link), now, orderly=True)
     group.release(Who("m", "4"), now, orderly=True)
     assert share("2") is share("5") is None
-    assert bound("6") is bound("6", 0) is Denied.MIXED
+    assert bound("6") is bound("6", 0) is ClaimDenied.MIXED
     group.sweep(Now(6, 2, {"m"}))
     assert bound("6") is None, "the others are gone"
 
@@ -337,6 +337,6 @@ async def test_a_link_that_fails_to_end_keeps_no_other_from_ending() -> None:
     first, second = await world.own(leases, 0), await world.own(leases, 1)
     first.stop = lambda lease, why: 1 // 0  # type: ignore[assignment, method-assign, return-value]
     leases._lost()
-    assert second.told == [Why.LOST]
+    assert second.told == [RevocationReason.LOST]
     assert (first.lease.ended, second.lease.ended) == (True, True)
     assert [(name, type(error)) for name, error in world.errors] == [("lease-stop", ZeroDivisionError)]

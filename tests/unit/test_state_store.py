@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.state.memory_store import MemoryStore
+from gateway.state.counters.memory_store import MemoryCounterStore
 
 
 class Clock:
@@ -12,33 +12,33 @@ class Clock:
         return self.now
 
 
-def counted(store: MemoryStore, key: str, claim: str, limit: int = 1, ttl_ms: int = 1000) -> bool | None:
+def counted(store: MemoryCounterStore, key: str, claim: str, limit: int = 1, ttl_ms: int = 1000) -> bool | None:
     got: list[bool | None] = []
     store.count(key, claim, limit, ttl_ms, got.append)
     return got[0]
 
 
-def put(store: MemoryStore, key: str, value: bytes, ttl_ms: int = 1000) -> bool:
+def put(store: MemoryCounterStore, key: str, value: bytes, ttl_ms: int = 1000) -> bool:
     got: list[bool] = []
     store.put(key, value, ttl_ms, got.append)
     return got[0]
 
 
-def fetched(store: MemoryStore, key: str) -> bytes | None:
+def fetched(store: MemoryCounterStore, key: str) -> bytes | None:
     got: list[bytes | None] = []
     store.get(key, got.append)
     return got[0]
 
 
 def test_uses_are_taken_until_there_are_none() -> None:
-    store = MemoryStore(Clock())
+    store = MemoryCounterStore(Clock())
     assert [counted(store, "k", claim, 2) for claim in ("a", "b", "c", "a")] == [True, True, False, True]
     assert counted(store, "other", "c", 2) is True
     assert counted(store, "nothing", "a", 0) is False
 
 
 def test_a_claim_that_is_given_back_frees_one_use() -> None:
-    store = MemoryStore(Clock())
+    store = MemoryCounterStore(Clock())
     assert counted(store, "k", "a") is True
     store.give_back("k", "b")
     store.give_back("no such", "a")
@@ -51,7 +51,7 @@ def test_a_claim_that_is_given_back_frees_one_use() -> None:
 
 def test_what_has_expired_is_gone() -> None:
     clock = Clock()
-    store = MemoryStore(clock)
+    store = MemoryCounterStore(clock)
     assert counted(store, "k", "a")
     assert put(store, "v", b"value")
     assert fetched(store, "v") == b"value"
@@ -62,7 +62,7 @@ def test_what_has_expired_is_gone() -> None:
 
 def test_a_full_store_takes_nothing_new_and_keeps_what_it_has() -> None:
     clock = Clock()
-    store = MemoryStore(clock, budget=2000)
+    store = MemoryCounterStore(clock, budget=2000)
     taken = [counted(store, f"k{number}", "a") for number in range(10)]
     assert taken == [True] * taken.count(True) + [None] * taken.count(None)
     assert 0 < taken.count(True) < 10
@@ -76,7 +76,7 @@ def test_a_full_store_takes_nothing_new_and_keeps_what_it_has() -> None:
 
 def test_nothing_leaks_over_many_lives() -> None:
     clock = Clock()
-    store = MemoryStore(clock, budget=5000)
+    store = MemoryCounterStore(clock, budget=5000)
     for number in range(200):
         clock.now += 1.1
         assert counted(store, f"k{number}", "a", 2)

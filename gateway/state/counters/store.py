@@ -16,7 +16,7 @@ Put = Callable[[bool], None]
 Got = Callable[[bytes | None], None]
 
 
-class Store(Protocol):
+class CounterStore(Protocol):
     """Counters and values by key; keys say what they are for (`uses:…`, `cookie:…`) and hold no secret."""
 
     def count(self, key: str, claim: str, limit: int, ttl_ms: int, then: Counted) -> None:

@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
-from gateway.state.leases_shares import Who, level, whole
+from gateway.state.leases.balance import Who, balance, whole
 
 FORGET: Final = 100
 """Retained epochs per group above which the oldest are dropped: partitions are few, records stay small."""
 
 
-class Denied(Enum):
+class ClaimDenied(Enum):
     """Why a claim is refused for good."""
 
     LOCKED = "locked"
@@ -48,7 +48,7 @@ class Claim:
 
 
 @dataclass(slots=True)
-class Held:
+class Ownership:
     """A partition's owner, and the link with a greater epoch that waits for its end."""
 
     who: Who
@@ -83,7 +83,7 @@ class Group:
 
     partitions: int = 0
     round: int = 0
-    held: dict[int, Held] = field(default_factory=dict)
+    held: dict[int, Ownership] = field(default_factory=dict)
     epochs: dict[int, Remembered] = field(default_factory=dict)
     waiting: list[Claim] = field(default_factory=list)
     sharing: list[Claim] = field(default_factory=list)
@@ -91,11 +91,11 @@ class Group:
 
     # -- wishes
 
-    def claim(self, claim: Claim, now: Now) -> Denied | None:
+    def claim(self, claim: Claim, now: Now) -> ClaimDenied | None:
         """Grant, queue, or say why not; None: look into the record."""
         self.sweep(now)
         if self.sharing:
-            return Denied.MIXED
+            return ClaimDenied.MIXED
         self.partitions = max(self.partitions, *(partition + 1 for partition in claim.among), 0)
         if claim.partition is not None:
             return self._claim_one(claim.partition, claim, now)
@@ -104,36 +104,36 @@ class Group:
             self.grant(free, claim, now)
             return None
         if not claim.pend:
-            return Denied.SURPLUS
+            return ClaimDenied.SURPLUS
         if len(self.waiting) >= claim.pend:
-            return Denied.FULL
+            return ClaimDenied.FULL
         self.waiting.append(claim)
         return None
 
-    def _claim_one(self, partition: int, claim: Claim, now: Now) -> Denied | None:
+    def _claim_one(self, partition: int, claim: Claim, now: Now) -> ClaimDenied | None:
         held = self.held.get(partition)
         if held is None:
             if self._too_old(partition, claim):
-                return Denied.LOCKED
+                return ClaimDenied.LOCKED
             self.grant(partition, claim, now)
             return None
         bar = held.epoch if held.successor is None else held.successor.epoch or 0
         if claim.epoch is None or claim.epoch <= bar:
-            return Denied.LOCKED
+            return ClaimDenied.LOCKED
         held.successor = claim  # one that waited before is gone from the record: its process refuses it
         return None
 
-    def share(self, claim: Claim, now: Now) -> Denied | None:
+    def share(self, claim: Claim, now: Now) -> ClaimDenied | None:
         """A link that takes its share of `among`; more links than partitions are surplus, or stand by (`pend`)."""
         self.sweep(now)
         if self.waiting or any(whole(held.who) == held.who for held in self.held.values()):
-            return Denied.MIXED
+            return ClaimDenied.MIXED
         self.partitions = max(self.partitions, *(partition + 1 for partition in claim.among), 0)
         surplus = len(self.sharing) - len(claim.among)
         if surplus >= 0 and not claim.pend:
-            return Denied.SURPLUS
+            return ClaimDenied.SURPLUS
         if surplus >= claim.pend > 0:
-            return Denied.FULL
+            return ClaimDenied.FULL
         self.sharing.append(claim)
         self._fill(now)
         return None
@@ -182,7 +182,7 @@ class Group:
 
     # -- what is in the record
 
-    def owned_by(self, who: Who) -> tuple[int, Held] | None:
+    def owned_by(self, who: Who) -> tuple[int, Ownership] | None:
         """The partition that a link owns."""
         return next(((number, held) for number, held in self.held.items() if held.who == who), None)
 
@@ -212,11 +212,11 @@ class Group:
         known = self.epochs.pop(partition, None)
         epoch = claim.epoch if claim.epoch is not None else known.epoch if known else 0
         chosen = claim.partition is not None
-        self.held[partition] = Held(claim.who, epoch, now.fence, chosen, self.round, claim.retain_ms)
+        self.held[partition] = Ownership(claim.who, epoch, now.fence, chosen, self.round, claim.retain_ms)
 
     # -- inside
 
-    def _freed(self, partition: int, held: Held, now: Now, *, forget: bool) -> None:
+    def _freed(self, partition: int, held: Ownership, now: Now, *, forget: bool) -> None:
         del self.held[partition]
         if held.successor is not None:
             self.grant(partition, held.successor, now)
@@ -234,7 +234,7 @@ class Group:
             else:
                 self.grant(free, claim, now)
         self.waiting = left
-        level(self, now)
+        balance(self, now)
 
     def _free_for(self, claim: Claim) -> int | None:
         free = (each for each in claim.among if each not in self.held and not self._too_old(each, claim))
@@ -269,10 +269,10 @@ def parse(text: str | bytes | None) -> Group:
     )
 
 
-def _held(stored: dict[str, Any]) -> Held:
+def _held(stored: dict[str, Any]) -> Ownership:
     successor = stored.pop("successor")
     stored["who"] = Who(*stored["who"])
-    return Held(**stored, successor=_claim(successor) if successor else None)
+    return Ownership(**stored, successor=_claim(successor) if successor else None)
 
 
 def _claim(stored: dict[str, Any]) -> Claim:

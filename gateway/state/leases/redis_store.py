@@ -17,8 +17,8 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from gateway.logs import get_logger
-from gateway.state.leases_board import EVERYTHING, Poke, Seen, Swapped, Unavailable
-from gateway.state.leases_rules import Now
+from gateway.state.leases.group import Now
+from gateway.state.leases.store import EVERYTHING, CasResult, Poke, StoreUnavailable, VersionedRecord
 
 LOG: Final = get_logger(__name__)
 _MEMBERS: Final = "scopegate:members"
@@ -83,7 +83,7 @@ return found
 )
 
 
-class RedisBoard:
+class RedisLeaseStore:
     """The board of several processes at a Redis server by URL.
 
     `patience`: seconds that a question may take; short beside the time to live, or a renewal comes too late. `now_ms`
@@ -139,22 +139,22 @@ class RedisBoard:
         found = await self._ask(self._alive(keys=[_MEMBERS, _ABOUT], args=[self._now_ms()]))
         return dict(zip(found[::2], found[1::2], strict=True))
 
-    async def load(self, key: str) -> Seen:
+    async def load(self, key: str) -> VersionedRecord:
         names = [_GROUP + key, _MEMBERS, _FENCE]
         now, fence, version, text, alive = await self._ask(self._load(keys=names, args=[self._now_ms()]))
-        return Seen(int(version), text, Now(now, fence, frozenset(alive)))
+        return VersionedRecord(int(version), text, Now(now, fence, frozenset(alive)))
 
-    async def swap(self, member: str, key: str, seen: Seen, text: str) -> Swapped:
+    async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
         # An empty record stays as its version: a writer that has read an older one must not pass (fences only grow).
         values: list[Any] = [self._now_ms(), member, seen.version, seen.now.fence, text, _KEEP_MS, _CHANNEL, key]
-        return Swapped(await self._ask(self._swap(keys=[_GROUP + key, _MEMBERS], args=values)))
+        return CasResult(await self._ask(self._swap(keys=[_GROUP + key, _MEMBERS], args=values)))
 
     async def _ask(self, question: Coroutine[Any, Any, Any] | Any) -> Any:
         try:
             async with asyncio.timeout(self._limit):
                 return await question
         except (RedisError, OSError, TimeoutError) as error:
-            raise Unavailable(str(error) or type(error).__name__) from error
+            raise StoreUnavailable(str(error) or type(error).__name__) from error
 
     async def run(self) -> None:
         """Hear of changes; after a break everything may have changed."""

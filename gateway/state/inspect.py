@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.state.redis_store import PREFIX
+from gateway.state.counters.redis_store import PREFIX
 
 _TIMEOUT: Final = 2.0
 
 
-def look(where: str, key: str) -> tuple[bytes | None, str]:
+def read_value(where: str, key: str) -> tuple[bytes | None, str]:
     """The value at `key` (empty: there is none), or None and why it cannot be read. `where` is `gateway.state`."""
     if where == "memory":
         return None, "in the memory of the gateway (gateway.state: memory), where only that looks"

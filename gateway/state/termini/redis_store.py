@@ -13,7 +13,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.state.termini import EACH, Full, Kept, Overtaken, Save, Saved, Unavailable
+from gateway.state.termini.store import EACH, Fenced, Full, Save, Saved, TerminiUnavailable, TerminusRecord
 
 _PREFIX: Final = "scopegate:terminus:"
 _OWNED: Final = "scopegate:termini-of:"
@@ -62,13 +62,13 @@ class RedisTermini:
         self._client: Final = client
         self._each: Final = each
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> Kept:
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> TerminusRecord:
         """One round trip."""
         token = secrets.token_hex(8)
         keys = [_PREFIX + key, _OWNED + owner] if owner else [_PREFIX + key]
         found = await self._run(_TAKE, keys, token, _ttl(ttl_ms), about, fence, self._each)
         if found is None:
-            raise Overtaken
+            raise Fenced
         if found == b"full":
             raise Full(self._each)
         try:
@@ -76,8 +76,8 @@ class RedisTermini:
             positions = {int(name): int(at) for name, at in fields.items() if name.isdigit()}
             marks = {name[1:].decode(): at.decode() for name, at in fields.items() if name.startswith(_MARK)}
         except ValueError as error:  # somebody else has written there
-            raise Unavailable(f"the record {_PREFIX}{key} cannot be read; delete it in Redis") from error
-        return Kept(token, positions or None, marks)
+            raise TerminiUnavailable(f"the record {_PREFIX}{key} cannot be read; delete it in Redis") from error
+        return TerminusRecord(token, positions or None, marks)
 
     async def save(self, saves: Sequence[Save]) -> list[Saved]:
         """One round trip for all of them."""
@@ -89,7 +89,7 @@ class RedisTermini:
                     pipe.eval(_SAVE, 1, _PREFIX + save.key, save.token, _ttl(save.ttl_ms), *pairs)
                 return [Saved(done) for done in await pipe.execute()]
         except (RedisError, OSError, TimeoutError) as error:
-            raise Unavailable(type(error).__name__) from error
+            raise TerminiUnavailable(type(error).__name__) from error
 
     async def drop(self, key: str, token: str) -> None:
         """One round trip."""
@@ -99,7 +99,7 @@ class RedisTermini:
         try:
             return await self._client.eval(script, len(keys), *keys, *arguments)
         except (RedisError, OSError, TimeoutError) as error:
-            raise Unavailable(type(error).__name__) from error
+            raise TerminiUnavailable(type(error).__name__) from error
 
 
 def _ttl(ttl_ms: int | None) -> int:

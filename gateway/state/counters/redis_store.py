@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import RedisError
 
-from gateway.state.store import PATIENCE, Counted, Got, Put
+from gateway.state.counters.store import PATIENCE, Counted, Got, Put
 
 MOST: Final = 10_000
 """Questions, and claims to give back, that may wait; a question beyond is answered unknown, a claim stays taken."""
@@ -43,7 +43,7 @@ class _Ask(NamedTuple):
     then: Callable[[Any], None]
 
 
-class RedisStore:
+class RedisCounterStore:
     """`away` says that asking is useless at the moment: the answer is unknown at once then."""
 
     def __init__(self, client: Redis, away: Callable[[], bool]) -> None:

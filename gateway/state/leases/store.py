@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from gateway.state.leases_rules import Now
+from gateway.state.leases.group import Now
 
 EVERYTHING: Final = "*"
 """Told instead of a key: changes may have been missed, look at every record."""
 Poke = Callable[[str], None]
 
 
-class Unavailable(Exception):
+class StoreUnavailable(Exception):
     """The board cannot be reached, or does not answer in time; what was asked may have happened."""
 
 
-class Seen(NamedTuple):
+class VersionedRecord(NamedTuple):
     """A record as it was read: `version` is what a swap compares; `now` is as of the reading."""
 
     version: int
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
     now: Now
 
 
-class Swapped(Enum):
+class CasResult(Enum):
     """What became of a swap."""
 
     DONE = 1
@@ -38,7 +38,7 @@ class Swapped(Enum):
     EXPIRED = -1
 
 
-class Board(Protocol):
+class LeaseStore(Protocol):
     """One place of records; every method but `listen` and `run` may raise `Unavailable`."""
 
     @property
@@ -60,10 +60,10 @@ class Board(Protocol):
     async def members(self) -> Mapping[str, str]:
         """Who is alive, and what is known about each."""
 
-    async def load(self, key: str) -> Seen:
+    async def load(self, key: str) -> VersionedRecord:
         """A record with the time, a new fence and who is alive."""
 
-    async def swap(self, member: str, key: str, seen: Seen, text: str) -> Swapped:
+    async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
         """Store `text` if nobody stored since `seen` and the member is alive; empty text: nothing worth keeping."""
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class Board(Protocol):
         """Let go."""
 
 
-class Table:
+class LeaseTable:
     """What the boards in one process share; `now_ms` is any clock that does not go back."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -94,11 +94,11 @@ class Table:
             poke(key)
 
 
-class MemoryBoard:
+class MemoryLeaseStore:
     """The board of one process; without a `ttl` its session never ends. Several on one table are several members."""
 
-    def __init__(self, table: Table | None = None, ttl: float | None = None) -> None:
-        self._table: Final = table or Table(lambda: time.monotonic_ns() // 1_000_000)
+    def __init__(self, table: LeaseTable | None = None, ttl: float | None = None) -> None:
+        self._table: Final = table or LeaseTable(lambda: time.monotonic_ns() // 1_000_000)
         self._ttl: Final = ttl
 
     @property
@@ -128,22 +128,22 @@ class MemoryBoard:
     async def members(self) -> Mapping[str, str]:
         return self._table.alive()
 
-    async def load(self, key: str) -> Seen:
+    async def load(self, key: str) -> VersionedRecord:
         version, text = self._table.records.get(key, (0, ""))
         now = Now(self._table.now_ms(), next(self._table.fences), frozenset(self._table.alive()))
-        return Seen(version, text, now)
+        return VersionedRecord(version, text, now)
 
-    async def swap(self, member: str, key: str, seen: Seen, text: str) -> Swapped:
+    async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
         if member not in self._table.alive():
-            return Swapped.EXPIRED
+            return CasResult.EXPIRED
         if self._table.records.get(key, (0, ""))[0] != seen.version:
-            return Swapped.AGAIN
+            return CasResult.AGAIN
         if text:
             self._table.records[key] = (seen.now.fence, text)
         else:
             self._table.records.pop(key, None)
         self._table.tell(key)
-        return Swapped.DONE
+        return CasResult.DONE
 
     async def run(self) -> None:
         """Nothing happens elsewhere."""

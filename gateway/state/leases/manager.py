@@ -21,10 +21,21 @@ from typing import Final, TypeVar
 
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.logs import get_logger
-from gateway.state.leases_board import EVERYTHING, Board, Seen, Swapped, Unavailable
-from gateway.state.leases_lease import Holder, Lease, Share, Sharer, Stake, Why, Wish, refusal, steady, unavailable
-from gateway.state.leases_rules import Claim, Denied, Group, Now, parse
-from gateway.state.leases_shares import Who
+from gateway.state.leases.balance import Who
+from gateway.state.leases.group import Claim, ClaimDenied, Group, Now, parse
+from gateway.state.leases.lease import (
+    GroupSession,
+    Lease,
+    LeaseListener,
+    LeaseRequest,
+    RevocationReason,
+    Share,
+    ShareListener,
+    refusal,
+    steady,
+    unavailable,
+)
+from gateway.state.leases.store import EVERYTHING, CasResult, LeaseStore, StoreUnavailable, VersionedRecord
 from gateway.tasks import Supervisor, set_within, together
 
 LOG: Final = get_logger(__name__)
@@ -39,11 +50,11 @@ _ATTEMPTS: Final = 100
 class Leases:
     """One process's part in all groups. `run` is a task for as long as the gateway serves."""
 
-    def __init__(self, board: Board, supervisor: Supervisor, clock: Callable[[], float] = steady) -> None:
+    def __init__(self, board: LeaseStore, supervisor: Supervisor, clock: Callable[[], float] = steady) -> None:
         self._board: Final = board
         self._supervisor: Final = supervisor
         self._clock: Final = clock
-        self._stakes: Final[dict[str, Stake]] = {}
+        self._stakes: Final[dict[str, GroupSession]] = {}
         self._names: Final = itertools.count(1)
         self._beating: Final = asyncio.Lock()
         self._closing = False
@@ -67,7 +78,7 @@ class Leases:
 
     # -- for attaches
 
-    async def claim(self, key: str, wish: Wish, gone: Callable[[], bool] = lambda: False) -> Lease:
+    async def claim(self, key: str, wish: LeaseRequest, gone: Callable[[], bool] = lambda: False) -> Lease:
         """A lease on a partition, perhaps after a while; AmqpError when there is none to be had.
 
         `gone` says that the link has left while it waited: then the claim is withdrawn.
@@ -80,10 +91,10 @@ class Leases:
         denied: object = None
         try:
             denied, _ = await self._change(key, lambda group, now: group.claim(request, now))
-            if isinstance(denied, Denied):
+            if isinstance(denied, ClaimDenied):
                 raise refusal(denied, wish)
             return await self._granted(key, who, wish, changed, gone)
-        except Unavailable as error:
+        except StoreUnavailable as error:
             self._withdraw(key, who)
             raise unavailable() from error
         except BaseException:
@@ -95,13 +106,13 @@ class Leases:
             self._tidy(key)
 
     async def _granted(
-        self, key: str, who: Who, wish: Wish, changed: asyncio.Event, gone: Callable[[], bool]
+        self, key: str, who: Who, wish: LeaseRequest, changed: asyncio.Event, gone: Callable[[], bool]
     ) -> Lease:
         until = self._clock() + wish.pend_ms / 1000 if wish.pend else float("inf")
         changed.set()
         while not gone():
             if who.member != self.member or not self.in_time:
-                raise Unavailable("the session has expired")
+                raise StoreUnavailable("the session has expired")
             if changed.is_set():
                 changed.clear()
                 _, group = await self._change(key, lambda group, now: group.sweep(now))
@@ -109,13 +120,13 @@ class Leases:
                     lease = self._stake(key).leases[who.link] = Lease(self, key, *found)
                     return lease
                 if not group.waits(who):
-                    raise refusal(Denied.LOCKED, wish)
+                    raise refusal(ClaimDenied.LOCKED, wish)
             if self._clock() >= until:
                 raise AmqpError(DETACH_FORCED, f"no partition became free within {wish.pend_ms / 1000:g} s")
             await set_within(changed, _POLL)
         raise AmqpError(DETACH_FORCED, "the link has left")
 
-    def hold(self, lease: Lease, holder: Holder) -> None:
+    def hold(self, lease: Lease, holder: LeaseListener) -> None:
         """From here on `holder` is told when the lease ends; what was missed so far is told soon."""
         lease.holder = holder
         self._poke(lease.key)
@@ -132,7 +143,7 @@ class Leases:
 
     # -- for links that share
 
-    async def share(self, key: str, wish: Wish) -> tuple[Share, list[Lease]]:
+    async def share(self, key: str, wish: LeaseRequest) -> tuple[Share, list[Lease]]:
         """A share of a group's partitions, and those that are free for it at once; AmqpError when there is none."""
         await self._begin()
         who = Who(self.member, str(next(self._names)))
@@ -141,17 +152,17 @@ class Leases:
         request = Claim(who, None, None, wish.among, wish.pend, wish.retain_ms)
         try:
             denied, group = await self._change(key, lambda group, now: group.share(request, now))
-            if isinstance(denied, Denied):
+            if isinstance(denied, ClaimDenied):
                 raise refusal(denied, wish)
             return share, stake.gain(self, share, group)
-        except Unavailable as error:
+        except StoreUnavailable as error:
             self.leave(share)
             raise unavailable() from error
         except BaseException:
             self.leave(share)
             raise
 
-    def hold_share(self, share: Share, holder: Sharer) -> None:
+    def hold_share(self, share: Share, holder: ShareListener) -> None:
         """From here on `holder` hears what the share gains and loses; what was missed so far is told soon."""
         share.holder = holder
         for lease in self._stake(share.key).parts(share):
@@ -197,7 +208,7 @@ class Leases:
     async def _asked(question: Awaitable[T]) -> T:
         try:
             return await question
-        except Unavailable as error:
+        except StoreUnavailable as error:
             raise unavailable() from error
 
     # -- the record
@@ -217,18 +228,18 @@ class Leases:
                     break
                 await asyncio.sleep(random.uniform(0, 0.002) * attempt)  # noqa: S311 (not a secret)
             else:
-                raise Unavailable("too many processes want the same group")
+                raise StoreUnavailable("too many processes want the same group")
         self._tidy(key)
         return result, group
 
-    async def _stored(self, key: str, seen: Seen, text: str) -> bool:
+    async def _stored(self, key: str, seen: VersionedRecord, text: str) -> bool:
         if text == seen.text:
             return True
         swapped = await self._board.swap(self.member, key, seen, text)
-        if swapped is Swapped.EXPIRED:
+        if swapped is CasResult.EXPIRED:
             self._lost()
-            raise Unavailable("the session has expired")
-        return swapped is Swapped.DONE
+            raise StoreUnavailable("the session has expired")
+        return swapped is CasResult.DONE
 
     def _withdraw(self, key: str, who: Who, *, orderly: bool = False) -> None:
         """Take back whatever a link has or may have; tried again by the next look when it fails."""
@@ -239,15 +250,15 @@ class Leases:
     async def _withdrawn(self, key: str, who: Who, orderly: bool) -> None:
         try:
             await self._change(key, lambda group, now: group.release(who, now, orderly=orderly))
-        except Unavailable:
+        except StoreUnavailable:
             return  # `unsure` stays: a look finds what is ours and nobody here knows
         self._poke(key)
 
     # -- looking
 
-    def _stake(self, key: str) -> Stake:
+    def _stake(self, key: str) -> GroupSession:
         if (stake := self._stakes.get(key)) is None:
-            stake = self._stakes[key] = Stake()
+            stake = self._stakes[key] = GroupSession()
         return stake
 
     def _tidy(self, key: str) -> None:
@@ -264,20 +275,20 @@ class Leases:
                     stake.looking = True
                     self._supervisor.start(self._look(each, stake), f"lease-look:{each}")
 
-    async def _look(self, key: str, stake: Stake) -> None:
+    async def _look(self, key: str, stake: GroupSession) -> None:
         try:
             while stake.again:
                 stake.again = False
                 if stake.leases or stake.shares or stake.unsure:
                     _, group = await self._change(key, lambda group, now: group.sweep(now))
                     self._compare(key, stake, group)
-        except Unavailable:
+        except StoreUnavailable:
             stake.unsure = True
         finally:
             stake.looking = False
             self._tidy(key)
 
-    def _compare(self, key: str, stake: Stake, group: Group) -> None:
+    def _compare(self, key: str, stake: GroupSession, group: Group) -> None:
         """Tell owners what the record says; release what is ours and nobody here knows."""
         for lease in list(stake.leases.values()):
             owned = group.owned_by(lease.who)
@@ -286,16 +297,16 @@ class Leases:
             elif lease.holder is None:
                 continue  # told when it is there
             elif owned[1].successor is not None:
-                self._supervisor.attempt(partial(lease.holder.stop, lease, Why.DISPLACED), "lease-stop")
+                self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.DISPLACED), "lease-stop")
             elif not lease.chosen and group.round > lease.round and not lease.dealt:
                 lease.dealt = True
-                self._supervisor.attempt(partial(lease.holder.stop, lease, Why.DEALT), "lease-stop")
+                self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.DEALT), "lease-stop")
         self._compare_shares(stake, group)
         stake.unsure = False
         for link in stake.strange(group, self.member):
             self._withdraw(key, Who(self.member, link))
 
-    def _compare_shares(self, stake: Stake, group: Group) -> None:
+    def _compare_shares(self, stake: GroupSession, group: Group) -> None:
         sharing = {claim.who for claim in group.sharing}
         for share in [share for share in stake.shares.values() if share.holder is not None]:
             if share.who not in sharing:
@@ -309,7 +320,7 @@ class Leases:
         lease.ended = True
         if lease.holder is not None:
             # A link that fails to end must not keep others from ending: they would go on without a lease.
-            self._supervisor.attempt(partial(lease.holder.stop, lease, Why.LOST), "lease-stop")
+            self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.LOST), "lease-stop")
 
     # -- the session
 
@@ -362,7 +373,7 @@ class Leases:
             pause = self._third
             try:
                 await self.beat()
-            except Unavailable:
+            except StoreUnavailable:
                 pause = _PAUSE
             await asyncio.sleep(pause)
 
@@ -386,7 +397,7 @@ class Leases:
         try:
             if member:
                 await self._board.leave(member)
-        except Unavailable:
+        except StoreUnavailable:
             LOG.info("the lease of groups is left to expire")
         await self._board.close()
 
@@ -396,4 +407,4 @@ def _group(key: str, text: str) -> Group:
         return parse(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # somebody else has written there
         LOG.error("record of a group cannot be read; delete it in the shared state", group=key)
-        raise Unavailable("the record of the group cannot be read") from error
+        raise StoreUnavailable("the record of the group cannot be read") from error

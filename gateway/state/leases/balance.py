@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gateway.state.leases_rules import Claim, Group, Now
+    from gateway.state.leases.group import Claim, Group, Now
 
 
 class Who(NamedTuple):
@@ -31,7 +31,7 @@ def whole(who: Who) -> Who:
     return Who(who.member, who.link.partition("/")[0])
 
 
-def level(group: Group, now: Now) -> None:
+def balance(group: Group, now: Now) -> None:
     """Give what is free to who has least, and move partitions until nobody has two more than another."""
     if not group.sharing:
         return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Final
 
-from gateway.state.store import Counted, Got, Put
+from gateway.state.counters.store import Counted, Got, Put
 
 BUDGET: Final = 128 * 2**20
 """Bytes for all entries, keys and what Python needs beside them: some 200,000 counts of one use."""
@@ -26,7 +26,7 @@ class _Entry:
         self.charge = 0
 
 
-class MemoryStore:
+class MemoryCounterStore:
     """A full store answers unknown until something has expired: nothing that is still valid is forgotten for it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, budget: int = BUDGET) -> None:

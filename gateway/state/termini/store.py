@@ -26,7 +26,7 @@ EACH: Final = 10_000
 """Records that one owner may have, unless the policy says otherwise."""
 
 
-class Unavailable(Exception):
+class TerminiUnavailable(Exception):
     """The state cannot be asked now, or has no room."""
 
 
@@ -38,7 +38,7 @@ class Full(Exception):
         self.most: Final = most
 
 
-class Overtaken(Exception):
+class Fenced(Exception):
     """A later owner has the record already."""
 
 
@@ -55,7 +55,7 @@ class Saved(IntEnum):
         return self is Saved.DONE
 
 
-class Kept(NamedTuple):
+class TerminusRecord(NamedTuple):
     """A record taken: `positions` None says that there was none."""
 
     token: str
@@ -80,7 +80,7 @@ class Termini(Protocol):
     def lasting(self) -> bool:
         """Whether records outlive the process that wrote them."""
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> Kept:
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> TerminusRecord:
         """Have the record from here on; raises `Unavailable`, or `Full` where `owner` may have no new one.
 
         `fence` grows with every link that has it by some other rule, a lease: with a smaller one than the record has
@@ -121,14 +121,14 @@ class MemoryTermini:
         self._records: Final[dict[str, _Record]] = {}
         self._ends: Final[list[tuple[float, str]]] = []
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> Kept:
+    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> TerminusRecord:
         """Answers at once."""
         self._expire()
         record = self._records.get(key)
         if record is not None and record.fence > fence:
-            raise Overtaken
+            raise Fenced
         if record is None and len(self._records) >= self._most:
-            raise Unavailable(f"this process keeps {self._most} durable termini already")
+            raise TerminiUnavailable(f"this process keeps {self._most} durable termini already")
         if record is None and owner:
             self._count(owner, key)
         if record is None or record.about != about:
@@ -136,7 +136,9 @@ class MemoryTermini:
         record.fence = fence
         record.token = secrets.token_hex(8)
         self._lives(key, record, ttl_ms)
-        return Kept(record.token, None if record.positions is None else dict(record.positions), dict(record.marks))
+        return TerminusRecord(
+            record.token, None if record.positions is None else dict(record.positions), dict(record.marks)
+        )
 
     def _count(self, owner: str, key: str) -> None:
         owned = self._owned.setdefault(owner, set())

@@ -8,11 +8,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError, Fault
-from gateway.state.leases_rules import Denied, Group, Held
-from gateway.state.leases_shares import Who, whole
+from gateway.state.leases.balance import Who, whole
+from gateway.state.leases.group import ClaimDenied, Group, Ownership
 
 if TYPE_CHECKING:
-    from gateway.state.leases import Leases
+    from gateway.state.leases.manager import Leases
 
 
 def steady() -> float:
@@ -20,7 +20,7 @@ def steady() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-class Why(Enum):
+class RevocationReason(Enum):
     """Why an owner has to end."""
 
     DISPLACED = "a link with a greater epoch has taken the partition"
@@ -28,14 +28,14 @@ class Why(Enum):
     DEALT = "the partitions of the group are dealt out anew; attach again"
 
 
-class Holder(Protocol):
+class LeaseListener(Protocol):
     """Who uses a lease; called on the loop."""
 
-    def stop(self, lease: Lease, why: Why) -> None:
+    def stop(self, lease: Lease, why: RevocationReason) -> None:
         """DISPLACED, LOST: send nothing more and end now. DEALT: end in good order, soon."""
 
 
-class Sharer(Holder, Protocol):
+class ShareListener(LeaseListener, Protocol):
     """A link that shares a group's partitions with others; called on the loop.
 
     `stop` speaks of one of its partitions. DISPLACED: another link gets it, so end it in good order and release it.
@@ -48,7 +48,7 @@ class Sharer(Holder, Protocol):
         """The share is lost with the session: end the link."""
 
 
-class Wish(NamedTuple):
+class LeaseRequest(NamedTuple):
     """What an attach asks for; see `leases_rules.Claim`. Times in milliseconds."""
 
     partition: int | None
@@ -68,7 +68,7 @@ class Lease:
 
     __slots__ = ("_leases", "chosen", "dealt", "ended", "epoch", "fence", "holder", "key", "partition", "round", "who")
 
-    def __init__(self, leases: Leases, key: str, partition: int, held: Held) -> None:
+    def __init__(self, leases: Leases, key: str, partition: int, held: Ownership) -> None:
         self._leases: Final = leases
         self.key: Final = key
         self.who: Final = held.who
@@ -79,7 +79,7 @@ class Lease:
         self.round: Final = held.round
         self.dealt = False
         self.ended = False
-        self.holder: Holder | None = None
+        self.holder: LeaseListener | None = None
 
     @property
     def valid(self) -> bool:
@@ -97,7 +97,7 @@ class Share:
         self.key: Final = key
         self.who: Final = who
         self.ended = False
-        self.holder: Sharer | None = None
+        self.holder: ShareListener | None = None
 
     @property
     def valid(self) -> bool:
@@ -105,7 +105,7 @@ class Share:
         return not self.ended and self._leases.in_time
 
 
-class Stake:
+class GroupSession:
     """What this process has in one group; `unsure`: the board may hold something of ours that nobody here knows.
 
     `shares` are links, and `leases` has their parts, too; `leaving` are parts that were released, by name with the
@@ -167,14 +167,14 @@ class Stake:
             changed.set()
 
 
-def refusal(denied: Denied, wish: Wish) -> AmqpError:
+def refusal(denied: ClaimDenied, wish: LeaseRequest) -> AmqpError:
     """The errors of docs/conformance.md 0.3."""
-    if denied is Denied.LOCKED:
+    if denied is ClaimDenied.LOCKED:
         text = "the partition has an owner in this group; a greater event-streams-epoch takes it over"
         return AmqpError(RESOURCE_LOCKED, text)
-    if denied is Denied.FULL:
+    if denied is ClaimDenied.FULL:
         return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{wish.pend} links wait for a partition of this group already")
-    if denied is Denied.MIXED:
+    if denied is ClaimDenied.MIXED:
         text = "other links of this group have another group_mode: make it bound or shared in every rule and gateway"
         return AmqpError(RESOURCE_LOCKED, text)
     return AmqpError(DETACH_FORCED, "every partition has an owner in this group")
