@@ -20,9 +20,9 @@ from bridges.spark.archive import Archive
 from bridges.spark.archiving import verify
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import PARTS, ROOT, folder
-from tests.support.pipeline import QUICK, SMALL, consumed, produce
+from tests.support.pipeline import SMALL, consumed, produce
 from tests.support.process import Process, fresh_folder, ports
-from tests.support.spark_classes import sharing
+from tests.support.spark_classes import QUICK, sharing
 
 
 class Cluster(NamedTuple):

@@ -24,6 +24,7 @@ from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT, folder
 from tests.support.process import PATIENCE, Process, fresh_folder, ports, wait_until
+from tests.support.spark_classes import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +34,6 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 KILLS = int(os.environ.get("SCOPEGATE_KILLS", "1"))
 """How often a driver is killed, in each phase where phases can be told; issue 7 wants ten, which take minutes."""
-QUICK = "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Options of a Java that lives for seconds."""
 SMALL = "--conf", "spark.driver.memory=512m", "--conf", f"spark.driver.extraJavaOptions={QUICK}"
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 NAME = "classes.jsa"
 VARIABLE = "SPARK_SUBMIT_OPTS"
 """Options for the Java of every Spark that is started below; nobody is told of them, as with JDK_JAVA_OPTIONS."""
+QUICK = "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options of a Java that lives for seconds."""
 _SILENT = "-Xlog:cds*=off"
 """Neither what does not fit nor what could not be archived is anybody's business."""
 
@@ -56,7 +58,6 @@ def making(folder: Path) -> dict[str, str]:
 def main() -> None:
     """Do once what the suite does often, and let Java end: it writes its classes down then."""
     from bridges.spark.session import open_session
-    from tests.support.pipeline import QUICK
 
     conf = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": QUICK}
     spark = open_session("classes", master="local[2]", conf=conf)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridges.spark.session import open_session
 from bridges.spark.source import ScopeGateDataSource
-from tests.support.pipeline import QUICK
+from tests.support.spark_classes import QUICK
 
 
 def slow(batch: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridges.spark.session import open_session
 from bridges.spark.source import ScopeGateDataSource
-from tests.support.pipeline import QUICK
+from tests.support.spark_classes import QUICK
 
 CONF = {
     "spark.driver.memory": "512m",
