@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -33,14 +33,12 @@ from gateway.state.leases.manager import Leases
 from gateway.state.leases.redis_store import RedisLeaseStore
 from gateway.state.leases.store import (
     EVERYTHING,
-    CasResult,
     LeaseStore,
     LeaseTable,
     MemoryLeaseStore,
-    Poke,
-    VersionedRecord,
 )
 from gateway.tasks import Supervisor
+from tests.support.counting_lease_store import CountingLeaseStore
 from tests.support.examples import examples
 from tests.support.servers import Redis
 
@@ -49,53 +47,6 @@ REFUSALS = {RESOURCE_LOCKED, DETACH_FORCED, RESOURCE_LIMIT_EXCEEDED, INTERNAL_ER
 MakeBoard = Callable[[Callable[[], int]], Callable[[], LeaseStore]]
 members = strategies.integers(0, MEMBERS - 1)
 epochs = strategies.none() | strategies.integers(0, 4)
-
-
-class Counting:
-    """A board that knows how many questions are on their way, and tells nobody of changes."""
-
-    def __init__(self, board: LeaseStore) -> None:
-        self.board, self.asked = board, 0
-
-    @property
-    def ttl(self) -> float | None:
-        return self.board.ttl
-
-    def listen(self, poke: Poke) -> None:
-        """Notices are the test's to give."""
-
-    async def _ask(self, question: Any) -> Any:
-        self.asked += 1
-        try:
-            return await question
-        finally:
-            self.asked -= 1
-
-    async def join(self, member: str, about: str) -> None:
-        await self._ask(self.board.join(member, about))
-
-    async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
-        return bool(await self._ask(self.board.beat(member, about, keys)))
-
-    async def leave(self, member: str) -> None:
-        await self._ask(self.board.leave(member))
-
-    async def members(self) -> Mapping[str, str]:
-        return await self.board.members()
-
-    async def load(self, key: str) -> VersionedRecord:
-        seen: VersionedRecord = await self._ask(self.board.load(key))
-        return seen
-
-    async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
-        swapped: CasResult = await self._ask(self.board.swap(member, key, seen, text))
-        return swapped
-
-    async def run(self) -> None:
-        """Not used."""
-
-    async def close(self) -> None:
-        await self.board.close()
 
 
 class Link:
@@ -195,7 +146,7 @@ class Machine(RuleBasedStateMachine):
         self.links: list[Link] = []
         self.processes: list[Leases] = []
         self.every: list[Leases] = []
-        self.boards: list[Counting] = []
+        self.boards: list[CountingLeaseStore] = []
         self.granted: dict[int, list[Link]] = {partition: [] for partition in range(PARTITIONS)}
         self.ended: dict[int, int] = {}
 
@@ -203,12 +154,12 @@ class Machine(RuleBasedStateMachine):
     def start(self) -> None:
         self.supervisor = Supervisor(lambda name, error: self.errors.append((name, error)))
         for _ in range(MEMBERS):
-            self.boards.append(Counting(self.board()))
+            self.boards.append(CountingLeaseStore(self.board()))
             self.processes.append(self.process(self.boards[-1]))
         for number in range(MEMBERS):
             self.do(self.beats(number))
 
-    def process(self, board: Counting) -> Leases:
+    def process(self, board: CountingLeaseStore) -> Leases:
         self.every.append(Leases(board, self.supervisor, clock=lambda: self.now / 1000))
         return self.every[-1]
 

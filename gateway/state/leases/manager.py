@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.logs import get_logger
 from gateway.state.leases.balance import Who
-from gateway.state.leases.group import Claim, ClaimDenied, Group, Now, parse
+from gateway.state.leases.group import Claim, ClaimDenied, Group, Now
 from gateway.state.leases.lease import (
     GroupSession,
     Lease,
@@ -35,16 +35,14 @@ from gateway.state.leases.lease import (
     steady,
     unavailable,
 )
-from gateway.state.leases.store import EVERYTHING, CasResult, LeaseStore, StoreUnavailable, VersionedRecord
+from gateway.state.leases.store import EVERYTHING, CasResult, LeaseStore, StoreUnavailable, VersionedRecord, read_group
 from gateway.tasks import Supervisor, set_within, together
 
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")
 _MARGIN: Final = 0.1
 """The part of the time to live that the clocks of two machines may differ in, and bytes may take to the socket."""
-_POLL: Final = 0.25
-_PAUSE: Final = 0.2
-_ATTEMPTS: Final = 100
+_POLL, _PAUSE, _ATTEMPTS = 0.25, 0.2, 100
 
 
 class Leases:
@@ -214,14 +212,14 @@ class Leases:
     # -- the record
 
     async def _group(self, key: str) -> Group:
-        return _group(key, (await self._board.load(key)).text)
+        return read_group(key, (await self._board.load(key)).text)
 
     async def _change(self, key: str, change: Callable[[Group, Now], object]) -> tuple[object, Group]:
         """Apply a transition to the record, again whenever somebody else was faster; may raise `Unavailable`."""
         async with self._stake(key).lock:
             for attempt in range(_ATTEMPTS):
                 seen = await self._board.load(key)
-                group = _group(key, seen.text)
+                group = read_group(key, seen.text)
                 result = change(group, seen.now)
                 text = "" if group.empty and not group.epochs else group.dump()
                 if await self._stored(key, seen, text):
@@ -400,11 +398,3 @@ class Leases:
         except StoreUnavailable:
             LOG.info("the lease of groups is left to expire")
         await self._board.close()
-
-
-def _group(key: str, text: str) -> Group:
-    try:
-        return parse(text)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # somebody else has written there
-        LOG.error("record of a group cannot be read; delete it in the shared state", group=key)
-        raise StoreUnavailable("the record of the group cannot be read") from error

@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from gateway.state.leases.group import Now
+from gateway.logs import get_logger
+from gateway.state.leases.group import Group, Now, parse
 
+LOG: Final = get_logger(__name__)
 EVERYTHING: Final = "*"
 """Told instead of a key: changes may have been missed, look at every record."""
 Poke = Callable[[str], None]
@@ -150,3 +152,15 @@ class MemoryLeaseStore:
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+def read_group(key: str, text: str) -> Group:
+    """Parse the record of a group.
+
+    Raises:
+        StoreUnavailable: something else has written there.
+    """
+    try:
+        return parse(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        LOG.error("record of a group cannot be read; delete it in the shared state", group=key)
+        raise StoreUnavailable("the record of the group cannot be read") from error
