@@ -319,8 +319,9 @@ class Held:
     def save(self, positions: Mapping[int, int]) -> Save:
         """The write of these positions."""
         ttl = self.wish.ttl_ms
-        attached = self.last is None or self.engine is not None
-        return Save(self.wish.key, self.token, positions, ttl + _GRACE_MS if ttl is not None and attached else ttl)
+        if ttl is not None and (self.last is None or self.engine is not None):  # attached: its time has not begun
+            ttl = ttl + _GRACE_MS if self.keeper.lasting else None
+        return Save(self.wish.key, self.token, positions, ttl)
 
 
 def _unavailable(error: TerminiUnavailable) -> AmqpError:

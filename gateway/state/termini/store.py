@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -24,6 +24,8 @@ MOST: Final = 100_000
 
 EACH: Final = 10_000
 """Records that one owner may have, unless the policy says otherwise."""
+_FEW: Final = 64
+_FOR_EVER: Final = float("inf")
 
 
 class TerminiUnavailable(Exception):
@@ -103,8 +105,8 @@ class _Record:
         self.marks: dict[str, str] = {}
         self.token = ""
         self.fence = 0
-        self.ends = float("inf")
-        self.queued = float("inf")
+        self.ends = _FOR_EVER
+        self.queued = _FOR_EVER
         """When its end is looked at next: when it comes, or before."""
 
 
@@ -119,7 +121,7 @@ class MemoryTermini:
         self._each: Final = each
         self._owned: Final[dict[str, set[str]]] = {}
         self._records: Final[dict[str, _Record]] = {}
-        self._ends: Final[list[tuple[float, str]]] = []
+        self._ends: list[tuple[float, str]] = []
 
     async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> TerminusRecord:
         """Answers at once."""
@@ -171,10 +173,13 @@ class MemoryTermini:
             del self._records[key]
 
     def _lives(self, key: str, record: _Record, ttl_ms: int | None) -> None:
-        record.ends = float("inf") if ttl_ms is None else self._clock() + ttl_ms / 1000
+        record.ends = _FOR_EVER if ttl_ms is None else self._clock() + ttl_ms / 1000
         if record.ends < record.queued:
             record.queued = record.ends
             heappush(self._ends, (record.ends, key))
+            if len(self._ends) > 2 * len(self._records) + _FEW:  # many were dropped long before their time
+                self._ends = [(each.queued, key) for key, each in self._records.items() if each.queued < _FOR_EVER]
+                heapify(self._ends)
 
     def _expire(self) -> None:
         now = self._clock()
@@ -187,5 +192,5 @@ class MemoryTermini:
                 del self._records[key]
                 continue
             record.queued = record.ends
-            if record.ends < float("inf"):
+            if record.ends < _FOR_EVER:
                 heappush(self._ends, (record.ends, key))

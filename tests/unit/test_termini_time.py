@@ -1,0 +1,80 @@
+"""Time and durable termini of a process alone (KM-11, AMQP 3.5.3): it begins with the end of what they depend on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridges.kafka.durable import Held, Keeper, Wish
+from gateway.amqp.link_base import Left
+from gateway.errors import AmqpError
+from gateway.state.termini.store import MemoryTermini, Save
+from gateway.tasks import Supervisor
+
+_SESSION, _HOUR = 1, 3600.0
+DAYS = 40 * 24 * 3600 * 1000
+WISH = Wish("key", "about", "group", _SESSION, 10, True, "")
+
+
+class World:
+    """A keeper whose clock stands still unless it is told."""
+
+    def __init__(self) -> None:
+        self.now, self.lost, self.failed = 100.0, list[AmqpError](), list[BaseException]()
+        self.supervisor = Supervisor(lambda _, error: self.failed.append(error))
+        self.termini = MemoryTermini(lambda: self.now)
+        cluster: Any = SimpleNamespace(
+            name="main", supervisor=self.supervisor, loop=asyncio.get_running_loop(), commit=self._commit
+        )
+        self.keeper = Keeper(cluster, self.termini)
+
+    async def _commit(self, *_: object) -> None: ...
+
+    async def attached(self) -> Held:
+        held = await self.keeper.take(WISH)
+        held.displaced = self.lost.append
+        await self.keeper.begin(held, "orders", lambda: {0: 7})
+        return held
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    found = World()
+    yield found
+    await found.supervisor.close()
+    assert not found.failed
+
+
+async def test_a_process_that_was_stopped_for_long_still_has_what_its_links_keep(world: World) -> None:
+    held = await world.attached()
+    world.now += _HOUR  # stopped, or the loop was held: nothing was written meanwhile
+    world.keeper.changed(held)  # type: ignore[arg-type]
+    await world.keeper.flush()
+    assert not world.lost
+    assert (await world.keeper.take(WISH)).start == {0: 7}
+
+
+@pytest.mark.parametrize(("seconds", "start"), [(9, {0: 7}), (11, None)])
+async def test_its_time_begins_with_the_end_of_its_link(world: World, seconds: int, start: object) -> None:
+    held = await world.attached()
+    world.now += _HOUR
+    link = SimpleNamespace(left=Left.SESSION, engine=SimpleNamespace(closed=False))
+    world.keeper.end(held, link)  # type: ignore[arg-type]
+    await world.keeper.flush()
+    world.now += seconds
+    assert (await world.keeper.take(WISH)).start == start
+
+
+async def test_what_was_dropped_before_its_time_is_not_remembered() -> None:
+    """Else attaching and closing one durable link, again and again, would fill the memory."""
+    termini = MemoryTermini(lambda: 0.0)
+    stays = await termini.take("stays", "about", DAYS)
+    for _ in range(10_000):
+        kept = await termini.take("key", "about", DAYS)
+        await termini.drop("key", kept.token)
+    assert len(termini._ends) < 100
+    assert await termini.save([Save("stays", stays.token, {0: 1}, DAYS)])
