@@ -5,7 +5,7 @@
  * asked looks closely then. */
 #define HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
-enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, NO_ECHO = 0 };
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, NO_ECHO = 0 };
 
 #include "_formats.h"
 
@@ -13,7 +13,7 @@ typedef struct {
     uint32_t skip;    /* bytes of the current frame that are still to come and need no look */
     uint16_t held;    /* bytes of a head that is not complete */
     uint16_t started; /* the protocol header is behind */
-    uint16_t echo;    /* what the current frame wants */
+    uint16_t echo;    /* what the current frame wants at its end */
     uint16_t channel; /* and on which channel it came */
     uint8_t head[HEAD];
 } scan_state;
@@ -101,12 +101,11 @@ static bool cut_text(const uint8_t *frame, size_t size) {
     return false;
 }
 
-/* Whether a frame that begins at this position is all there, and a disposition with such a text. One that comes in two
- * reads is left to proton. */
-static bool cut_disposition(const uint8_t *frame, size_t size, size_t left) {
+/* Where the performative of a disposition begins in a frame of which so many bytes are there; 0: it is something else. */
+static size_t disposition_body(const uint8_t *frame, size_t size) {
     size_t body = 4 * (size_t)frame[4], head = 0;
-    return size <= left && frame[5] == 0 && body + 3 <= size &&
-           performative(frame + body, size - body, &head) == 0x15 && cut_text(frame + body, size - body);
+    return frame[5] == 0 && body >= 8 && body + 3 <= size && performative(frame + body, size - body, &head) == 0x15 ? body
+                                                                                                                    : 0;
 }
 
 /* The current frame is complete at this position. */
@@ -135,7 +134,7 @@ static bool head_complete(const scan_state *state) {
 /* Go through the bytes from `start` to `end`; -1 on an exception. */
 static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
     const uint8_t *frame;
-    size_t size, more, begin, at = start;
+    size_t size, more, begin, body, at = start;
     while (at < end) {
         if (state->skip) {
             more = end - at < state->skip ? end - at : state->skip;
@@ -161,9 +160,12 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
             begin = frame != state->head ? at : at - start > state->held ? at - state->held : start;
             if (look(state, frame, size < HEAD ? size : HEAD, begin, findings) < 0)
                 return -1;
-            if ((frame != state->head || at - begin == state->held) &&
-                cut_disposition(data + begin, size, end - begin) && found(findings, begin, CUT_TEXT, (int)size) < 0)
-                return -1;
+            if ((body = disposition_body(frame, size < HEAD ? size : HEAD)) != 0) {
+                if ((frame == state->head && at - begin != state->held) || size > end - begin)
+                    state->echo = SPLIT_DISPOSITION;
+                else if (cut_text(data + begin + body, size - body) && found(findings, begin, CUT_TEXT, (int)size) < 0)
+                    return -1;
+            }
         }
         state->started = 1;
         if (frame != state->head)
@@ -182,7 +184,8 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
  *
  * What there is to be done: OTHER_FORMAT, look closely at transfers from now on; BEFORE_END, an end begins here, or not
  * before; ECHO_SESSION, ECHO_LINK: here ends a flow that asks for one of ours; CUT_TEXT: here begins a disposition whose
- * error proton shows in part; its size stands for the channel.
+ * error proton shows in part; its size stands for the channel. SPLIT_DISPOSITION: here ends a disposition of which a
+ * part came earlier.
  */
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;

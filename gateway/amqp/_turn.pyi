@@ -53,6 +53,7 @@ BEFORE_END: int
 ECHO_SESSION: int
 ECHO_LINK: int
 CUT_TEXT: int
+SPLIT_DISPOSITION: int
 
 def bind(addresses: tuple[int, ...], /) -> None: ...
 def send(link: int, number: int, data: bytes, into: Unsettled[Any] | Tally | None, context: object, /) -> bool: ...

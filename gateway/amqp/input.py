@@ -15,7 +15,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp.asked import refusal
 from gateway.amqp.intake import Intake
-from gateway.amqp.turn import BEFORE_END, CUT_TEXT, ECHO_LINK
+from gateway.amqp.turn import BEFORE_END, CUT_TEXT, ECHO_LINK, SPLIT_DISPOSITION
 
 _frames: Final = lib.pn_transport_get_frames_input
 
@@ -46,6 +46,8 @@ class Input:
             return
         start = 0
         for position, what, channel in self.intake.scanned(data):
+            if what == SPLIT_DISPOSITION:
+                self.intake.said = self.intake.split_text(data, position)
             self._push(data, start, position)
             start = position
             if what == BEFORE_END:
@@ -54,6 +56,8 @@ class Input:
                 self.intake.said = refusal(data[start : start + channel])
                 self._push(data, start, start + channel)
                 self.intake.said, start = None, start + channel
+            elif what == SPLIT_DISPOSITION:
+                self.intake.said = None
             elif self._room > 0:
                 self._echo(None if what == ECHO_LINK else channel)
         self._push(data, start, len(data))

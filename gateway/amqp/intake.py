@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.amqp.asked import Asked, asked
+from gateway.amqp.asked import Asked, asked, refusal
 from gateway.amqp.performatives import (
     ATTACH,
     BEGIN,
@@ -33,6 +33,7 @@ _HEADER: Final = b"AMQP"
 _HEADER_SIZE: Final = 8
 _PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
 _TRANSFER: Final = _PER_MESSAGE[1]
+_ERROR: Final = b"\x00\x53\x1d"
 _FORMATS: Final = 4096
 """Deliveries of other formats that are remembered from one push to the next: those that are not complete."""
 _LONGEST_NAME: Final = 4096
@@ -80,6 +81,11 @@ class Intake:
         cuts = [each for each in found if each[1] != OTHER_FORMAT]
         self.watching = self.watching or len(cuts) < len(found)
         return cuts
+
+    def split_text(self, data: bytes, end: int) -> str | None:
+        """The error text of a disposition that began in earlier data and ends here, if it may have a NUL."""
+        frame = bytes(self._held) + data[:end]
+        return refusal(frame) if _ERROR in frame else None
 
     def pushing(self, data: bytes, start: int, room: int, taken: int) -> None:
         """`taken` bytes of `data` from `start` on are about to go into the `room` that proton has."""

@@ -1,0 +1,98 @@
+"""Rejections whose frame comes in pieces: their text is heard whole, also behind a NUL (part 3, 3.4.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.amqp.engine import Engine
+from gateway.amqp.engine_config import EngineConfig
+from gateway.amqp.link import Link
+from gateway.amqp.outcomes import Outcome, Rejected
+from gateway.errors import AmqpError
+from tests.support.frames import AMQP_HEADER, composite, error, framed, performative, source
+from tests.support.messages import message
+
+WINDOWS = {"incoming_window": 2**20, "outgoing_window": 9, "next_outgoing_id": 0}
+
+
+class Hearing:
+    """A connection with one receiver, and the outcomes that it gives."""
+
+    link: Link
+
+    def __init__(self) -> None:
+        self.outcomes: list[tuple[Any, Outcome]] = []
+        self.engine = Engine(EngineConfig("gw"), self, server=True)
+        terminus = {"name": "a", "handle": 0, "role": True, "source": source("a")}
+        flow = {"next_incoming_id": 0, "handle": 0, "delivery_count": 0, "link_credit": 2**20}
+        frames = [
+            performative("open", container_id="p"),
+            performative("begin", **WINDOWS),
+            performative("attach", **terminus),
+            performative("flow", **flow, **WINDOWS),
+        ]
+        self.engine.receive(AMQP_HEADER + b"".join(map(framed, frames)))
+        self.engine.take()
+
+    def send(self, context: int) -> None:
+        self.link.send(message(b"x"), context)
+        self.engine.take()
+
+    def on_outcome(self, context: Any, outcome: Outcome) -> None:
+        self.outcomes.append((context, outcome))
+
+    def on_credit(self) -> None: ...
+    def on_detach(self, error: AmqpError | None) -> None: ...
+
+    def engine_opened(self, engine: Engine) -> None:
+        engine.open()
+
+    def link_requested(self, link: Link) -> None:
+        self.link = link
+        link.accept(self)  # type: ignore[arg-type]  # no message comes
+
+    def engine_closed(self, engine: Engine, error: AmqpError | None) -> None: ...
+    def engine_dirty(self) -> None: ...
+    def link_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
+    def message_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_counted(self, link: Link) -> None: ...
+
+
+def rejected(number: int, text: str) -> bytes:
+    state = composite("rejected", error=error("vendor:no", text))
+    return framed(performative("disposition", role=True, first=number, settled=True, state=state))
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "with others"])
+@pytest.mark.parametrize("text", ["cut\0here", "\0", "plain", "x" * 90 + "\0" + "y" * 90])
+def test_a_rejection_is_heard_whole_wherever_its_frame_is_cut(text: str, others: bool) -> None:
+    """Its text ended at a NUL, as proton shows it, unless all of the frame came in one read."""
+    owner, count = Hearing(), 0
+    size, other = len(rejected(0, text)), framed(performative("flow", next_incoming_id=0, **WINDOWS)) if others else b""
+    for first in range(1, size):
+        for second in sorted({first, min(first + 1, size), (first + size) // 2, size - 1} - {*range(first)}):
+            owner.send(count)
+            data = rejected(count, text)
+            for piece in (other + data[:first], data[first:second], data[second:] + other):
+                owner.engine.receive(piece)
+            count += 1
+    heard = [(context, outcome.error) for context, outcome in owner.outcomes if isinstance(outcome, Rejected)]
+    assert [context for context, _ in heard] == [*range(count)]
+    assert {(each.condition, each.description) for _, each in heard if each} == {("vendor:no", text)}
+    owner.engine.lost(None)
+    owner.engine.free()
+
+
+def test_what_follows_a_cut_rejection_has_a_text_of_its_own() -> None:
+    owner, texts = Hearing(), ["one\0a", "plain", "two\0b", ""]
+    for number, _ in enumerate(texts):
+        owner.send(number)
+    data = b"".join(rejected(number, text) for number, text in enumerate(texts))
+    owner.engine.receive(data[:30])
+    owner.engine.receive(data[30:])
+    assert [outcome.error.description for _, outcome in owner.outcomes] == texts  # type: ignore[attr-defined]
+    owner.engine.lost(None)
+    owner.engine.free()
