@@ -12,6 +12,8 @@ typedef struct {
     PyObject_HEAD
     Py_ssize_t in_bytes, in_count, out_bytes, out_data, out_count;
     Py_ssize_t fresh, room; /* given to proton since it was last written, and how much of that is enough; 0: any */
+    Py_ssize_t unread, unwritten; /* that proton has, as `weigh` found it */
+    char ended; /* proton has said that it writes no more */
 } Tally;
 
 static PyTypeObject tally_type;
@@ -37,6 +39,9 @@ static PyMemberDef tally_members[] = {
     {"out_count", T_PYSSIZET, offsetof(Tally, out_count), READONLY, "How many they are."},
     {"fresh", T_PYSSIZET, offsetof(Tally, fresh), 0, "Bytes that proton was given to send since it was last written."},
     {"room", T_PYSSIZET, offsetof(Tally, room), 0, "How many of them are enough; 0: any number is taken."},
+    {"unread", T_PYSSIZET, offsetof(Tally, unread), READONLY, "Bytes of messages in proton that are not taken out of it."},
+    {"unwritten", T_PYSSIZET, offsetof(Tally, unwritten), READONLY, "Bytes that wait to be written."},
+    {"ended", T_BOOL, offsetof(Tally, ended), READONLY, "Whether proton has written its last byte."},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -39,6 +39,7 @@ static struct {
     void (*update)(pointer delivery, uint64_t state);
     pointer (*peek)(pointer collector);
     bool (*pop)(pointer collector);
+    int (*type)(pointer event);
     pointer (*delivery_of)(pointer event);
     pointer (*link_of)(pointer delivery);
     bool (*is_sender)(pointer link);
@@ -53,6 +54,8 @@ static struct {
     ssize_t (*pending)(pointer transport);
     ssize_t (*read)(pointer transport, char *data, size_t size);
     void (*written)(pointer transport, size_t size);
+    size_t (*incoming)(pointer session);
+    size_t (*outgoing)(pointer session);
 } pn;
 
 #define FUNCTIONS ((Py_ssize_t)(sizeof pn / sizeof(pointer)))
@@ -343,30 +346,42 @@ static PyObject *entry(PyObject *links, pointer link) {
     return found;
 }
 
+/* Whether somebody hears of a kind of event. */
+static bool hears(PyObject *heard, int kind) {
+    return kind < 0 || kind >= PyBytes_GET_SIZE(heard) || PyBytes_AS_STRING(heard)[kind] != 0;
+}
+
 /* Take the events from a collector that need no decision: whole messages on one of the `receivers` (`Received` by
  * the link's address), and `accepted` for what one of the `senders` has sent (`Unsettled` by the link's address). They are appended to `run` in
- * their order: (link, list) of what came on one link with nothing between, messages or what was accepted.
+ * their order: (link, list) of what came on one link with nothing between, messages or what was accepted. Events of kinds
+ * that nobody hears of, those at which `heard` is 0, are thrown away.
  *
- * dispatch(collector, senders, receivers, most, run) -> whether an event of another kind comes next, which stays
+ * dispatch(collector, senders, receivers, most, run, heard) -> whether an event of another kind comes next, which stays
  */
 static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer collector, event, delivery, link, last = NULL;
     PyObject *senders, *receivers, *run, *owner = NULL, *found = NULL;
     bool ours = false;
     size_t most;
-    if (!wanted("dispatch", count, 5))
+    if (!wanted("dispatch", count, 6))
         return NULL;
     collector = PyLong_AsVoidPtr(args[0]);
     most = PyLong_AsSize_t(args[3]);
     if (PyErr_Occurred())
         return NULL;
     senders = args[1], receivers = args[2], run = args[4];
-    if (!PyDict_Check(senders) || !PyDict_Check(receivers) || !PyList_Check(run)) {
-        PyErr_SetString(PyExc_TypeError, "two dicts and a list are wanted");
+    if (!PyDict_Check(senders) || !PyDict_Check(receivers) || !PyList_Check(run) || !PyBytes_Check(args[5])) {
+        PyErr_SetString(PyExc_TypeError, "two dicts, a list and bytes are wanted");
         return NULL;
     }
-    while ((event = pn.peek(collector)) != NULL && (delivery = pn.delivery_of(event)) != NULL) {
+    while ((event = pn.peek(collector)) != NULL) {
         int taken;
+        if ((delivery = pn.delivery_of(event)) == NULL) {
+            if (hears(args[5], pn.type(event)))
+                break;
+            pn.pop(collector);
+            continue;
+        }
         link = pn.link_of(delivery);
         if (link != last) { /* mostly it is the one before */
             ours = pn.is_sender(link);
@@ -416,11 +431,22 @@ static PyObject *usual(PyObject *module, PyObject *args) {
 
 /* -- bytes */
 
-/* take(transport) -> what is to be written now */
-static PyObject *take(PyObject *module, PyObject *address) {
-    pointer transport = PyLong_AsVoidPtr(address);
+static Tally *tally_of(PyObject *given) {
+    if (Py_TYPE(given) == &tally_type)
+        return (Tally *)given;
+    PyErr_SetString(PyExc_TypeError, "a tally is wanted");
+    return NULL;
+}
+
+/* take(transport, tally) -> what is to be written now; the tally knows afterwards whether anything can follow */
+static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer transport;
     PyObject *result = NULL, *piece;
+    Tally *tally;
     ssize_t size;
+    if (!wanted("take", count, 2) || (tally = tally_of(args[1])) == NULL)
+        return NULL;
+    transport = PyLong_AsVoidPtr(args[0]);
     if (transport == NULL && PyErr_Occurred())
         return NULL;
     while ((size = pn.pending(transport)) > 0) {
@@ -438,7 +464,39 @@ static PyObject *take(PyObject *module, PyObject *address) {
         if (result == NULL)
             return NULL;
     }
+    tally->ended = size < 0;
     return result != NULL ? result : PyBytes_FromStringAndSize(NULL, 0);
+}
+
+/* weigh(tally, sessions, early) -> what a connection holds of messages, in proton and here, and the `early` bytes that
+ * were taken out of proton and are not written */
+static PyObject *weigh(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t place = 0, unread = 0, unwritten;
+    PyObject *address;
+    pointer session;
+    Tally *tally;
+    if (!wanted("weigh", count, 3) || (tally = tally_of(args[0])) == NULL)
+        return NULL;
+    unwritten = PyLong_AsSsize_t(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!PyDict_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "the addresses of sessions are the keys of a dict");
+        return NULL;
+    }
+    while (PyDict_Next(args[1], &place, &address, NULL)) {
+        session = PyLong_AsVoidPtr(address);
+        if (session == NULL) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no session is at address 0");
+            return NULL;
+        }
+        unread += (Py_ssize_t)pn.incoming(session);
+        unwritten += (Py_ssize_t)pn.outgoing(session);
+    }
+    tally->unread = unread;
+    tally->unwritten = unwritten;
+    return PyLong_FromSsize_t(tally->in_bytes + tally->out_bytes + unread + unwritten);
 }
 
 static PyMethodDef methods[] = {
@@ -449,7 +507,8 @@ static PyMethodDef methods[] = {
     {"accept_all", (PyCFunction)(void (*)(void))accept_all, METH_FASTCALL, "Accept and settle deliveries."},
     {"usual", usual, METH_VARARGS, "Whether messages need no look at each."},
     {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
-    {"take", take, METH_O, "The bytes to write now."},
+    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, "The bytes to write now."},
+    {"weigh", (PyCFunction)(void (*)(void))weigh, METH_FASTCALL, "What a connection holds of messages."},
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, "Frames that need more than proton's look at them."},
     {"attached", attached, METH_O, "The senders whose attaches are among the frames."},
     {"largest_frame", largest_frame, METH_O, "The size of the largest frame."},

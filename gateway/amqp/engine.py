@@ -45,7 +45,7 @@ class Engine(Restraint):
         self.remote_container = ""
         self.remote_hostname: str | None = None
         self.offered = self.desired = frozenset[str]()
-        self._attached: Final = Links(self, owner)
+        self._attached = Links(self, owner)
         self._links: Final = self._attached.live
         self.peer = Peer()
         self.refusals = self.ignored = self.serial = 0
@@ -57,7 +57,7 @@ class Engine(Restraint):
         self.senders: Final[dict[int, turn.Unsettled[Any]]] = {}
         """What has no outcome yet on the open links on which we send, by their address."""
         self._build(server)
-        self._output = Output(self._transport)
+        self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
         self._echoes: Final = Echoes(self._sessions, self._output)
         self._flowed: Link | None = None  # of which the last flow was
@@ -73,6 +73,7 @@ class Engine(Restraint):
             lib.PN_LINK_REMOTE_DETACH: lambda event: self._link_close(event, Left.DETACHED),
             lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
         }
+        self._heard: Final = turn.heard((_FLOW, _ERROR, *self._table))
 
     def _build(self, server: bool) -> None:
         config = self.config
@@ -141,10 +142,12 @@ class Engine(Restraint):
             link.refused_size(number, size)
         output, data = self._output, b""
         if not self.paused:
-            self._echoes.answer()
+            if self._echoes.asked:
+                self._echoes.answer()
             data = output.take()
             self.tally.fresh = 0
-            self.largest_output = max(self.largest_output, len(data))
+            if len(data) > self.largest_output:
+                self.largest_output = len(data)
         if output.failure is not None and not self.paused:
             self._broken(output.failure)
             data += output.take()
@@ -172,11 +175,6 @@ class Engine(Restraint):
         if not self.dirty:
             self.dirty = True
             self._owner.engine_dirty()
-
-    @property
-    def link_count(self) -> int:
-        """Links that take memory: attached, or refused and not detached."""
-        return self._attached.count
 
     def _broken(self, error: AmqpError) -> None:
         """No more can be written: the connection ends without proton."""
@@ -295,9 +293,9 @@ class Engine(Restraint):
 
     def dispatch(self) -> None:
         """Hand every waiting event to its link or to the connection."""
-        collector, run = self._collector, list[Any]()
+        collector, run = self._collector, []  # type: Any, list[Any]
         while True:
-            other = turn.dispatch(self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run)
+            other = turn.dispatch(self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run, self._heard)
             if run:
                 self._hand_out(run)
             if not other:

@@ -30,10 +30,13 @@ _MOST: Final = 16 * 1024 * 1024
 class Output:
     """The output of one transport; `failure` says why no more can be written."""
 
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: Any, tally: turn.Tally) -> None:
+        """`tally`: knows of the last `take` whether proton has more to write."""
         self._transport: Final = transport
+        self._tally: Final = tally
         self._at: Final = turn.address(transport)
-        self._early = bytearray()
+        self.early: Final = bytearray()
+        """What proton has written and waits to be taken."""
         self._ended = False
         self._largest = 0
         self.begun = False
@@ -49,9 +52,9 @@ class Output:
     def take(self) -> bytes:
         """All that is to be written now."""
         data = b"" if self._ended else self._written()
-        if self._early:
-            data = bytes(self._early + data)
-            self._early.clear()
+        if self.early:
+            data = bytes(self.early + data)
+            self.early.clear()
         if (why := turn.complaint(self._at)) is not None and not self._ended:
             self.failure = AmqpError(INTERNAL_ERROR, CANNOT_GO_ON)
             self.failure.__cause__ = RuntimeError(complaint(why))
@@ -76,10 +79,10 @@ class Output:
     def collect(self, change: Callable[[bytes], bytes] | None = None) -> None:
         """Have proton write what waits, for a later `take`; `change` makes something else of it."""
         data = self._written()
-        self._early += data if change is None else change(data)
+        self.early.extend(data if change is None else change(data))
 
     def _written(self) -> bytes:
-        data = turn.take(self._at)
+        data = turn.take(self._at, self._tally)
         self.begun = False
         if self._attaching:
             self._learn_handles(data)
@@ -100,34 +103,29 @@ class Output:
     def take_early(self) -> None:
         """Have proton write what waits, for a later `take`: the channels and handles it gives up are free then."""
         self.collect()
-        if len(self._early) > _MOST:
+        if len(self.early) > _MOST:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "this peer sends and does not read what it is answered")
 
     def end(self, error: AmqpError) -> None:
         """Close the connection without proton, behind what it had to write already."""
         if self.failure is None:  # else nothing may follow but the close
             self.collect()
-        self._early += close_frame(error)
+        self.early.extend(close_frame(error))
         self._ended = True
 
     def reword(self, error: AmqpError) -> None:
         """proton has ended the connection: put this error in place of the one in its close."""
         if self._ended:
             return
-        self._early += turn.take(self._at)
-        start = max((start for start, _ in _frames(self._early)), default=0)
-        if self._early[start + _HEAD.size :].startswith(_CLOSE):
-            self._early[start:] = close_frame(error)
-
-    @property
-    def early(self) -> int:
-        """Bytes that proton has written and that wait to be taken."""
-        return len(self._early)
+        self.early.extend(turn.take(self._at, self._tally))
+        start = max((start for start, _ in _frames(self.early)), default=0)
+        if self.early[start + _HEAD.size :].startswith(_CLOSE):
+            self.early[start:] = close_frame(error)
 
     @property
     def finished(self) -> bool:
-        """Whether nothing will be written any more."""
-        return not self._early and (self._ended or bool(lib.pn_transport_pending(self._transport) < 0))
+        """Whether nothing will be written any more, as the last `take` has found."""
+        return (self._ended or self._tally.ended) and not self.early
 
 
 def _frames(data: bytes | bytearray) -> Iterator[tuple[int, int]]:

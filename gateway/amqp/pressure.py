@@ -51,11 +51,9 @@ class Pressure:
 
     def turn(self, unread: int) -> None:
         """Something has happened; cheap while little has changed. `unread`: bytes that wait for the engine."""
-        engine, tally = self._engine, self._engine.tally
-        engine.weigh()
-        moved = tally.in_bytes + tally.out_bytes + engine.unread + engine.unwritten + engine.unfinished + unread
+        engine = self._engine
+        moved = engine.weigh() + engine.unfinished + unread + self._transport.get_write_buffer_size()
         moved += LINK * engine.link_count + 2 * engine.kept  # twice: what was unsettled and is kept now has changed
-        moved += self._transport.get_write_buffer_size()
         if self._timer is not None or not -SMALL < moved - self._seen < SMALL:
             self._seen = moved
             self._charge(unread)
@@ -68,10 +66,10 @@ class Pressure:
         waiting, buffer = self._transport.get_write_buffer_size(), engine.largest_output
         held = Held(
             received=tally.in_bytes,
-            unfinished=engine.unread + engine.unfinished + unread,
+            unfinished=tally.unread + engine.unfinished + unread,
             unsettled=tally.out_bytes,
             events=tally.out_data,
-            output=engine.unwritten + waiting + (buffer if waiting else 0),  # a piece goes when all of it is sent
+            output=tally.unwritten + waiting + (buffer if waiting else 0),  # a piece goes when all of it is sent
             kept=engine.kept,
             links=engine.link_count,
             received_deliveries=tally.in_count,

@@ -6,16 +6,16 @@ Who decides that is `pressure`; the engine only weighs what proton has and knows
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from cproton_ffi import lib
-
-from gateway.amqp.turn import Tally
+from gateway.amqp import turn
 
 if TYPE_CHECKING:
     from gateway.amqp.link import Link
+    from gateway.amqp.links import Links
     from gateway.amqp.output import Output
+    from gateway.amqp.sessions import Sessions
 
 _OVERFULL = 8 * 1024 * 1024
 """Bytes queued in all sessions above which their links send no more until the peer takes some."""
@@ -29,7 +29,8 @@ class Restraint:
 
     _soon: Callable[[Callable[[], None]], Any] | None
 
-    _sessions: Iterable[Any]
+    _sessions: Sessions
+    _attached: Links
     _output: Output
     paused = blocked = refusing = choked = stuffed = withholding = ending = False
     """The socket is full; nothing may be sent; messages are refused; the peer has too much to settle; too much is kept
@@ -37,13 +38,13 @@ class Restraint:
 
     def __init__(self) -> None:
         self.granting = True
-        self.tally: Final = Tally()  # what the deliveries of this connection take
+        self.tally: Final = turn.Tally()  # what the deliveries of this connection take
         self._withheld: set[Link] = set()
         self._held_up: Final[OrderedDict[Link, None]] = OrderedDict()
         self._asked = 0  # how many of them still have their turn since all could go on
-        self.unfinished = self.unread = self.unwritten = self.largest_output = 0
-        """Bytes of messages that are not complete, taken from proton and still in it; of what waits to be written; and
-        what was written at once at most: proton keeps a buffer of that size."""
+        self.unfinished = self.largest_output = 0
+        """Bytes of messages that are not complete and were taken from proton; and what was written at once at most:
+        proton keeps a buffer of that size."""
         self.kept = 0
         """Bytes of events of logs that the peer gave back."""
 
@@ -51,14 +52,17 @@ class Restraint:
         """Output may wait."""
         raise NotImplementedError
 
-    def weigh(self) -> None:
-        """Ask proton what it has; at least once a turn."""
-        self.unread, self.unwritten = 0, self._output.early
-        for session in self._sessions:
-            self.unread += lib.pn_session_incoming_bytes(session)
-            self.unwritten += lib.pn_session_outgoing_bytes(session)
-        if self.unwritten > _OVERFULL:
+    @property
+    def link_count(self) -> int:
+        """Links that take memory: attached, or refused and not detached."""
+        return self._attached.count
+
+    def weigh(self) -> int:
+        """Ask proton what it has, at least once a turn (`tally`); returns that and what has no outcome, in bytes."""
+        found = turn.weigh(self.tally, self._sessions.addresses, len(self._output.early))
+        if self.tally.unwritten > _OVERFULL:
             self.blocked = True
+        return found
 
     def pause(self, paused: bool) -> None:
         """The socket is full, or has room again: then the links go on."""
@@ -76,7 +80,7 @@ class Restraint:
             self._go_on()
 
     def _stopped(self) -> bool:
-        return self.paused or self.choked or self.unwritten > _OVERFULL or self.tally.full
+        return self.paused or self.choked or self.tally.unwritten > _OVERFULL or self.tally.full
 
     def _go_on(self) -> None:
         """Let each link send that waits for it, in the order of waiting, until enough is sent for now."""

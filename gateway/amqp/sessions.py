@@ -8,12 +8,13 @@ before a begin or attach, and a peer that leaves us no number hears so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
 
 from gateway.amqp.performatives import MOST_HANDLES
+from gateway.amqp.turn import address
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
@@ -41,13 +42,12 @@ class Sessions:
         self._transport: Final = transport
         self._write_out: Final = write_out
         self._known: Final[dict[Any, _Handles]] = {}
+        self.addresses: Final[dict[int, None]] = {}
+        """Of all of them, for `turn.weigh`."""
         self.by_channel: Final[dict[int, Any]] = {}
         """Those that the peer has begun and not ended, by its channel."""
         self._ended = 0
         self._ours: Any = None
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._known)
 
     def __contains__(self, session: Any) -> bool:
         return session in self._known
@@ -86,11 +86,13 @@ class Sessions:
                 RESOURCE_LIMIT_EXCEEDED, f"no channel is free for a begin of ours: the channel-max is {highest}"
             )
         self._known[session] = _Handles(channel, handle_max)
+        self.addresses[address(session)] = None
         lib.pn_session_open(session)
 
     def end(self, session: Any) -> None:
         """End our half, and let go of the session."""
         handles = self._known.pop(session)
+        del self.addresses[address(session)]
         if handles.channel is not None and self.by_channel.get(handles.channel) == session:
             del self.by_channel[handles.channel]
         self._ended += 1

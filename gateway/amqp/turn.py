@@ -7,6 +7,7 @@ not of the type that the C code was written for is found here, when the gateway 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from typing import Any, Final
 
 import cproton_ffi
@@ -36,6 +37,7 @@ from gateway.amqp._turn import (
     send_all,
     take,
     usual,
+    weigh,
 )
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "complaint",
     "delivery_at",
     "dispatch",
+    "heard",
     "largest_frame",
     "listen",
     "scan",
@@ -62,8 +65,10 @@ __all__ = [
     "send_all",
     "take",
     "usual",
+    "weigh",
 ]
 
+_SESSION: Final = "struct pn_session_t *"
 _EVENT, _DELIVERY, _LINK = "struct pn_event_t *", "struct pn_delivery_t *", "struct pn_link_t *"
 _COLLECTOR, _TRANSPORT, _BYTES = "struct pn_collector_t *", "struct pn_transport_t *", "struct pn_bytes_t"
 _FUNCTIONS: Final = (
@@ -74,6 +79,7 @@ _FUNCTIONS: Final = (
     ("pn_delivery_update", "void", _DELIVERY, "uint64_t"),
     ("pn_collector_peek", _EVENT, _COLLECTOR),
     ("pn_collector_pop", "_Bool", _COLLECTOR),
+    ("pn_event_type", "pn_event_type_t", _EVENT),
     ("pn_event_delivery", _DELIVERY, _EVENT),
     ("pn_delivery_link", _LINK, _DELIVERY),
     ("pn_link_is_sender", "_Bool", _LINK),
@@ -88,6 +94,8 @@ _FUNCTIONS: Final = (
     ("pn_transport_pending", "ssize_t", _TRANSPORT),
     ("pn_transport_peek", "ssize_t", _TRANSPORT, "char *", "size_t"),
     ("pn_transport_pop", "void", _TRANSPORT, "size_t"),
+    ("pn_session_incoming_bytes", "size_t", _SESSION),
+    ("pn_session_outgoing_bytes", "size_t", _SESSION),
 )
 """Name, result and arguments, in the order of the table in `_turn.c`."""
 
@@ -95,6 +103,14 @@ _FUNCTIONS: Final = (
 def address(pointer: Any) -> int:
     """A pointer of proton as the number by which the C code takes it."""
     return int(ffi.cast("uintptr_t", pointer))
+
+
+def heard(kinds: Iterable[int]) -> bytes:
+    """What `dispatch` is told of the kinds of events that it leaves to others; all other kinds it throws away."""
+    table = bytearray(256)
+    for kind in kinds:
+        table[kind] = 1
+    return bytes(table)
 
 
 def delivery_at(number: int) -> Any:

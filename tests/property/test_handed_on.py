@@ -1,4 +1,7 @@
-"""Messages that need no look at each are handed on as those that do: the same calls, counts and answers."""
+"""Messages that need no look at each are handed on as those that do: the same calls, counts and answers.
+
+So are those with events between them that nobody hears of, and which C throws away.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +68,8 @@ class Takes(Owner):
     def __init__(self, sent: list[Sent], *, announced: bool, general: bool) -> None:
         self.sent, self.announced, self.general = sent, announced, general
         super().__init__()
+        if general:
+            self.engine._heard = bytes([1]) * 256  # type: ignore[misc]  # no event is thrown away unseen
 
     def link_requested(self, link: Link) -> None:
         self.link, self.node = link, Node(link, [each.deed for each in self.sent])

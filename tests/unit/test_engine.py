@@ -234,9 +234,9 @@ class Pump:
         self.owner.detached += 1
 
 
-def receiving_crowd(*sessions: int) -> Sending:
-    """A connection with so many receivers, each with credit, in each session."""
-    owner = Sending(max_links=sum(sessions))
+def receiving_crowd(*sessions: int, others: int = 0) -> Sending:
+    """A connection with so many receivers, each with credit, in each session, and room for other links."""
+    owner = Sending(max_links=sum(sessions) + others)
     owner.say(AMQP_HEADER + framed(performative("open", container_id="p")))
     terminus = {"source": source("a"), "target": target("a")}
     for channel, links in enumerate(sessions):
@@ -337,6 +337,35 @@ def test_enough_is_sent_at_once_and_the_rest_when_that_is_written() -> None:
     assert not engine.blocked
     assert engine.tally.fresh == 0
     assert engine.largest_output > 2 * size
+
+
+def test_all_sessions_are_weighed_while_they_last() -> None:
+    owner = receiving_crowd(2, 2, others=1)
+    engine = owner.engine
+    owner.wanting.update(owner.links)
+    for link in owner.links:
+        link.handler.on_credit()
+    parts = framed(performative("transfer", handle=9, delivery_id=0, delivery_tag=b"1", more=True) + b"part")
+    attach = performative("attach", name="in", handle=9, role=False, target=target("q"), initial_delivery_count=0)
+    engine.receive(framed(attach, 0))
+    owner.links[-1].grant(1)
+    engine.receive(parts)
+    sessions = list(engine._sessions._known)
+    assert engine.weigh() == engine.tally.unread + engine.tally.unwritten + engine.tally.out_bytes
+    assert engine.tally.unread == sum(map(lib.pn_session_incoming_bytes, sessions)) == len(b"part")
+    assert engine.tally.unwritten == sum(map(lib.pn_session_outgoing_bytes, sessions)) == 4 * len(message(b"x"))
+    engine._output.early.extend(b"early")
+    engine.weigh()
+    assert engine.tally.unwritten == 4 * len(message(b"x")) + len(b"early")
+    engine.receive(framed(performative("end"), 1))
+    while owner.steps:
+        owner.steps.pop(0)()
+    engine._output.early.clear()
+    engine.weigh()
+    assert engine.tally.unwritten == sum(map(lib.pn_session_outgoing_bytes, engine._sessions._known))
+    assert len(engine._sessions.addresses) == len(engine._sessions._known) == 1
+    engine.lost(None)
+    engine.free()
 
 
 def test_links_go_on_in_the_order_of_waiting_at_the_cost_of_those_that_do() -> None:

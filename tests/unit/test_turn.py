@@ -24,7 +24,14 @@ from tests.support.messages import message
         lambda: _turn.send(1, 2, "text", None, None),  # type: ignore[arg-type]
         lambda: _turn.send("one", 2, b"", None, None),  # type: ignore[arg-type]
         lambda: _turn.dispatch(1, {}, {}, 1),  # type: ignore[call-arg]
-        lambda: _turn.dispatch(1, [], {}, 1, []),  # type: ignore[arg-type]
+        lambda: _turn.dispatch(1, [], {}, 1, [], b""),  # type: ignore[arg-type]
+        lambda: _turn.dispatch(1, {}, {}, 1, [], "text"),  # type: ignore[arg-type]
+        lambda: _turn.take(1, None),  # type: ignore[arg-type]
+        lambda: _turn.take("one", _turn.Tally()),  # type: ignore[arg-type]
+        lambda: _turn.weigh(_turn.Tally(), [], 0),  # type: ignore[arg-type]
+        lambda: _turn.weigh(_turn.Tally(), {"one": None}, 0),  # type: ignore[dict-item]
+        lambda: _turn.weigh(_turn.Tally(), {}, "none"),  # type: ignore[arg-type]
+        lambda: _turn.weigh(None, {}, 0),  # type: ignore[arg-type]
         lambda: _turn.Unsettled(),  # type: ignore[call-arg]
         lambda: _turn.Unsettled(None, several=True),  # type: ignore[call-arg]
         lambda: "one" in _turn.Unsettled(None),
@@ -51,6 +58,8 @@ def test_nothing_is_at_address_zero() -> None:
         _turn.accept_all([0])
     with pytest.raises(ValueError, match="address 0"):
         _turn.bind((0,) * len(turn._FUNCTIONS))
+    with pytest.raises(ValueError, match="address 0"):
+        _turn.weigh(_turn.Tally(), {0: None}, 0)
     connection = lib.pn_connection()
     link = lib.pn_sender(lib.pn_session(connection), b"link")
     assert _turn.send_all(turn.address(link), 7, [(b"message",)], None) == 8, "the functions are still bound"
