@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from gateway.journal.journal import Journal
 
 
-class _Reading(Protocol):
+class _ClusterReadings(Protocol):
     def counts(self) -> Mapping[str, int]: ...
     def states(self) -> Mapping[str, float]: ...
 
 
-def kafka_events(clusters: Mapping[str, _Reading]) -> Iterator[tuple[str, Any, float]]:
+def kafka_events(clusters: Mapping[str, _ClusterReadings]) -> Iterator[tuple[str, Any, float]]:
     """The counters of clusters, for metrics."""
     for name, cluster in clusters.items():
         for event, count in cluster.counts().items():
             yield "kafka_events", (("cluster", name), ("event", event)), float(count)
 
 
-def kafka_states(clusters: Mapping[str, _Reading]) -> Iterator[tuple[str, Any, float]]:
+def kafka_states(clusters: Mapping[str, _ClusterReadings]) -> Iterator[tuple[str, Any, float]]:
     """The gauges of clusters."""
     for name, cluster in clusters.items():
         for state, value in cluster.states().items():

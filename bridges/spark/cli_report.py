@@ -15,7 +15,7 @@ from bridges.spark.errors import PipelineError
 from gateway.local_path import LocalPath
 
 
-class _Time(click.ParamType[datetime]):
+class _TimeParam(click.ParamType[datetime]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
@@ -36,8 +36,10 @@ class _Time(click.ParamType[datetime]):
     "[default: scopegate.journal, if the archive has it]",
 )  # fmt: skip
 @click.option("--filter", "expression", help="Archived events only where this AMQP SQL filter holds (docs/filters.md).")
-@click.option("--from", "--since", "since", type=_Time(), help="From this time on (ISO 8601; UTC if no zone is given).")
-@click.option("--to", "--until", "until", type=_Time(), help="Before this time.")
+@click.option(
+    "--from", "--since", "since", type=_TimeParam(), help="From this time on (ISO 8601; UTC if no zone is given)."
+)
+@click.option("--to", "--until", "until", type=_TimeParam(), help="Before this time.")
 @click.option("--show-keys", is_flag=True, help="Name record keys on the page; they are data of the clients.")
 @click.option("--skip-bad", is_flag=True, help="Leave out records that are no rows of a journal.")
 @session_options

@@ -30,7 +30,7 @@ _FILE: Final = LocalPath(exists=True, dir_okay=False, path_type=Path)
 _WORDS: Final = ["any", "none", *DIFFERENCES]
 
 
-class _Time(click.ParamType[int]):
+class _TimeInMs(click.ParamType[int]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -62,8 +62,8 @@ class _Time(click.ParamType[int]):
     "--by", type=click.Choice(["address", "to"]), default="address", show_default=True,
     help="--messages: sent to the archive's column address, or each to its own `to`, as on an anonymous link.",
 )  # fmt: skip
-@click.option("--since", type=_Time(), help="Only rows of the journal from this time on (UTC if no zone is given).")
-@click.option("--until", type=_Time(), help="Only rows of the journal before this time.")
+@click.option("--since", type=_TimeInMs(), help="Only rows of the journal from this time on (UTC if no zone is given).")
+@click.option("--until", type=_TimeInMs(), help="Only rows of the journal before this time.")
 @click.option("--samples", type=click.IntRange(0), default=10, show_default=True, help="Examples of each difference.")
 @click.option("--out", type=LocalPath(path_type=Path), help="Write every row with both verdicts there, as Parquet.")
 @click.option(

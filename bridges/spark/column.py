@@ -76,7 +76,7 @@ class _Absent:
         return F.lit(False)
 
 
-class _Found:
+class _FoundField:
     """A value struct, null where the field is absent."""
 
     def __init__(self, value: Column) -> None:
@@ -118,7 +118,7 @@ class _Plain:
         return F.lit(False)
 
 
-def _field(field: FieldReference) -> _Absent | _Found | _Plain:
+def _field(field: FieldReference) -> _Absent | _FoundField | _Plain:
     path = schema.steps(field)
     if path is None or field.section not in schema.SECTIONS:
         return _Absent()
@@ -128,16 +128,16 @@ def _field(field: FieldReference) -> _Absent | _Found | _Plain:
     if field.section is MessageSection.PROPERTIES:
         return _Absent() if path else _fixed(section, field.name, schema.PROPERTIES)
     key = schema.entry(field.section, field.name, path)
-    return _Found(F.try_element_at(section, F.lit(key)))
+    return _FoundField(F.try_element_at(section, F.lit(key)))
 
 
-def _fixed(section: Column, name: str, fields: dict[str, str]) -> _Absent | _Found | _Plain:
+def _fixed(section: Column, name: str, fields: dict[str, str]) -> _Absent | _FoundField | _Plain:
     member = schema.member(name, fields)
     if not member:
         return _Absent()
     value, kind = section.getField(member), fields[member]
     if kind == schema.VALUE:
-        return _Found(value)
+        return _FoundField(value)
     if fields is schema.HEADER and member in schema.DEFAULTS:
         value = F.coalesce(value, F.lit(schema.DEFAULTS[member]))
     if member in schema.TIMES:
@@ -201,7 +201,7 @@ def _quotient(one: Column, other: Column) -> Column:
 class _Engine:
     """`parts.Engine` with Columns."""
 
-    def field(self, field: FieldReference) -> _Absent | _Found | _Plain:
+    def field(self, field: FieldReference) -> _Absent | _FoundField | _Plain:
         return _field(field)
 
     def literal(self, part: ColumnPart, value: Any) -> Column:

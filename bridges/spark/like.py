@@ -13,13 +13,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
-from gateway.filters.like import Part
+from gateway.filters.like import LikePart
 
 PARTS: int = 512
 """Parts of a pattern that Java's matcher takes: it goes one level deeper for each."""
 
 
-def like(text: Column, pattern: list[Part]) -> Column:
+def like(text: Column, pattern: list[LikePart]) -> Column:
     """Whether texts are like a pattern, cut at its `%`; raises `AmqpError` for more than `PARTS` of them."""
     if len(pattern) > PARTS:
         raise AmqpError(NOT_IMPLEMENTED, f"filter over columns: LIKE with more than {PARTS - 1} % is for the gateway")
@@ -37,7 +37,7 @@ def like(text: Column, pattern: list[Part]) -> Column:
     return text.rlike(expression(pattern))
 
 
-def expression(pattern: list[Part]) -> str:
+def expression(pattern: list[LikePart]) -> str:
     """The regular expression of a pattern, in Java's language."""
     if len(pattern) == 1:
         return f"(?s)\\A{_part(pattern[0])}\\z"
@@ -46,7 +46,7 @@ def expression(pattern: list[Part]) -> str:
     return f"(?s)\\A{_part(first)}{groups}.*{_part(last)}\\z"
 
 
-def _part(part: Part) -> str:
+def _part(part: LikePart) -> str:
     found, position = [], 0
     for offset, chunk in part.chunks:
         found += [_blanks(offset - position), re.escape(chunk)]

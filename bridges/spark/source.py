@@ -56,7 +56,7 @@ class ScopeGateDataSource(DataSource):
         return StreamSink(write_options(dict(self.options)), schema, overwrite=False)
 
 
-class _Reading:
+class _BaseReader:
     def __init__(self, options: Options) -> None:
         self._options = options
 
@@ -66,7 +66,7 @@ class _Reading:
             yield from source_read.read(self._options, partition)
 
 
-class Reader(_Reading, DataSourceReader):
+class Reader(_BaseReader, DataSourceReader):
     """A batch: what the node holds when it is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -76,7 +76,7 @@ class Reader(_Reading, DataSourceReader):
         return spans(options, ranges, node.log) or [Span(())]
 
 
-class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream; its offsets are the next ones per partition, as JSON.
 
     The identity of the log is with them. The first offsets, which Spark asks for again after a restart, are written

@@ -121,10 +121,10 @@ def load_users(text: str) -> UserStore:
         return UserStore({})
     if not isinstance(root, CommentedMap):
         raise UsersError(["1:1: the users file must be a map of user names"])
-    return _store(root, _Reader([]))
+    return _store(root, _UsersReader([]))
 
 
-def _store(root: dict[Any, Any], reader: _Reader) -> UserStore:
+def _store(root: dict[Any, Any], reader: _UsersReader) -> UserStore:
     secret = reader.secret(root)
     users: dict[str, Verifiers] = {}
     for name, verifiers in reader.users(root):
@@ -147,7 +147,7 @@ def _parse(text: str) -> Any:
         raise UsersError([f"1:1: {str(error).splitlines()[0]}"]) from None
 
 
-class _Reader:
+class _UsersReader:
     """Walks the parsed file and notes every mistake instead of stopping at the first."""
 
     def __init__(self, problems: list[str]) -> None:
@@ -236,7 +236,7 @@ class _Reader:
         self.problem(f"{line + 1}:{column + 1}: {text}")
 
 
-class _Doubting(_Reader):
+class _Doubting(_UsersReader):
     """Reads what the quick parser made, which knows no positions and takes every scalar for text."""
 
     def problem(self, text: str) -> None:

@@ -26,14 +26,14 @@ _FEW: Final = 8
 """Different characters of a part for which `_by_place` is the faster one, and bounded."""
 
 
-class Part(NamedTuple):
+class LikePart(NamedTuple):
     """What is between two `%`: `length` characters, of which those in `chunks` are given."""
 
     length: int
     chunks: tuple[Chunk, ...]
 
 
-def parts(pattern: str, escape: str | None = None) -> list[Part] | None:
+def parts(pattern: str, escape: str | None = None) -> list[LikePart] | None:
     """What is around the `%` of a pattern, so one more than it has of them; `None`: it ends with its escape."""
     found: list[list[str | None]] = [[]]
     characters = iter(pattern)
@@ -50,7 +50,7 @@ def parts(pattern: str, escape: str | None = None) -> list[Part] | None:
     return [_part(characters) for characters in found]
 
 
-def constant(term: Like) -> list[Part] | None:
+def constant(term: Like) -> list[LikePart] | None:
     """The parts of a pattern that is known when a filter is read; `None`: it is not, or nothing is like it."""
     pattern, escape = term.pattern, term.escape
     if not isinstance(pattern, Literal) or type(pattern.value) not in TEXTS:
@@ -80,7 +80,7 @@ Finder = Callable[[str, int, int], int]
 """Where the leftmost occurrence of a part in `text[start:end]` ends, -1 where there is none."""
 
 
-def _like(text: str, first: Part, middle: list[Finder], last: Part) -> bool:
+def _like(text: str, first: LikePart, middle: list[Finder], last: LikePart) -> bool:
     position, end = first.length, len(text) - last.length
     if position > end or not _stands(first, text, 0) or not _stands(last, text, end):
         return False
@@ -91,21 +91,21 @@ def _like(text: str, first: Part, middle: list[Finder], last: Part) -> bool:
     return True
 
 
-def _part(characters: list[str | None]) -> Part:
+def _part(characters: list[str | None]) -> LikePart:
     chunks, offset = [], 0
     for blank, run in groupby(characters, lambda character: character is None):
         text = list(run)
         if not blank:
             chunks.append((offset, "".join(character for character in text if character is not None)))
         offset += len(text)
-    return Part(len(characters), tuple(chunks))
+    return LikePart(len(characters), tuple(chunks))
 
 
-def _stands(part: Part, text: str, start: int) -> bool:
+def _stands(part: LikePart, text: str, start: int) -> bool:
     return all(text.startswith(chunk, start + offset) for offset, chunk in part.chunks)
 
 
-def _finder(part: Part) -> Finder:
+def _finder(part: LikePart) -> Finder:
     if not part.chunks:
         return lambda text, start, end: start + part.length if start + part.length <= end else -1
     if len(part.chunks) == 1:
@@ -113,7 +113,7 @@ def _finder(part: Part) -> Finder:
     return _masked_finder(part)
 
 
-def _chunk_finder(part: Part, offset: int, chunk: str) -> Finder:
+def _chunk_finder(part: LikePart, offset: int, chunk: str) -> Finder:
     after = part.length - offset
 
     def find(text: str, start: int, end: int) -> int:
@@ -123,7 +123,7 @@ def _chunk_finder(part: Part, offset: int, chunk: str) -> Finder:
     return find
 
 
-def _masked_finder(part: Part) -> Finder:
+def _masked_finder(part: LikePart) -> Finder:
     """For parts with `_` between characters: from the first place where their longest chunk is."""
     given = [(offset + index, character) for offset, chunk in part.chunks for index, character in enumerate(chunk)]
     offset, longest = max(part.chunks, key=lambda chunk: len(chunk[1]))

@@ -85,7 +85,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_Reader(self._read))
+        self._registry.register(_CounterCollector(self._read))
         ProcessCollector(registry=self._registry)
         self._counters: dict[tuple[type[Counters], Labels], Counters] = {}
         self._rare: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in RARE}
@@ -165,7 +165,7 @@ class Metrics:
                 yield Sample(name, tuple(zip(names, values, strict=True)), count)
 
 
-class _Reader(Collector):
+class _CounterCollector(Collector):
     def __init__(self, read: Callable[[], Iterator[Any]]) -> None:
         self._read = read
 

@@ -69,10 +69,10 @@ class Messages:
 
     def read(self, shape: MessageShape, rows: Any) -> FoundField:
         """What those of these messages hold that are built like that."""
-        return _Reading(self, shape, rows).found()
+        return _BatchReading(self, shape, rows).found()
 
 
-class _Reading:
+class _BatchReading:
     def __init__(self, messages: Messages, shape: MessageShape, rows: Any) -> None:
         self._octets, self._words = messages.octets, messages.words
         self._shape, self._rows = shape, rows

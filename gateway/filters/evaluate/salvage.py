@@ -23,7 +23,7 @@ _DEPTH: Final = LIMITS.depth - 1
 _STRING8, _SYMBOL8 = 0xA1, 0xA3
 
 
-class _Found:
+class _SalvagedEntries:
     """The values of the entries that somebody asks for, the first of each, and the slots of those that are bad."""
 
     def __init__(self, data: bytes, slots: Slots, decoders: Decoders, values: dict[int, Any]) -> None:
@@ -52,7 +52,7 @@ def short_map(
     data: bytes, position: int, end: int, slots: Slots, decoders: Decoders, values: dict[int, Any]
 ) -> set[int]:
     """Put what can be decoded into `values`; returns the slots of what cannot be, or is behind what cannot be."""
-    found = _Found(data, slots, decoders, values)
+    found = _SalvagedEntries(data, slots, decoders, values)
     try:
         while position < end:
             if data[position] == _STRING8 or data[position] == _SYMBOL8:
@@ -71,7 +71,7 @@ def long_map(
     data: bytes, position: int, end: int, count: int, slots: Slots, decoders: Decoders, values: dict[int, Any]
 ) -> set[int]:
     """The same for a map that is walked to its end whatever is asked for: all of it is bad if anything is misplaced."""
-    found = _Found(data, slots, decoders, values)
+    found = _SalvagedEntries(data, slots, decoders, values)
     if count >> 1 > ENTRIES:
         return set(slots.values())
     try:

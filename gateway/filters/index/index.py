@@ -30,10 +30,10 @@ class PredicateIndex(Generic[K, S]):
     def __init__(self, access: Access[S]) -> None:
         self._access: Final = access
         self._fields: Final = _Fields(access)
-        self._entries: Final[dict[Predicate, _Entry[K, S]]] = {}
-        self._entry_of: Final[dict[K, _Entry[K, S]]] = {}
-        self._slots: Final[dict[int, Slot[_Entry[K, S]]]] = {}
-        self._scanned: Final[dict[_Entry[K, S], None]] = {}
+        self._entries: Final[dict[Predicate, _IndexEntry[K, S]]] = {}
+        self._entry_of: Final[dict[K, _IndexEntry[K, S]]] = {}
+        self._slots: Final[dict[int, Slot[_IndexEntry[K, S]]]] = {}
+        self._scanned: Final[dict[_IndexEntry[K, S], None]] = {}
         self._terms: Final[dict[Predicate, _Term]] = {}
         self._without_screen = 0
         self._message = 0
@@ -67,8 +67,8 @@ class PredicateIndex(Generic[K, S]):
             del self._entries[entry.predicate]
             self._forget(entry)
 
-    def _made(self, predicate: Predicate) -> _Entry[K, S]:
-        entry: _Entry[K, S] = _Entry(predicate, self._access, self._fields.use(predicate))
+    def _made(self, predicate: Predicate) -> _IndexEntry[K, S]:
+        entry: _IndexEntry[K, S] = _IndexEntry(predicate, self._access, self._fields.use(predicate))
         self._without_screen += entry.screen is None
         waits_under = keys_of(predicate, self._weight)
         if waits_under is None:
@@ -84,7 +84,7 @@ class PredicateIndex(Generic[K, S]):
             self._slots[slot].add(key, entry, value(key.field, self._fields.slots))
         return entry
 
-    def _forget(self, entry: _Entry[K, S]) -> None:
+    def _forget(self, entry: _IndexEntry[K, S]) -> None:
         self._without_screen -= entry.screen is None
         self._scanned.pop(entry, None)
         for term in entry.terms:
@@ -133,7 +133,7 @@ class PredicateIndex(Generic[K, S]):
         values, bad = Slotted(), set[int]()
         for room in self._fields.rooms:
             bad |= room.entries.salvage(source, values)
-        hits: list[_Entry[K, S]] = []
+        hits: list[_IndexEntry[K, S]] = []
         for at, each in values.items():
             if at in self._slots:
                 self._slots[at].find(each, values, hits)
@@ -146,7 +146,7 @@ class PredicateIndex(Generic[K, S]):
     def _found(self, source: S) -> list[K]:
         self._message = message = self._message + 1
         values = Slotted()
-        hits: list[_Entry[K, S]] = []
+        hits: list[_IndexEntry[K, S]] = []
         found: list[K] = []
         for read in self._fields.always:
             read(source, values)
@@ -164,7 +164,7 @@ class PredicateIndex(Generic[K, S]):
             self._scan(message, source, values, found)
         return found
 
-    def _read(self, entry: _Entry[K, S], message: int, source: S, values: Slotted) -> None:
+    def _read(self, entry: _IndexEntry[K, S], message: int, source: S, values: Slotted) -> None:
         """Read the sections of an entry that were not read of this message."""
         for room in entry.rooms:
             if not room.looked_up and room.message != message:
@@ -197,7 +197,7 @@ def _never(values: Any) -> bool:
     return False
 
 
-class _Entry(Generic[K, S]):
+class _IndexEntry(Generic[K, S]):
     """One predicate, and the keys of those who asked it."""
 
     __slots__ = (
@@ -298,7 +298,7 @@ class _Fields(Generic[S]):
         """All sections of which some fields are read."""
         return self._rooms.values()
 
-    def slots_of(self, entry: _Entry[Any, S]) -> frozenset[int]:
+    def slots_of(self, entry: _IndexEntry[Any, S]) -> frozenset[int]:
         """Where the fields of an entry are among the values."""
         if entry.slots is None:
             entry.slots = frozenset(self.slots[name] for name in _names(entry.predicate))

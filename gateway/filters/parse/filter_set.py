@@ -94,7 +94,7 @@ NOTHING: Final = FilterSet(TRUE, {}, LogPosition(Start.LATEST))
 """A source without filters."""
 
 
-class _Reader:
+class _FilterSetReader:
     """Reads one set; counts its terms."""
 
     def __init__(self, rules: Rules) -> None:
@@ -176,7 +176,7 @@ def read(filters: Mapping[Any, Any], rules: Rules = RULES) -> FilterSet:
     """
     if len(filters) > rules.limits.items:
         raise exceeded(f"the filter set has {len(filters)} filters", rules.limits.items)
-    reader = _Reader(rules)
+    reader = _FilterSetReader(rules)
     found: dict[Any, Predicate] = {}
     left_out = []
     for name, value in filters.items():
@@ -201,7 +201,7 @@ def kind_of(descriptor: object) -> str | None:
     return CODES.get(descriptor) if isinstance(descriptor, int) and not isinstance(descriptor, bool) else None
 
 
-def _entry(reader: _Reader, name: object, value: object) -> Predicate | None:
+def _entry(reader: _FilterSetReader, name: object, value: object) -> Predicate | None:
     try:
         if not isinstance(value, Described):
             raise AmqpError(INVALID_FIELD, "a filter is a described value (AMQP 3.5.8)")

@@ -15,7 +15,7 @@ _ENTRY: Final = 500
 _CLAIM: Final = 120
 
 
-class _Entry:
+class _StoredValue:
     """A count (`claims`) or a value, and what it is charged."""
 
     __slots__ = ("charge", "claims", "value")
@@ -32,7 +32,7 @@ class MemoryCounterStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic, budget: int = BUDGET) -> None:
         self._clock: Final = clock
         self._left = budget
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _StoredValue] = {}
         self._ends: list[tuple[float, str]] = []
         self._full = 0
 
@@ -44,7 +44,7 @@ class MemoryCounterStore:
             then(True)
         elif entry is not None and len(entry.claims) >= limit:
             then(False)
-        elif entry is None and (limit < 1 or (entry := self._new(key, _Entry(), ttl_ms)) is None):
+        elif entry is None and (limit < 1 or (entry := self._new(key, _StoredValue(), ttl_ms)) is None):
             then(False if limit < 1 else None)
         elif not self._charge(entry, _CLAIM):
             then(None)
@@ -62,7 +62,7 @@ class MemoryCounterStore:
     def put(self, key: str, value: bytes, ttl_ms: int, then: Put) -> None:
         """Answers at once."""
         self._expire()
-        then(self._new(key, _Entry(value), ttl_ms) is not None)
+        then(self._new(key, _StoredValue(value), ttl_ms) is not None)
 
     def get(self, key: str, then: Got) -> None:
         """Answers at once."""
@@ -77,14 +77,14 @@ class MemoryCounterStore:
     async def run(self) -> None:
         """Nothing to do: what has expired goes when something new comes."""
 
-    def _new(self, key: str, entry: _Entry, ttl_ms: int) -> _Entry | None:
+    def _new(self, key: str, entry: _StoredValue, ttl_ms: int) -> _StoredValue | None:
         if not self._charge(entry, _ENTRY + len(key) + len(entry.value)):
             return None
         self._entries[key] = entry
         heappush(self._ends, (self._clock() + ttl_ms / 1000, key))
         return entry
 
-    def _charge(self, entry: _Entry, cost: int) -> bool:
+    def _charge(self, entry: _StoredValue, cost: int) -> bool:
         if cost > self._left:
             self._full += 1
             return False

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridges.spark.columns.filters.engine import LikePattern
-from gateway.filters.like import Part
+from gateway.filters.like import LikePart
 from gateway.filters.predicate import Affix
 from gateway.filters.values import folded
 
@@ -54,7 +54,7 @@ def _asked(pattern: LikePattern) -> Question:
     return _general(pattern)
 
 
-def blanks(part: Part) -> int:
+def blanks(part: LikePart) -> int:
     """How many `_` a part has."""
     return part.length - sum(len(chunk) for _, chunk in part.chunks)
 
@@ -75,7 +75,7 @@ def _general(pattern: LikePattern) -> Question:
     return lambda array: pc.match_substring_regex(array, expression)
 
 
-def _expression(part: Part) -> str:
+def _expression(part: LikePart) -> str:
     found, position = [], 0
     for offset, chunk in part.chunks:
         found += ["." * (offset - position), re.escape(chunk)]

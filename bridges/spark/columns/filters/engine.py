@@ -60,7 +60,7 @@ OF_TYPE: Final = {
 class LikePattern(NamedTuple):
     """A pattern of LIKE: cut at its `%`, and as the gateway's own matcher."""
 
-    parts: list[like.Part]
+    parts: list[like.LikePart]
     matches: Callable[[str], bool]
 
 
