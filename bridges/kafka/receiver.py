@@ -336,14 +336,15 @@ class Receiver:
         return chosen, after
 
     def _send_edited(self, event: Event) -> None:
-        """What this event has to tell beside itself: KM-8; and, this time only, ES-4.6.5-2."""
+        """What this event has to tell beside itself: KM-8, or ES-4.6.5-2."""
         if event.partition in self._gaps:
             self._gaps.discard(event.partition)
             event = event._replace(data=after_gap(event.data))
-        data = event.data
-        if self._announce:
-            self._announce = False
-            data = announced(data, self._positions)
+        self._send_one(event)
+
+    def _send_one(self, event: Event) -> None:
+        """ES-4.6.5-2: the next transfer tells of a change, this time only: `event` itself stays as it is."""
+        data, self._announce = announced(event.data, self._positions) if self._announce else event.data, False
         self._link.send(data, event)
 
     # -- again
@@ -369,11 +370,10 @@ class Receiver:
             self._link.attempt(self._pump)
 
     def _send_again(self) -> None:
-        link = self._link
-        while self._given_back.again and link.credit > 0:
+        while self._given_back.again and self._link.credit > 0:
             event = self._given_back.next()
             self._counters.redelivered += 1
-            link.send(event.data, event)
+            self._send_one(event)
 
     # -- drain
 

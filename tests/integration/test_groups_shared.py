@@ -186,6 +186,27 @@ def test_what_is_sent_again_does_not_tell_the_partitions_of_before(port: int, ga
     assert first.told[times:] == []
 
 
+@pytest.mark.row("ES-4.5.1-9", "ES-4.6.5-2")
+def test_the_next_event_tells_of_a_change_though_it_is_sent_again(port: int, gateway: Gateway) -> None:
+    first, producer = Sharer(port, "events/next"), Producer(port, "events/next")
+    first.settles = False
+    spread(producer, b"x", first)
+    before, names = fences(gateway, "events/next"), [name for name, _ in first.came]
+    left = dict(zip(names, first.unsettled, strict=True))
+    second = Sharer(port, "events/next")
+    wait_until(lambda: moving(gateway, "events/next") == 2, "the group to deal anew")
+    for owner in shown(gateway, "events/next", "g")["owners"]:
+        if owner["moving"]:
+            first.peer.disposition(left.pop(str(owner["partition"])), "accepted")
+    wait_until(lambda: len(fences(gateway, "events/next") - before) == 2, "two partitions to move")
+    times, count = len(first.told), len(first.came)
+    for delivery in left.values():
+        first.peer.disposition(delivery, "released")
+    wait_until(lambda: len(first.came) == count + 2 or (first.poll() and False), "events that were given back")
+    assert [set(names) for names in first.told[times:]] == [set(left)], "once, by the first of them"
+    assert not second.came
+
+
 @pytest.mark.row("ES-4.5.1-8", "ES-4.5-8")
 def test_a_partition_moves_when_the_outcomes_are_in_and_goes_on_behind_them(port: int, gateway: Gateway) -> None:
     first, producer = Sharer(port, "events/waits"), Producer(port, "events/waits")
