@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.outcomes import Outcome, Rejected
+from gateway.amqp.link.outcomes import Outcome, Rejected
 from gateway.errors import AmqpError
 from gateway.nodes.bridge_flow import Flow, Item
 from gateway.nodes.bridge_marks import Marks

@@ -124,7 +124,7 @@ def _kept(policy: CompiledPolicy, ring: KeyRing, found: CookieReference, now_ms:
 
 
 def _id(policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int) -> Iterator[str]:
-    from gateway.amqp.codec import decode_all
+    from gateway.amqp.codec.codec import decode_all
     from gateway.errors import AmqpError
     from gateway.response.correlation_ids import open_return_id
     from gateway.response.keys import RETURN, BadToken

@@ -116,7 +116,7 @@ def filter_command(
 
 def _predicate(expression: str, language: str, policy: CompiledPolicy | None) -> Predicate:
     """As an attach would read it; the end of the log is taken to be behind every event."""
-    from gateway.amqp.codec import Described, Symbol
+    from gateway.amqp.codec.codec import Described, Symbol
     from gateway.errors import AmqpError
     from gateway.filters.parse.filter_set import RULES, read
     from gateway.filters.predicate import bind
@@ -148,7 +148,7 @@ def _policy(file: Path) -> CompiledPolicy:
 
 
 def _messages(files: tuple[Path, ...]) -> Iterator[tuple[str, Encoded]]:
-    from gateway.amqp.sections import walk
+    from gateway.amqp.message.sections import walk
     from gateway.errors import AmqpError
     from gateway.message_file import MessageFileError, load_messages
 
@@ -172,7 +172,7 @@ def _messages(files: tuple[Path, ...]) -> Iterator[tuple[str, Encoded]]:
 def _events(
     policy: CompiledPolicy, scope: str | None, address: str, bootstrap: str | None, count: int
 ) -> Iterator[Encoded]:
-    from gateway.amqp.sections import walk
+    from gateway.amqp.message.sections import walk
     from gateway.composition import newest_events
     from gateway.errors import AmqpError
 
@@ -277,7 +277,7 @@ def _explain(name: str, matched: bool, explainer: Explainer, source: Encoded) ->
 
 
 def _place(source: Encoded) -> str:
-    from gateway.amqp.sections import delivery_annotations
+    from gateway.amqp.message.sections import delivery_annotations
 
     found = delivery_annotations(*source)
     partition, offset = found.get("event-streams-source-partition"), found.get("event-streams-offset")

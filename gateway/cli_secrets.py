@@ -76,7 +76,7 @@ def add_user(file: Path, user: str, password_stdin: bool) -> None:
     It holds salted SCRAM-SHA-256 and SCRAM-SHA-512 verifiers; the password cannot be read back from them. Its entry
     $secret, made with the first user, keeps peers from telling unknown users from known ones: leave it as it is.
     """
-    from gateway.amqp.users import make_entry, put_user
+    from gateway.amqp.sasl.user_file import make_entry, put_user
 
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else _asked()
     if not password:

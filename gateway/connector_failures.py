@@ -6,7 +6,7 @@ import datetime as dt
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from gateway.amqp.tls import ClientTls
+from gateway.amqp.transport.tls import ClientTls
 
 if TYPE_CHECKING:
     from policies.model.units import Endpoint

@@ -10,11 +10,11 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.amqp.connection import Connection
-from gateway.amqp.engine import Engine
-from gateway.amqp.engine_config import EngineConfig
-from gateway.amqp.hub import Hub
-from gateway.amqp.sasl_client import SaslClient
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.engine import Engine
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.connector_failures import Failures, why, worth_a_line
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.listeners import PRODUCT
@@ -30,7 +30,7 @@ from gateway.report import Report
 from gateway.response.crossing_rule import HOMEWARD
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.scopes import Scope
     from policies.model.scope import ConnectorSection as ConnectorModel
     from policies.model.units import Endpoint
@@ -55,7 +55,7 @@ class Connector:
         model: ConnectorModel,
         *,
         container_id: str,
-        hub: Hub,
+        hub: FlushScheduler,
         report: Report,
         node_scope: Callable[[], Scope],
         routes: bool,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway.tasks import until
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine import Engine
+    from gateway.amqp.engine.engine import Engine
 
 _STEADY: Final = 5
 """Times in a row (10 ms apart) that nothing may be unsettled: between two reads of a busy socket it is so for once."""

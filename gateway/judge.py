@@ -11,7 +11,7 @@ from gateway.nodes.scopes import Scope
 from policies.rules import KafkaRoute, RelayRoute
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.report import Report
 
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gateway import __version__
-from gateway.amqp.connection import Connection
-from gateway.amqp.engine_config import EngineConfig
-from gateway.amqp.hub import Hub
-from gateway.amqp.sasl_server import SaslServer
-from gateway.amqp.security import ServerSecurity
-from gateway.amqp.tls import ServerTls, peer_subject
-from gateway.amqp.tls_server import TlsServer
-from gateway.amqp.verifiers import UserStore
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.sasl.server import SaslServer
+from gateway.amqp.sasl.verifiers import UserStore
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.server_handshake import ServerHandshake
+from gateway.amqp.transport.tls import ServerTls, peer_subject
+from gateway.amqp.transport.tls_server import TlsServer
 from gateway.descriptors import spare
 from gateway.errors import AmqpError
 from gateway.logins import REVOKED, Logins
@@ -26,7 +26,7 @@ from gateway.report import Report
 from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.scopes import Scope
     from policies.model.scope import ListenerSection as ListenerModel
 
@@ -50,7 +50,7 @@ class Listener:
         self,
         settings: Settings,
         scope: Scope,
-        hub: Hub,
+        hub: FlushScheduler,
         report: Report,
         supervisor: Supervisor,
         *,
@@ -185,7 +185,7 @@ class Listener:
         if not admitted:
             connection.abort()
 
-    def secure(self, connection: Connection) -> ServerSecurity:
+    def secure(self, connection: Connection) -> ServerHandshake:
         model, tls = self.settings.model, connection.ssl_object
         connection.peer.tls = tls is not None
         connection.peer.anchor = self._tls.anchor(tls) if tls is not None and self._tls is not None else b""
@@ -199,7 +199,7 @@ class Listener:
                 allow_plain_without_tls=model.allow_plain_without_tls,
             )
 
-        return ServerSecurity(plain_amqp="ANONYMOUS" in model.sasl, make_sasl=make_sasl)
+        return ServerHandshake(plain_amqp="ANONYMOUS" in model.sasl, make_sasl=make_sasl)
 
     def engine_config(self, connection: Connection) -> EngineConfig:
         return self._engine_config
@@ -214,7 +214,7 @@ class Listener:
         """Bad input before the engine: one line, one counter, nobody else notices."""
         self._report.bad_input(reason, connection=connection.name, peer=connection.peer.address)
 
-    def unauthenticated(self, connection: Connection, security: ServerSecurity) -> None:
+    def unauthenticated(self, connection: Connection, security: ServerHandshake) -> None:
         """The greeting or SASL failed: no AMQP, or nobody we know."""
         if security.claimed is None:
             self.refused(connection, security.reason)

@@ -12,7 +12,7 @@ from gateway.logins import Logins
 from gateway.quota import Quota, Quotas
 
 if TYPE_CHECKING:
-    from gateway.amqp.connection import Connection
+    from gateway.amqp.transport.connection import Connection
     from gateway.materials import Materials
     from gateway.nodes.scopes import Scope
     from gateway.report import Report

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.amqp.sasl_server import offered
+from gateway.amqp.sasl.server import offered
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
 from policies.model.scope import PASSWORD_MECHANISMS
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine_config import Peer
-    from gateway.amqp.tls import ServerTls
-    from gateway.amqp.verifiers import UserStore
+    from gateway.amqp.engine.config import PeerInfo
+    from gateway.amqp.sasl.verifiers import UserStore
+    from gateway.amqp.transport.tls import ServerTls
     from gateway.listeners import Listener, Settings
     from gateway.materials import Materials
 
@@ -34,7 +34,7 @@ class Admission(NamedTuple):
     users: UserStore
     tls: ServerTls | None
 
-    def admits(self, peer: Peer) -> bool:
+    def admits(self, peer: PeerInfo) -> bool:
         """Whether a connection like this, with this login, would be accepted now."""
         model, tls = self.settings.model, self.tls
         if tls is not None and not (peer.tls and tls.admits(peer.anchor)):
@@ -60,7 +60,7 @@ class Logins:
             scopes.setdefault(settings.scope, []).append(Admission(settings, users, tls))
         self._scopes = scopes
 
-    def admits(self, came_by: Settings, peer: Peer) -> bool:
+    def admits(self, came_by: Settings, peer: PeerInfo) -> bool:
         """Whether a connection that came by a listener of this or of an earlier policy would be accepted now.
 
         Where the listener's address is gone, another of its scope may do: with a password only one that has the same

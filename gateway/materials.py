@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gateway.amqp.tls import ServerTls, TlsError, client_context, out_of_date
-from gateway.amqp.verifiers import UserStore
+from gateway.amqp.sasl.verifiers import UserStore
+from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_of_date
 
 if TYPE_CHECKING:
     from policies.model.scope import ConnectorSection, ListenerSection
@@ -95,7 +95,7 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
 
 def _users(path: Path, warnings: list[str]) -> UserStore:
     """The users of a file; raises UsersError, OSError or UnicodeError where it cannot be used."""
-    from gateway.amqp.users import UsersError, load_users
+    from gateway.amqp.sasl.user_file import UsersError, load_users
 
     text = path.read_text()
     if not text.strip():  # half of a replacement, more likely than a wish: everybody would be disconnected
@@ -110,7 +110,7 @@ def _users(path: Path, warnings: list[str]) -> UserStore:
 
 
 def _users_file(policy: CompiledPolicy, name: str, materials: Materials, where: str) -> list[str]:
-    from gateway.amqp.users import UsersError  # with all that logins need: not before there is a user
+    from gateway.amqp.sasl.user_file import UsersError  # with all that logins need: not before there is a user
 
     path = policy.path(name)
     try:

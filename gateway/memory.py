@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.amqp.connection import Connection
-from gateway.amqp.hub import Hub
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.held.accounts import Budget
 from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
@@ -43,7 +43,7 @@ class Memory:
     def __init__(self, policy: CompiledPolicy, report: Report, clusters: Mapping[str, Reading]) -> None:
         self._report: Final = report
         self.budget: Final = Budget(budget(policy.model.gateway.memory))
-        self.hub: Final = Hub(asyncio.get_running_loop(), self.budget, self._slowed)
+        self.hub: Final = FlushScheduler(asyncio.get_running_loop(), self.budget, self._slowed)
         self._turn: Final = TurnBudget(self.budget.pool, self.hub.loop, self._charge)
         self._trimmer: Final = Trimmer()
         self._clusters: Final = clusters

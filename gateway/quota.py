@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from policies.model.scope import ListenerLimits
 
 

@@ -19,7 +19,7 @@ from gateway.logs import get_logger
 from gateway.redaction import shown
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.journal.journal import Journal
 
 

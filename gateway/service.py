@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.amqp.connection import Connection
+from gateway.amqp.transport.connection import Connection
 from gateway.bridging import Bridges, Shared, reads_logs
 from gateway.clusters import ClusterMaker, Clusters, emptied
 from gateway.clusters import Prepared as PreparedClusters
@@ -42,7 +42,7 @@ from gateway.tasks import Supervisor, off_loop, until
 
 if TYPE_CHECKING:
     from gateway import connectors
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from policies.model.scope import ConnectorSection
     from policies.rules import CompiledPolicy
 

@@ -9,7 +9,7 @@
  * answer is `true` and there is no message, but an exception.
  */
 #pragma once
-#include "../../gateway/amqp/_layout.h"
+#include "../../gateway/amqp/message/_layout.h"
 #include "_run.h"
 
 typedef struct {

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from gateway.amqp.codec import Symbol, Timestamp, encode
-from gateway.amqp.sections import DELIVERY_ANNOTATIONS, annotations_section
+from gateway.amqp.codec.codec import Symbol, Timestamp, encode
+from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, annotations_section
 
 OFFSET: Final = "event-streams-offset"
 TIMESTAMP: Final = "event-streams-timestamp"

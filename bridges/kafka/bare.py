@@ -21,8 +21,8 @@ import struct
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from gateway.amqp.decoder import skip
-from gateway.amqp.sections import walk
+from gateway.amqp.codec.decoder import skip
+from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 
 BARE: Final = "amqp.bare"

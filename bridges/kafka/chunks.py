@@ -17,7 +17,7 @@ from bridges.kafka.encoding import EventEncoder
 from bridges.kafka.expiry import ttl
 from bridges.kafka.redelivery import Event
 from bridges.kafka.selection import Matching, Together, Unannotated
-from gateway.amqp.sections import DELIVERY_ANNOTATIONS
+from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS
 from gateway.errors import AmqpError
 
 _OVERHEAD: Final = 512

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bridges.kafka.bare import Header
-from gateway.amqp.codec import Symbol, Timestamp
-from gateway.amqp.sections import Layout, application_properties, properties
+from gateway.amqp.codec.codec import Symbol, Timestamp
+from gateway.amqp.message.sections import SectionOffsets, application_properties, properties
 
 PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
 HEADER_PREFIX: Final = "ce_"
@@ -26,7 +26,7 @@ _TIME: Final = PREFIXES[0] + "time"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def is_binary(data: bytes, layout: Layout) -> bool:
+def is_binary(data: bytes, layout: SectionOffsets) -> bool:
     """Whether the message is a CloudEvent in binary mode: all required attributes are there."""
     if data.find(_MARK, layout.app, layout.body) < 0:  # most messages
         return False
@@ -34,7 +34,7 @@ def is_binary(data: bytes, layout: Layout) -> bool:
     return found.issuperset(REQUIRED)
 
 
-def is_structured(data: bytes, layout: Layout) -> bool:
+def is_structured(data: bytes, layout: SectionOffsets) -> bool:
     """Whether the body is a CloudEvent in structured mode, or a batch of them."""
     if data.find(STRUCTURED.encode(), layout.properties, layout.app) < 0:
         return False
@@ -42,7 +42,7 @@ def is_structured(data: bytes, layout: Layout) -> bool:
     return media is not None and media.startswith(STRUCTURED)
 
 
-def attribute_headers(data: bytes, layout: Layout, headers: list[Header]) -> list[Header]:
+def attribute_headers(data: bytes, layout: SectionOffsets, headers: list[Header]) -> list[Header]:
     """The record headers of a CloudEvent in binary mode, from those of any message."""
     written: list[Header] = []
     values = application_properties(data, layout)

@@ -17,7 +17,7 @@ from bridges.kafka.counters import Counters
 from bridges.kafka.producer import ROOM, ClusterProducer, Told
 from bridges.kafka.records import RecordWriter
 from bridges.kafka.redelivery import Event
-from gateway.amqp import sections
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
 _AGAIN: Final = 1.0

@@ -19,7 +19,7 @@ from bridges.kafka.admin import Topic
 from bridges.kafka.beginnings import Beginning, Beginnings, digest
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.progress import Progress
-from gateway.amqp.link_base import Left
+from gateway.amqp.link.link_state import DetachKind
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, STOLEN, AmqpError, Fault
 from gateway.state.termini.store import Fenced, Full, Save, Saved, Termini, TerminiUnavailable, TerminusRecord
 
@@ -34,7 +34,7 @@ MOST: Final = 100_000
 """Records that one process has for links, and for termini that wait for the end of their connection."""
 _MIRRORED_AT_ONCE: Final = 100
 _NEVER: Final = 3
-_STAYS: Final = {Left.DETACHED: 1, Left.OURS: 1, Left.SESSION: 2}
+_STAYS: Final = {DetachKind.DETACHED: 1, DetachKind.OURS: 1, DetachKind.SESSION: 2}
 """Expiry policies (link 0, session 1, connection 2, never 3) from which on a terminus outlasts this end of its link."""
 log = structlog.get_logger(logger_name="kafka")
 
@@ -189,13 +189,13 @@ class Keeper:
     def _end(self, held: Held, link: Any) -> None:
         self._held.discard(held)
         held.last = dict(held.positions())
-        if link.left is Left.CLOSED:
+        if link.left is DetachKind.CLOSED:
             self._changed.pop(held, None)
             self._closed.append(held)
         elif held.wish.ttl_ms is not None and held.wish.expiry >= _STAYS.get(link.left, _NEVER):
             held.engine = link.engine
             self._parked.add(held)
-        if link.left is not Left.CLOSED or not held.wish.wins:
+        if link.left is not DetachKind.CLOSED or not held.wish.wins:
             self._changed[held] = None
 
     async def _drop_closed(self) -> None:

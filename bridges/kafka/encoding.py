@@ -19,8 +19,8 @@ from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY
 from bridges.kafka.records import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordReader
 from bridges.kafka.redelivery import Event
 from bridges.kafka.routing import COOKIE_HEADER, REQUEST_HEADERS
-from gateway.amqp.codec import Symbol, encode
-from gateway.amqp.sections import DELIVERY_ANNOTATIONS, walk
+from gateway.amqp.codec.codec import Symbol, encode
+from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, walk
 
 if TYPE_CHECKING:
     from bridges.kafka._fetch import Maker

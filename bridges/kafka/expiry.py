@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bridges.kafka.redelivery import Event, header_fields
-from gateway.amqp import sections
-from gateway.amqp.types import Uint
+from gateway.amqp.codec.types import Uint
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
 _TTL: Final = 2

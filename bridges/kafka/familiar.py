@@ -11,7 +11,7 @@ from typing import Final
 
 from bridges.kafka.cloudevents import VERSION
 from bridges.kafka.readable import CONTENT_TYPE, RESERVED
-from gateway.amqp.codec import encode
+from gateway.amqp.codec.codec import encode
 
 _MEANING: Final = (CONTENT_TYPE, VERSION)
 _LONG: Final = 1024

@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from gateway.amqp.outcomes import FAILED, RELEASED, Outcome, Rejected
+from gateway.amqp.link.outcomes import FAILED, RELEASED, Outcome, Rejected
 from gateway.errors import (
     INTERNAL_ERROR,
     INVALID_FIELD,

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 from bridges.kafka import partitions
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import Cluster
-from gateway.amqp.handlers import takes_batches
-from gateway.amqp.link_base import Left
-from gateway.amqp.outcomes import Outcome
-from gateway.amqp.types import Long, Symbol, Timestamp
+from gateway.amqp.codec.types import Long, Symbol, Timestamp
+from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.link_state import DetachKind
+from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, STOLEN, AmqpError
 from gateway.state.leases.lease import Lease, RevocationReason
 from gateway.state.leases.manager import Leases
@@ -23,7 +23,7 @@ from policies.model.assignment import MAX_GROUP_NAME, Assignment, legal_group
 
 EPOCH: Final = "event-streams-epoch"
 _GREATEST: Final = (1 << 63) - 1
-_IN_ORDER: Final = (Left.CLOSED, Left.SESSION, Left.CONNECTION)
+_IN_ORDER: Final = (DetachKind.CLOSED, DetachKind.SESSION, DetachKind.CONNECTION)
 GRACE: Final = 5.0
 """Seconds that a link which is asked to attach again waits for outcomes."""
 

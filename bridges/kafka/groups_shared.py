@@ -21,8 +21,8 @@ from bridges.kafka.progress import Progress
 from bridges.kafka.receiver import Receiver, Terms
 from bridges.kafka.redelivery import Event
 from bridges.kafka.selection import Selections
-from gateway.amqp.handlers import takes_batches
-from gateway.amqp.outcomes import Outcome
+from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.state.leases.lease import Lease, RevocationReason, Share
 from gateway.state.leases.manager import Leases

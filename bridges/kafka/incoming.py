@@ -13,8 +13,8 @@ from bridges.kafka.bare import Exact, Header, data_prefix, is_body, rebuild, sea
 from bridges.kafka.cloudevents import VERSION, event_properties
 from bridges.kafka.outgoing import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
 from bridges.kafka.readable import BODY, CONTENT_TYPE, HEADERS_ANNOTATION, as_property, content_type, shown
-from gateway.amqp.codec import encode, encode_list, encode_map
-from gateway.amqp.sections import (
+from gateway.amqp.codec.codec import encode, encode_list, encode_map
+from gateway.amqp.message.sections import (
     AMQP_VALUE,
     APPLICATION_PROPERTIES,
     MESSAGE_ANNOTATIONS,

@@ -13,9 +13,9 @@ from bridges.kafka.admin import Bounds, Topic
 from bridges.kafka.cluster import COMMITTED, Cluster
 from bridges.kafka.links import wanted
 from bridges.kafka.partitions import refuse_group
-from gateway.amqp import sections
-from gateway.amqp.outcomes import Outcome
-from gateway.amqp.types import Symbol, Uint
+from gateway.amqp.codec.types import Symbol, Uint
+from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.message import sections
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, Fault
 from gateway.filters.position.event_stream import offset_symbol
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.amqp.link import Link
+from gateway.amqp.link.link import Link
 
 
 def wanted(link: Any) -> bool:

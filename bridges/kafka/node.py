@@ -29,8 +29,8 @@ from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import Selections
 from bridges.kafka.sender import Sender
 from bridges.kafka.starts import ends_of, resolve, within
-from gateway.amqp.hop import TARGETED
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.types import Symbol
+from gateway.amqp.message.hop import TARGETED
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
 from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.filters.position.event_log import beyond_position, mentions_log

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE, Header, only_data, seal
 from bridges.kafka.cloudevents import attribute_headers, is_binary, is_structured
 from bridges.kafka.readable import BODY, RESERVED, readable_headers
-from gateway.amqp._sections import items
-from gateway.amqp.bounds import ITEMS
-from gateway.amqp.codec import Symbol, decode_all
-from gateway.amqp.sections import DATA, Layout, body_kind, body_values, map_entry, properties
+from gateway.amqp.codec.codec import Symbol, decode_all
+from gateway.amqp.message._sections import items
+from gateway.amqp.message.bounds import ITEMS
+from gateway.amqp.message.sections import DATA, SectionOffsets, body_kind, body_values, map_entry, properties
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError, Fault
 
 GROUP_KEY: Final = "event-streams-group-key"
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 def to_record(
-    data: bytes, layout: Layout, *, mode: str = "auto", tombstones: bool = False, compacted: bool = False
+    data: bytes, layout: SectionOffsets, *, mode: str = "auto", tombstones: bool = False, compacted: bool = False
 ) -> Record:
     """The record for a message; raises `AmqpError` where it cannot be one."""
     partition = target_partition(data, layout) if layout.da < layout.ma else None
@@ -50,7 +50,7 @@ def to_record(
 
 def stored(
     data: bytes,
-    layout: Layout,
+    layout: SectionOffsets,
     *,
     mode: str,
     tombstones: bool,
@@ -79,7 +79,7 @@ def stored(
     raise AmqpError(NOT_IMPLEMENTED, f"there is no record mode {mode!r}", fault=Fault.GATEWAY)
 
 
-def _refuse_many(data: bytes, layout: Layout) -> None:
+def _refuse_many(data: bytes, layout: SectionOffsets) -> None:
     """What a record's headers are made of is gone through in Python: each value costs as much as a small message."""
     spans = ((0, layout.da), (layout.ma, layout.body))
     if sum(items(data, start, end, ITEMS) for start, end in spans) > ITEMS:
@@ -87,7 +87,7 @@ def _refuse_many(data: bytes, layout: Layout) -> None:
         raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
 
 
-def target_partition(data: bytes, layout: Layout) -> str | None:
+def target_partition(data: bytes, layout: SectionOffsets) -> str | None:
     """Which partition the sender asked for (Event Stream Extensions 4.6.6)."""
     value = _annotation(data[layout.da : layout.ma], TARGET_PARTITION)
     if value is None or type(value) in (str, Symbol):
@@ -95,7 +95,7 @@ def target_partition(data: bytes, layout: Layout) -> str | None:
     raise _wrong_type(TARGET_PARTITION, "symbol")
 
 
-def _first_key(data: bytes, layout: Layout, keys: Sequence[str]) -> bytes | None:
+def _first_key(data: bytes, layout: SectionOffsets, keys: Sequence[str]) -> bytes | None:
     """The key from the first of these sources that the message has (ES-4.6.7-3)."""
     for source in keys:
         if source == "group-key":
@@ -108,7 +108,7 @@ def _first_key(data: bytes, layout: Layout, keys: Sequence[str]) -> bytes | None
     return None
 
 
-def record_key(data: bytes, layout: Layout) -> bytes | None:
+def record_key(data: bytes, layout: SectionOffsets) -> bytes | None:
     """The record key: the group key's text (4.6.7) or else the key as Kafka has it."""
     if data.find(b"-key", layout.ma, layout.bare) < 0:  # in the name of either: most messages have none
         return None
@@ -137,11 +137,11 @@ def _field(name: str) -> dict[str, object]:
     return {"field": Symbol(name)}
 
 
-def _is_null(data: bytes, layout: Layout) -> bool:
+def _is_null(data: bytes, layout: SectionOffsets) -> bool:
     return layout.footer - layout.body < 64 and body_values(data, layout) == [None]
 
 
-def response_headers(data: bytes, layout: Layout) -> list[Header]:
+def response_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
     """How the request is answered (RA 2.3, KM-22): texts in UTF-8, the expiry in milliseconds since 1970 as digits."""
     if data.find(b"response-", layout.da, layout.ma) < 0:
         return []
@@ -155,7 +155,7 @@ def _as_header(value: Any) -> bytes:
 
 
 def _auto(
-    data: bytes, layout: Layout, key: bytes | None, tombstone: bool, asked: list[Header]
+    data: bytes, layout: SectionOffsets, key: bytes | None, tombstone: bool, asked: list[Header]
 ) -> tuple[bytes | None, bytes | None, list[Header]]:
     _, da, ma, _, _, _, body, footer, end = layout
     kind, prefix, value = _stored_body(data, layout, tombstone)
@@ -172,7 +172,7 @@ def _auto(
     return key, value, headers
 
 
-def _stored_body(data: bytes, layout: Layout, tombstone: bool) -> tuple[int, bytes, bytes | None]:
+def _stored_body(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[int, bytes, bytes | None]:
     """How the body is stored: kind, what of it the value does not hold, value."""
     start, end = layout.body, layout.footer
     if tombstone:
@@ -187,12 +187,12 @@ def _stored_body(data: bytes, layout: Layout, tombstone: bool) -> tuple[int, byt
     return SECTIONS_VALUE, b"", data[start:end]
 
 
-def _whole(data: bytes, layout: Layout, tombstone: bool) -> tuple[bytes | None, list[Header]]:
+def _whole(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[bytes | None, list[Header]]:
     message = data[: layout.da] + data[layout.ma :]
     return (None, []) if tombstone else (message, [(BODY, MESSAGE)])
 
 
-def _joined_data(data: bytes, layout: Layout) -> bytes:
+def _joined_data(data: bytes, layout: SectionOffsets) -> bytes:
     if body_kind(data, layout) != DATA:
         raise AmqpError(INVALID_FIELD, "this event log takes only messages with a data body")
     return b"".join(body_values(data, layout))

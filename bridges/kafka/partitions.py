@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.types import Symbol
 from gateway.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 
 PARTITION: Final = "event-streams-partition"

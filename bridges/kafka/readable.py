@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from bridges.kafka.bare import Header
-from gateway.amqp.codec import (
+from gateway.amqp.codec.codec import (
     Byte,
     Char,
     Decimal32,
@@ -30,13 +30,9 @@ from gateway.amqp.codec import (
     Ulong,
     Ushort,
 )
-from gateway.amqp.decoder import LIMITS, READERS, decode, malformed
-from gateway.amqp.layout import opened
-from gateway.amqp.sections import (
-    Layout,
-    application_properties,
-    message_annotations,
-)
+from gateway.amqp.codec.decoder import LIMITS, READERS, decode, malformed
+from gateway.amqp.message.section_index import opened
+from gateway.amqp.message.sections import SectionOffsets, application_properties, message_annotations
 
 RESERVED: Final = "amqp."
 BODY: Final = "amqp.body"
@@ -88,7 +84,7 @@ _TEXTS: Final[dict[type, Callable[[Any], bytes | None]]] = {
 """Canonical text per type: times in milliseconds since 1970, decimals as hexadecimal of their bytes."""
 
 
-def readable_headers(data: bytes, layout: Layout) -> list[Header]:
+def readable_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
     """Headers for the application properties and properties of a message."""
     try:
         headers = _application_headers(data, layout) if layout.app < layout.body else []
@@ -101,7 +97,7 @@ def readable_headers(data: bytes, layout: Layout) -> list[Header]:
     return headers
 
 
-def _application_headers(data: bytes, layout: Layout) -> list[Header]:
+def _application_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
     """Texts are taken as they are on the wire: on most messages nothing is decoded but names seen before."""
     position, end, count = opened(data, layout.app)
     headers: list[Header] = []
@@ -130,7 +126,7 @@ def _application_headers(data: bytes, layout: Layout) -> list[Header]:
     return _in_order(data, layout, headers)
 
 
-def _in_order(data: bytes, layout: Layout, headers: list[Header]) -> list[Header]:
+def _in_order(data: bytes, layout: SectionOffsets, headers: list[Header]) -> list[Header]:
     """The headers as Kafka had them, if the message says how (KM-5) and still says the same."""
     if data.find(_LISTED, layout.ma, layout.bare) >= 0:
         listed = _listed(message_annotations(data, layout).get(HEADERS_ANNOTATION))
@@ -139,7 +135,7 @@ def _in_order(data: bytes, layout: Layout, headers: list[Header]) -> list[Header
     return headers
 
 
-def _property_headers(data: bytes, layout: Layout, taken: list[Header]) -> list[Header]:
+def _property_headers(data: bytes, layout: SectionOffsets, taken: list[Header]) -> list[Header]:
     position, end, count = opened(data, layout.properties)
     headers: list[Header] = []
     for name in _PROPERTIES[:count]:

@@ -25,7 +25,7 @@ from bridges.kafka.durable import Terminus
 from bridges.kafka.expiry import living
 from bridges.kafka.given_back import GivenBack
 from bridges.kafka.redelivery import Event, after_gap, again, announced
-from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
+from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _DRAIN_QUESTIONS: Final = 3

@@ -22,8 +22,8 @@ from bridges.kafka.cloudevents import HEADER_PREFIX, VERSION, event_header, even
 from bridges.kafka.readable import BODY, RESERVED, as_property
 from bridges.kafka.record_screen import screen
 from bridges.kafka.routing import ROUTING, routing_value
-from gateway.amqp.codec import Symbol, Timestamp
-from gateway.amqp.sections import walk
+from gateway.amqp.codec.codec import Symbol, Timestamp
+from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.access import ABSENT, MALFORMED, Access, Encoded, Entries, MessageAccess, Reader, Slotted
 from gateway.filters.evaluate.compile import compile_filter

@@ -16,7 +16,7 @@ from bridges.kafka.record_access import (
     WrittenAccess,
     plain_source,
 )
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.access import Access, Encoded, MessageAccess
 from gateway.filters.evaluate.compile import sections_of as sections_named

@@ -14,7 +14,7 @@ from bridges.kafka.bare import Exact, Header
 from bridges.kafka.incoming import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, from_record
 from bridges.kafka.outgoing import MODES, Record, stored, to_record
 from bridges.kafka.routing import routing_annotations
-from gateway.amqp.sections import Layout, edit_map
+from gateway.amqp.message.sections import SectionOffsets, edit_map
 
 __all__ = [
     "CREATE_TIME",
@@ -51,7 +51,7 @@ class RecordWriter:
         self._tombstones: Final = tombstones
         self._compacted: Final = compacted
 
-    def record(self, data: bytes, layout: Layout) -> tuple[bytes | None, bytes | None, list[Header]]:
+    def record(self, data: bytes, layout: SectionOffsets) -> tuple[bytes | None, bytes | None, list[Header]]:
         """Key, value and headers of the record for a message."""
         tombstones, compacted = self._tombstones, self._compacted
         return stored(data, layout, mode=self._mode, tombstones=tombstones, compacted=compacted, keys=self._keys)

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from bridges.kafka.counters import Counters
-from gateway.amqp import sections
-from gateway.amqp.codec import decode_all, encode
-from gateway.amqp.types import Array, Symbol, Uint
+from gateway.amqp.codec.codec import decode_all, encode
+from gateway.amqp.codec.types import Array, Symbol, Uint
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
 ASSOCIATED: Final = "event-streams-associated-partitions-changed"
@@ -70,7 +70,7 @@ def again(
     return Event(data, event.partition, event.offset, event.attempts + 1, failures, event.time)
 
 
-def header_fields(data: bytes, layout: sections.Layout) -> list[Any] | None:
+def header_fields(data: bytes, layout: sections.SectionOffsets) -> list[Any] | None:
     """The header's fields, as many as there are; None where they cannot be decoded: any producer may write that."""
     try:
         return list(sections.header(data, layout))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bridges.kafka.bare import Header
 from bridges.kafka.readable import RESERVED
-from gateway.amqp.codec import Timestamp, encode, encode_binary
+from gateway.amqp.codec.codec import Timestamp, encode, encode_binary
 
 COOKIE: Final = "address-cookie"
 COOKIE_HEADER: Final = RESERVED + COOKIE

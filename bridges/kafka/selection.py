@@ -8,9 +8,9 @@ from weakref import WeakValueDictionary
 
 from bridges.kafka.record_access import RecordFilter
 from bridges.kafka.record_filters import RecordFilters
-from gateway.amqp.hop import ROUTING, only
-from gateway.amqp.sections import splice
-from gateway.amqp.sections import walk as sections_of
+from gateway.amqp.message.hop import ROUTING, only
+from gateway.amqp.message.sections import splice
+from gateway.amqp.message.sections import walk as sections_of
 from gateway.filters.parse.filter_set import FilterSet
 from gateway.filters.position.event_log import beyond_position
 from gateway.filters.position.event_stream import LogPosition, offset_symbol

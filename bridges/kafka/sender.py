@@ -23,8 +23,8 @@ from bridges.kafka.encoding import plain_value
 from bridges.kafka.outbox import Came
 from bridges.kafka.producer import ClusterProducer
 from bridges.kafka.records import RecordWriter
-from gateway.amqp import sections
-from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
+from gateway.amqp.message import sections
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.nodes.refusal import refuse
 from gateway.redaction import shown

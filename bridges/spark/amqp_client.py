@@ -15,13 +15,13 @@ from types import TracebackType
 from typing import Any, Final
 
 from bridges.spark.amqp_links import PATIENCE, Handler, Receiver, Sender
-from gateway.amqp.connection import Connection
-from gateway.amqp.engine_config import EngineConfig
-from gateway.amqp.hub import Hub
-from gateway.amqp.link import Link
-from gateway.amqp.pndata import Granted
-from gateway.amqp.sasl_client import SaslClient
-from gateway.amqp.tls import TlsError, client_context
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.link import Link
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.tls import TlsError, client_context
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.password_checks import Ticket
 from policies.model.units import Endpoint
@@ -110,7 +110,7 @@ class Client:
             raise AmqpError(INTERNAL_ERROR, f"{endpoint} is not reached: {_why(error)}") from None
 
     def _connection(self) -> Connection:
-        return _Wire(Hub(self._loop), self._host, server=False, handshake=_HANDSHAKE, name="pipeline")
+        return _Wire(FlushScheduler(self._loop), self._host, server=False, handshake=_HANDSHAKE, name="pipeline")
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str = "") -> bool:
         """Let the connection work until the condition holds: True. Out of time: False, or an error if `what` is said.
@@ -153,17 +153,17 @@ class Client:
     ) -> Receiver:
         """Attach to receive at most `window` messages ahead of need; raises what the peer refuses it with."""
         receiver = Receiver(self, self._changed.set, window)
-        granted = Granted(address, properties=properties, filter=filter, settled=True)
+        granted = AttachReply(address, properties=properties, filter=filter, settled=True)
         receiver.link = self._attach(receiver, True, granted)
         return receiver
 
     def sender(self, address: str) -> Sender:
         """Attach to send; raises what the peer refuses it with."""
         sender = Sender(self, self._changed.set)
-        sender.link = self._attach(sender, False, Granted(address))
+        sender.link = self._attach(sender, False, AttachReply(address))
         return sender
 
-    def _attach(self, handler: Handler, incoming: bool, granted: Granted) -> Link:
+    def _attach(self, handler: Handler, incoming: bool, granted: AttachReply) -> Link:
         engine = self._host.engine
         self._links += 1
         link: Link = engine.attach(f"pipeline-{uuid.uuid4().hex[:8]}-{self._links}", incoming=incoming)

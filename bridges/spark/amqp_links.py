@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.link import Link
-from gateway.amqp.outcomes import ACCEPTED, Outcome
+from gateway.amqp.link.link import Link
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from bridges.spark.amqp_client import Client
 from bridges.spark.archive import write_whole
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.source_options import Options
-from gateway.amqp.outcomes import ACCEPTED, Outcome
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.errors import AmqpError
 from gateway.nodes.events import forwarded
 

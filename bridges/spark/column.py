@@ -21,7 +21,7 @@ from bridges.spark.columns import schema
 from bridges.spark.columns.filters import check
 from bridges.spark.columns.filters.compiler import ColumnCompiler
 from bridges.spark.columns.filters.engine import MEMBERS, OF_TYPE, ColumnPart, LikePattern
-from gateway.amqp.codec import Char, encode
+from gateway.amqp.codec.codec import Char, encode
 from gateway.filters.predicate import Affix, Comparison, FieldReference, MessageSection, Operator, Predicate
 from gateway.filters.values import folded
 

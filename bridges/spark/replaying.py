@@ -14,7 +14,7 @@ from bridges.kafka.replayer import Replayed, Replayer
 from bridges.spark.archive import Archive, Commit
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.reading import Selection, check_offsets, read_commits
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:

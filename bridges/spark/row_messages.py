@@ -14,8 +14,7 @@ from pyspark.sql import types as T
 from bridges.spark.columns import schema as columns
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import guess
-from gateway.amqp import sections
-from gateway.amqp.codec import (
+from gateway.amqp.codec.codec import (
     Byte,
     Float,
     Int,
@@ -31,6 +30,7 @@ from gateway.amqp.codec import (
     encode,
     encode_list,
 )
+from gateway.amqp.message import sections
 from gateway.nodes.events import forwarded
 
 Encoder = Callable[[Mapping[str, Any]], bytes]

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from gateway.amqp.codec import decode_all
+from gateway.amqp.codec.codec import decode_all
 from gateway.errors import CONNECTION_FORCED, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.filters.parse.filter_set import RULES, Rules, read
 from gateway.journal.facts import End, end_of

@@ -29,8 +29,8 @@ from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.row_messages import Encoder, encoder
 from bridges.spark.source_options import WriteOptions
 from bridges.spark.written import Token
-from gateway.amqp import sections
-from gateway.amqp.outcomes import ACCEPTED, Outcome
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
 _LOT: Final = 500

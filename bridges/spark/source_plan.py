@@ -16,8 +16,8 @@ from pyspark.sql.datasource import InputPartition
 from bridges.spark.amqp_client import Client
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import Options
-from gateway.amqp import sections
-from gateway.amqp.codec import Described, Symbol, Timestamp
+from gateway.amqp.codec.codec import Described, Symbol, Timestamp
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import SQL
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET, TIMESTAMP, offset_symbol

@@ -18,8 +18,8 @@ from bridges.spark.columns.rows import message_columns, placed
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import Options
 from bridges.spark.source_plan import Range, Span, checked, no_event, reached, reading, said, same_log
-from gateway.amqp import sections
-from gateway.amqp.codec import decode_all
+from gateway.amqp.codec.codec import decode_all
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.position.event_stream import OFFSET, TIMESTAMP
 

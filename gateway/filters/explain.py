@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from gateway.amqp.codec import Array, Described, MapKey, Symbol, Timestamp
+from gateway.amqp.codec.codec import Array, Described, MapKey, Symbol, Timestamp
 from gateway.filters.decimals import decoded
 from gateway.filters.evaluate.access import ABSENT, Encoded, MessageAccess
 from gateway.filters.evaluate.compile import extraction, verdict

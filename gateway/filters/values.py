@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from gateway.amqp.types import (
+from gateway.amqp.codec.types import (
     Array,
     Byte,
     Char,

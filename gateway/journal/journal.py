@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.amqp.annotated import annotated
-from gateway.amqp.codec import encode
-from gateway.amqp.handlers import takes_batches
-from gateway.amqp.sections import property_field, walk
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of
 from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of, finished, message_text
@@ -27,7 +27,7 @@ from gateway.response.crossing_rule import WITHIN, CrossingDecision
 from gateway.response.fields import REPLY_TO, TO, address_text
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.meeting import Crossing
     from policies.rules import Route
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from gateway.amqp.annotated import SUPPORTED
+from gateway.amqp.message.response_annotations import SUPPORTED
 
 if TYPE_CHECKING:
     from gateway.nodes.pairs import Pair

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from gateway.amqp.outcomes import Accepted, Modified, Outcome, Rejected, Released
+from gateway.amqp.link.outcomes import Accepted, Modified, Outcome, Rejected, Released
 from gateway.nodes.events import Event
 
 _MOST: Final = 64 * 1024 * 1024

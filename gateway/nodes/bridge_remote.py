@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.hop import EVENTS
-from gateway.amqp.outcomes import ACCEPTED, Outcome
-from gateway.amqp.pndata import Granted
-from gateway.amqp.sections import walk
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.types import Symbol
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.amqp.message.hop import EVENTS
+from gateway.amqp.message.sections import walk
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, RESOURCE_DELETED, AmqpError, quoted
 from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.position.event_stream import EARLIEST
@@ -27,8 +27,8 @@ from gateway.nodes.filtering import Test, message_test
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine import Engine
-    from gateway.amqp.link import Link
+    from gateway.amqp.engine.engine import Engine
+    from gateway.amqp.link.link import Link
     from gateway.nodes.scopes import Scope
 
 
@@ -72,7 +72,7 @@ class RemoteSource:
         streams = CAPABILITY in engine.offered
         self._behind = self._marks.all() if streams else {}
         link = engine.attach(self._name, incoming=True, known=durable)
-        granted = Granted(
+        granted = AttachReply(
             wish.source.address,
             properties=self._properties() if streams else None,
             filter=filters(wish, self._position() if streams else None),

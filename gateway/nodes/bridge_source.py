@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.amqp.outcomes import Outcome
-from gateway.amqp.pndata import ABSENT
-from gateway.amqp.types import Described, Symbol
+from gateway.amqp.codec.types import Described, Symbol
+from gateway.amqp.engine.proton_data import ABSENT
+from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import SQL
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, LATEST, OFFSET

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.amqp.annotated import SUPPORTED, annotated
-from gateway.amqp.engine_config import EngineConfig, Peer
-from gateway.amqp.hop import ROUTING, may_be_annotated, only
-from gateway.amqp.outcomes import Outcome
-from gateway.amqp.pndata import ABSENT
+from gateway.amqp.engine.config import EngineConfig, PeerInfo
+from gateway.amqp.engine.proton_data import ABSENT
+from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.message.hop import ROUTING, may_be_annotated, only
+from gateway.amqp.message.response_annotations import SUPPORTED, annotated
 from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.bridge_flow import Flow, Item
@@ -48,7 +48,7 @@ def inside(scope: str) -> Any:
     """What nodes read of a link's engine, where the gateway itself is the peer."""
     return SimpleNamespace(
         config=EngineConfig(container_id=""),
-        peer=Peer(scope=scope, user=""),
+        peer=PeerInfo(scope=scope, user=""),
         remote_container="bridge",
         blocked=False,
         closed=False,

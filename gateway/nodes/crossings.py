@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.amqp.annotated import annotated
-from gateway.amqp.codec import encode
-from gateway.amqp.hop import without
-from gateway.amqp.sections import Layout, map_entry, walk
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.message.hop import without
+from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.sections import SectionOffsets, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way
 from gateway.nodes.keeping import keeping
@@ -37,7 +37,7 @@ from gateway.response.keys import KeyRing
 from gateway.response.rewrite import Rewriter
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.announcing import Home
     from gateway.nodes.meeting import Crossing
     from gateway.nodes.receivers import Kind
@@ -282,7 +282,7 @@ class Crossings:
             )
         return self._carried[scope].restore(data, self._clock())
 
-    def undo(self, scope: str, token: str, data: bytes, layout: Layout | None = None) -> Restored:
+    def undo(self, scope: str, token: str, data: bytes, layout: SectionOffsets | None = None) -> Restored:
         """A response to a rewritten request, that came to the address with `token` in `scope`."""
         return self._origin(scope, token).undo(token, data, self._clock(), layout)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.amqp.codec import Uint
+from gateway.amqp.codec.codec import Uint
 from gateway.errors import LINK_REDIRECT, AmqpError
 from policies.rules import RedirectRoute
 

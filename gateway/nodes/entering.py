@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from gateway.amqp.handlers import takes_batches
-from gateway.amqp.outcomes import RELEASED
+from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way, announcing, way
 from gateway.nodes.keeping import Keeping
@@ -20,7 +20,7 @@ from gateway.nodes.leaving import Leaving
 from gateway.nodes.refusal import refuse
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.meeting import Crossing
     from gateway.nodes.scopes import Scope
 

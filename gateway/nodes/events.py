@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from gateway.amqp.codec import Symbol, encode
-from gateway.amqp.hop import may_be_annotated
-from gateway.amqp.sections import delivery_annotations, edit_map, splice, walk
+from gateway.amqp.codec.codec import Symbol, encode
+from gateway.amqp.message.hop import may_be_annotated
+from gateway.amqp.message.sections import delivery_annotations, edit_map, splice, walk
 from gateway.errors import AmqpError
 
 PARTITION: Final = "event-streams-partition"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway.nodes.route_limits import RequesterLimit
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.routed import RoutedLink
 
 LOOK: Final = 1.0

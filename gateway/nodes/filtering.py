@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.access import Encoded, MessageAccess
 from gateway.filters.evaluate.compile import compile_filter
@@ -17,7 +17,7 @@ from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, rea
 from gateway.filters.predicate import TRUE, Predicate
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
 
 __all__ = ["ACCESS", "CAPABILITIES", "FilterSet", "Predicate", "Test", "message_test", "source_of", "wanted"]
 

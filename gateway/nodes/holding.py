@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.outcomes import SETTLED
+from gateway.amqp.link.outcomes import SETTLED
 from gateway.nodes.keeping import Keeping
 from gateway.nodes.receivers import ReceiverGroup
 from gateway.nodes.waiting import WaitingMessage
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.meeting import Meeting, Outlet
 
 

@@ -12,8 +12,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.amqp.outcomes import Rejected
-from gateway.amqp.pndata import Granted
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.outcomes import Rejected
 from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.homeward import HomeRouter
@@ -21,8 +21,8 @@ from gateway.nodes.replies import homing, window
 from gateway.nodes.routed import Aim
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine import Engine
-    from gateway.amqp.link import Link
+    from gateway.amqp.engine.engine import Engine
+    from gateway.amqp.link.link import Link
     from gateway.nodes.scopes import Scope
 
 DYNAMIC: Final = "dynamic"
@@ -103,7 +103,7 @@ class Homecoming:
             return
         link = engine.attach(f"responses-{next(_numbers)}", incoming=True)
         dynamic = self._wish == DYNAMIC
-        granted = Granted(
+        granted = AttachReply(
             address=None if dynamic else self._wish,
             dynamic=dynamic,
             capabilities=("temporary-queue",) if dynamic else (),  # how JMS brokers know what is meant

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.amqp.hop import TARGETED
-from gateway.amqp.outcomes import RELEASED, Modified, Outcome
+from gateway.amqp.link.outcomes import RELEASED, Modified, Outcome
+from gateway.amqp.message.hop import TARGETED
 from gateway.errors import AmqpError
 from gateway.instance import instance
 from gateway.nodes.fair_share import Shares, Timer
@@ -26,7 +26,7 @@ from gateway.response.rate_limit import Bucket
 from gateway.state.counters.store import CounterStore
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
 
 PATIENCE: Final = 10.0
 """Seconds a response may wait for its turn; one that would wait longer is released."""

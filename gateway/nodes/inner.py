@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.amqp.hop import ROUTING
+from gateway.amqp.message.hop import ROUTING
 from gateway.errors import AmqpError
 from gateway.principal import Requester
 

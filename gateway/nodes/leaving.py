@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from gateway.amqp.annotated import annotated
-from gateway.amqp.hop import without
+from gateway.amqp.message.hop import without
+from gateway.amqp.message.response_annotations import annotated
 from gateway.errors import AmqpError
 from gateway.nodes.announcing import Way, way
 from gateway.nodes.keeping import Keeping

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from gateway.amqp.outcomes import FAILED, RELEASED, Outcome
+from gateway.amqp.link.outcomes import FAILED, RELEASED, Outcome
 from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.filters.predicate import TRUE
 from gateway.nodes.announcing import announcing
@@ -25,7 +25,7 @@ from gateway.nodes.shares import Shares
 from gateway.nodes.waiting import UNREAD, WaitingMessage, WaitingMessages
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
 
 Crossing = Callable[[bytes], bytes]
 """Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""

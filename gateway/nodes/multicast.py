@@ -9,8 +9,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.bounds import COPIES
-from gateway.amqp.outcomes import ACCEPTED, RELEASED, SETTLED, Modified, Outcome, Rejected
+from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Modified, Outcome, Rejected
+from gateway.amqp.message.bounds import COPIES
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.filtering import source_of
 from gateway.nodes.holding import send
@@ -21,7 +21,7 @@ from gateway.nodes.refusal import refuse
 from gateway.nodes.waiting import WaitingMessage
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
 
 _FEW: Final = 64
 _TOO_MUCH: Final = f"the copies of this message for all receivers would be more than {COPIES} bytes; send smaller ones"

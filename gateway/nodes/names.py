@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.errors import STOLEN, AmqpError
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
 
 _Key = tuple[str, str, str, bool]
 _TEXT: Final = (

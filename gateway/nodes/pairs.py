@@ -13,16 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from gateway.amqp.codec import Symbol, encode
-from gateway.amqp.properties import REPLY_TO, field_value
-from gateway.amqp.sections import property_field, replace_properties, walk
+from gateway.amqp.codec.codec import Symbol, encode
+from gateway.amqp.message.properties import REPLY_TO, field_value
+from gateway.amqp.message.sections import property_field, replace_properties, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.nodes.temporary import Temporary
 from gateway.principal import client
 from policies.rules import ServiceRoute
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.scopes import Scope
 
 ME: Final = "$me"

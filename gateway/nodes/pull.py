@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.amqp.annotated import SUPPORTED, annotated
-from gateway.amqp.hop import ROUTING
-from gateway.amqp.outcomes import Outcome
-from gateway.amqp.pndata import ABSENT, Granted
+from gateway.amqp.engine.proton_data import ABSENT, AttachReply
+from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.message.hop import ROUTING
+from gateway.amqp.message.response_annotations import SUPPORTED, annotated
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.inner import InnerLink
@@ -23,8 +23,8 @@ from gateway.nodes.refusal import refuse
 from gateway.principal import Container, GatewayItself
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine import Engine
-    from gateway.amqp.link import Link
+    from gateway.amqp.engine.engine import Engine
+    from gateway.amqp.link.link import Link
     from gateway.nodes.scopes import Scope
 
 
@@ -150,7 +150,7 @@ class PulledLink(InnerLink):
         far = self.engine.attach(self.name, incoming=True)
         own = (SUPPORTED,) if self._announced else ()
         far.understands = understands
-        far.request(self, Granted(self._pull.wish.source, max_message_size=max_message_size, own=own))
+        far.request(self, AttachReply(self._pull.wish.source, max_message_size=max_message_size, own=own))
 
     @property
     def granted(self) -> int:

@@ -18,7 +18,7 @@ from gateway.nodes.filtering import ACCESS, Predicate, Test
 from gateway.nodes.waiting import Queue, WaitingMessage
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.meeting import Outlet
 
 

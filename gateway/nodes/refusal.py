@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gateway.amqp.outcomes import SETTLED, Rejected
+from gateway.amqp.link.outcomes import SETTLED, Rejected
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
 
 
 def refuse(link: Link, delivery: Any, error: AmqpError, settled: bool) -> None:

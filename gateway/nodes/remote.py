@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
-from gateway.amqp.outcomes import ACCEPTED, SETTLED, Modified, Outcome, Rejected
-from gateway.amqp.pndata import Granted
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.outcomes import ACCEPTED, SETTLED, Modified, Outcome, Rejected
+from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.predicate import TRUE
@@ -24,8 +24,8 @@ from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
 from gateway.nodes.pairs import PAIRED
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine import Engine
-    from gateway.amqp.link import Link
+    from gateway.amqp.engine.engine import Engine
+    from gateway.amqp.link.link import Link
 
 
 class Dialer(Protocol):
@@ -114,7 +114,7 @@ class Relay(Meeting):
         far.unannounced = far.incoming and not own
         far.request(
             end,
-            Granted(
+            AttachReply(
                 address=self.address,
                 capabilities=wish.capabilities,
                 properties=self._shared(near.properties),

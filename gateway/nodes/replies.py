@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.codec import Symbol
-from gateway.amqp.sections import property_field, walk
+from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, announcing, way
 from gateway.nodes.crossings import replies_address
@@ -25,7 +25,7 @@ from gateway.response.crossing_rule import HOMEWARD
 from gateway.response.fields import NULL, TO, address_text
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.scopes import Scope
 
 _PARTITION: Final = Symbol("event-streams-partition")

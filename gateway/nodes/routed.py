@@ -14,8 +14,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.amqp.hop import ROUTING, TARGETED, may_be_annotated, only
-from gateway.amqp.outcomes import RELEASED, Outcome
+from gateway.amqp.link.outcomes import RELEASED, Outcome
+from gateway.amqp.message.hop import ROUTING, TARGETED, may_be_annotated, only
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.inner import InnerLink
 from gateway.nodes.refusal import refuse
@@ -23,7 +23,7 @@ from gateway.nodes.route_limits import BESIDE, DETACHED, RequesterLimit, dispens
 from gateway.response.cookie_store import CookieNotLoaded
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
 
 WINDOW: Final = 1000  # credit of a link whose messages go to many nodes
 HELD: Final = 250

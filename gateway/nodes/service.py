@@ -17,7 +17,7 @@ from gateway.principal import User, nobody
 from gateway.response.echo import Request, echo, read_request
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.meeting import Crossing
     from gateway.nodes.scopes import Scope
 

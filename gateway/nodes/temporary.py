@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from gateway.amqp.codec import Described, Symbol, Ulong
+from gateway.amqp.codec.codec import Described, Symbol, Ulong
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, quoted
 from gateway.nodes.meeting import Meeting
 from gateway.principal import Principal, User
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
     from gateway.nodes.scopes import Scope
 
 TEMPORARY: Final = "$temp/"

@@ -9,18 +9,18 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.codec import encode
-from gateway.amqp.pndata import Granted
-from gateway.amqp.properties import TO
-from gateway.amqp.sections import property_field, walk
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.message.properties import TO
+from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.nodes.meeting import CrossingMaker, Inlet, Meeting, Outlet
 from gateway.nodes.remote import Relay
 from gateway.nodes.routed import Aim, Router
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine import Engine
-    from gateway.amqp.link import Link
+    from gateway.amqp.engine.engine import Engine
+    from gateway.amqp.link.link import Link
     from gateway.nodes.remote import Dialer
 
 _ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
@@ -67,7 +67,7 @@ class Trunk(Meeting):
         if self._far is None:
             assert self._engine is not None
             self._far = far = self._engine.attach(f"relay-{next(_numbers)}", incoming=False)
-            far.request(_FarEnd(self, far), Granted())
+            far.request(_FarEnd(self, far), AttachReply())
 
     def attached(self, end: Outlet, far: Link) -> None:
         far.way = self._dialer.far_way(home=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.nodes.route_limits import BESIDE, DETACHED
 
 if TYPE_CHECKING:
-    from gateway.amqp.link import Link
+    from gateway.amqp.link.link import Link
 
 UNREAD: Final = object()
 """No filter has looked at the message."""

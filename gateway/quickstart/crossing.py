@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from proton import Message
 
-from gateway.amqp.codec import Timestamp, encode
-from gateway.amqp.sections import (
+from gateway.amqp.codec.codec import Timestamp, encode
+from gateway.amqp.message.sections import (
     DELIVERY_ANNOTATIONS,
     Properties,
     annotations_section,

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from proton import Described, Message, symbol
 from proton.reactor import Filter
 
-from gateway.amqp.sections import Layout, body_values, delivery_annotations, walk
+from gateway.amqp.message.sections import SectionOffsets, body_values, delivery_annotations, walk
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET, TIMESTAMP
 from gateway.quickstart.checks import Checks, StepFailed, attempt
 from gateway.quickstart.clients import ACCEPTED, Clients
@@ -46,7 +46,7 @@ class Event(NamedTuple):
     timestamp: int
     number: int
     message: bytes
-    layout: Layout
+    layout: SectionOffsets
 
 
 def show(place: Place, bootstrap: str, screen: Screen, checks: Checks) -> None:
@@ -206,5 +206,5 @@ def _ask_info(clients: Clients, edge: Any, seen: list[Event], screen: Screen, ch
     checks.equal(f"of {ADDRESS}", (info["address"], info["partition-count"]), (ADDRESS, len(found)))
 
 
-def _walked(message: bytes) -> tuple[bytes, Layout]:
+def _walked(message: bytes) -> tuple[bytes, SectionOffsets]:
     return message, walk(message)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from proton import Described, Message, symbol
 from proton.reactor import Filter, LinkOption
 
-from gateway.amqp.sections import message_annotations, walk
+from gateway.amqp.message.sections import message_annotations, walk
 from gateway.errors import UNAUTHORIZED_ACCESS
 from gateway.filters.parse.filter_set import SQL
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET

@@ -12,9 +12,9 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from gateway.amqp import _sections
-from gateway.amqp.codec import Symbol, Timestamp, encode, encode_binary
-from gateway.amqp.sections import DELIVERY_ANNOTATIONS, Layout, edit_map, property_field, splice, walk
+from gateway.amqp.codec.codec import Symbol, Timestamp, encode, encode_binary
+from gateway.amqp.message import _sections
+from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, SectionOffsets, edit_map, property_field, splice, walk
 from gateway.response.annotations import (
     REQUEST_COOKIE,
     REQUEST_EXPIRY,
@@ -130,7 +130,7 @@ class Annotator:
         return restore_response(self._ring, data, now_ms, link_target=self._target, scopes=(scope,))
 
     def _annotate_further(
-        self, data: bytes, layout: Layout, reply_to: bytes, now_ms: int, permit: Permit, answer: bool
+        self, data: bytes, layout: SectionOffsets, reply_to: bytes, now_ms: int, permit: Permit, answer: bool
     ) -> bytes:
         """The message has delivery annotations: a previous gateway's travel inside our cookie (A31)."""
         section = data[layout.da : layout.ma]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from gateway.amqp.codec import Symbol, Timestamp, decode_all
-from gateway.amqp.sections import map_entry
+from gateway.amqp.codec.codec import Symbol, Timestamp, decode_all
+from gateway.amqp.message.sections import map_entry
 from gateway.errors import INVALID_FIELD, AmqpError
 
 REQUEST_COOKIE: Final = "response-address-cookie"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from itertools import count
 from typing import Final
 
-from gateway.amqp.codec import encode
-from gateway.amqp.sections import splice, walk
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.message.sections import splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.response import encryption, keys
 from gateway.response.annotations import NO_PREVIOUS, Previous, previous_annotations

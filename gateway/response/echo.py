@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.amqp.codec import Symbol, encode, encode_binary, encode_list
-from gateway.amqp.properties import CORRELATION_ID, MESSAGE_ID, REPLY_TO, TO, field_value
-from gateway.amqp.sections import Layout, edit_map, property_field, walk
+from gateway.amqp.codec.codec import Symbol, encode, encode_binary, encode_list
+from gateway.amqp.message.properties import CORRELATION_ID, MESSAGE_ID, REPLY_TO, TO, field_value
+from gateway.amqp.message.sections import SectionOffsets, edit_map, property_field, walk
 from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.response.annotations import RESPONSE_COOKIE, previous_annotations
 
@@ -17,7 +17,7 @@ class Request(NamedTuple):
     """A request as its responder sees it."""
 
     data: bytes
-    layout: Layout
+    layout: SectionOffsets
     reply_to: str | None
     cookie: bytes | None
     target: str | None

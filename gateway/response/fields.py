@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.amqp import _sections
-from gateway.amqp.codec import Symbol, malformed, skip
-from gateway.amqp.layout import opened
-from gateway.amqp.sections import Layout
+from gateway.amqp.codec.codec import Symbol, malformed, skip
+from gateway.amqp.message import _sections
+from gateway.amqp.message.section_index import opened
+from gateway.amqp.message.sections import SectionOffsets
 from gateway.errors import INVALID_FIELD, AmqpError
 
 MESSAGE_ID: Final = 0
@@ -30,7 +30,7 @@ Fields = tuple[list[bytes], bytes, int]
 """The first six fields as encoded (`NULL` where absent), the rest as it was, and how many there were."""
 
 
-def leading_fields(data: bytes, layout: Layout) -> Fields:
+def leading_fields(data: bytes, layout: SectionOffsets) -> Fields:
     """Raises DECODE_ERROR where the fields do not fit the section."""
     if layout.properties == layout.app:
         return [NULL] * LEADING, b"", 0
@@ -38,7 +38,7 @@ def leading_fields(data: bytes, layout: Layout) -> Fields:
     return _leading_fields(data, layout) if found is ... else found
 
 
-def _leading_fields(data: bytes, layout: Layout) -> Fields:
+def _leading_fields(data: bytes, layout: SectionOffsets) -> Fields:
     """Any form of the section, and the errors."""
     position, end, count = opened(data, layout.properties)
     leading = [NULL] * LEADING
@@ -50,7 +50,7 @@ def _leading_fields(data: bytes, layout: Layout) -> Fields:
     return leading, data[position:end], count
 
 
-def assemble(data: bytes, layout: Layout, annotations: bytes, fields: Fields) -> bytes:
+def assemble(data: bytes, layout: SectionOffsets, annotations: bytes, fields: Fields) -> bytes:
     """The message with these delivery annotations (b"": none) and these properties.
 
     They have no more nulls at their end than there were.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from gateway.amqp import _sections
-from gateway.amqp.codec import encode_binary
-from gateway.amqp.sections import edit_map, property_field, walk
+from gateway.amqp.codec.codec import encode_binary
+from gateway.amqp.message import _sections
+from gateway.amqp.message.sections import edit_map, property_field, walk
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.annotations import RESPONSE_COOKIE, typed_entry
 from gateway.response.cookie import Cookie, CookieReader, Expired, check_expiry, refusal

@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from gateway.amqp.codec import encode
-from gateway.amqp.sections import Layout, edit_map, splice, walk
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.message.sections import SectionOffsets, edit_map, splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.response import keys
 from gateway.response.annotations import (
@@ -141,7 +141,7 @@ class Rewriter:
         except CookieNotLoaded:
             return self._verified(token, now_ms)[0]
 
-    def undo(self, token: str, data: bytes, now_ms: int, layout: Layout | None = None) -> Restored:
+    def undo(self, token: str, data: bytes, now_ms: int, layout: SectionOffsets | None = None) -> Restored:
         """A response that came to `<prefix>/<token>`, as it goes on in its own scope; `layout` if it is known.
 
         Its own reply-to is still one of the destination scope: the caller takes the result through the

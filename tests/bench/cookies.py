@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from gateway.amqp.codec import Symbol
-from gateway.amqp.sections import DATA, DELIVERY_ANNOTATIONS, PROPERTIES, section, walk
+from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.message.sections import DATA, DELIVERY_ANNOTATIONS, PROPERTIES, section, walk
 from gateway.response.cookie import Cookie, CookieMaker, CookieReader
 from gateway.response.keys import KeyRing, SigningSecret
 

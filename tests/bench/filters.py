@@ -9,8 +9,8 @@ from typing import Any
 
 from proton import Message
 
-from gateway.amqp.codec import Int, Symbol, Ubyte
-from gateway.amqp.sections import APPLICATION_PROPERTIES, DATA, HEADER, PROPERTIES, section, walk
+from gateway.amqp.codec.codec import Int, Symbol, Ubyte
+from gateway.amqp.message.sections import APPLICATION_PROPERTIES, DATA, HEADER, PROPERTIES, section, walk
 from gateway.filters.evaluate.access import Encoded, MessageAccess
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.index import PredicateIndex

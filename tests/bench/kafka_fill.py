@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from bridges.kafka.records import RecordWriter
-from gateway.amqp.sections import APPLICATION_PROPERTIES, DATA, section, walk
+from gateway.amqp.message.sections import APPLICATION_PROPERTIES, DATA, section, walk
 from tests.bench import messages
 
 

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.amqp.types import Described, Symbol
+from gateway.amqp.codec.types import Described, Symbol
 from tests.support import frames
 from tests.support.peer import Peer
 

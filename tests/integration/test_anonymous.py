@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Described, Symbol, Ulong, encode
+from gateway.amqp.codec.codec import Described, Symbol, Ulong, encode
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected, cookie_of
 from tests.support.gateway import Gateway, Gateways

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from proton import Message
 
-from gateway.amqp.codec import Timestamp, Ulong, encode
+from gateway.amqp.codec.codec import Timestamp, Ulong, encode
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, hop_annotations, pair, start
 from tests.support.gateway import Gateways

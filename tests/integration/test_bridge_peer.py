@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.amqp.codec import Symbol
-from gateway.amqp.types import Array
+from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.codec.types import Array
 from tests.support import frames
 from tests.support.crossing import Inbox
 from tests.support.far import Far

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Array, Symbol
+from gateway.amqp.codec.codec import Array, Symbol
 from tests.support import frames
 from tests.support.crossing import SUPPORTED, Inbox, Outbox, answer, connected, hop_annotations
 from tests.support.gateway import Gateways

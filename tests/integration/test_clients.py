@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from proton import Message
 
-from gateway.amqp.users import make_entry, put_user
+from gateway.amqp.sasl.user_file import make_entry, put_user
 from tests.support.certs import Authority
 from tests.support.foreign import Foreign
 from tests.support.gateway import Gateways

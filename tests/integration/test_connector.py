@@ -10,7 +10,7 @@ import pytest
 from proton import Message
 from proton.reactor import Selector
 
-from gateway.amqp.codec import Described, Symbol
+from gateway.amqp.codec.codec import Described, Symbol
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected
 from tests.support.foreign import Foreign

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.amqp.users import make_entry, put_user
+from gateway.amqp.sasl.user_file import make_entry, put_user
 from tests.integration.test_connector_peer import ENV, start
 from tests.support.certs import Authority
 from tests.support.crossing import Inbox, Outbox

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Described, Symbol, encode
+from gateway.amqp.codec.codec import Described, Symbol, encode
 from tests.support import frames
 from tests.support.crossing import SUPPORTED, Outbox, connected, hop_annotations
 from tests.support.frames import Frame

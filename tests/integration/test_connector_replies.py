@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Ulong
+from gateway.amqp.codec.codec import Ulong
 from tests.support import frames
 from tests.support.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
 from tests.support.far import Far

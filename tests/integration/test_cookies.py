@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Long, Symbol
+from gateway.amqp.codec.codec import Long, Symbol
 from gateway.response.cookie import Cookie, seal, to_url
 from gateway.response.keys import COOKIE, REPLY_TO, KeyRing, SigningSecret
 from tests.support import frames

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 
 from bridges.kafka import durable
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.types import Described, Symbol, Uint
+from gateway.amqp.codec.types import Described, Symbol, Uint
 from gateway.errors import AmqpError
 from tests.support import frames
 from tests.support.document import Document

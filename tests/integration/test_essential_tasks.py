@@ -13,8 +13,8 @@ import pytest
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.durable import Keeper
 from gateway import app, connectors, tasks
-from gateway.amqp import tls_server
-from gateway.amqp.types import Symbol, Uint
+from gateway.amqp.codec.types import Symbol, Uint
+from gateway.amqp.transport import tls_server
 from gateway.bridging_one import Bridge
 from gateway.http import server
 from gateway.journal.pump import Pump

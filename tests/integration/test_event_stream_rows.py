@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.durable import durable_wish
-from gateway.amqp import sections
-from gateway.amqp.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected
-from gateway.amqp.pndata import ABSENT
-from gateway.amqp.types import Described, Symbol, Timestamp
+from gateway.amqp.codec.types import Described, Symbol, Timestamp
+from gateway.amqp.engine.proton_data import ABSENT
+from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected
+from gateway.amqp.message import sections
 from gateway.tasks import until
 from policies.model.reading import LogReadingRule
 from tests.support.messages import message

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from proton import Message
 
-from gateway.amqp.types import Array, Described, Symbol, Timestamp, Ulong
+from gateway.amqp.codec.types import Array, Described, Symbol, Timestamp, Ulong
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected, hop_annotations
 from tests.support.document import Document

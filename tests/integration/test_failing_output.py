@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway import tasks
-from gateway.amqp.engine import Engine
+from gateway.amqp.engine.engine import Engine
 from tests.support.document import Document
 from tests.support.in_process import Gateway, Start, served
 from tests.support.links import connected, passes, receiving, sending

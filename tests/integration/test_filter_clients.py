@@ -10,7 +10,7 @@ from proton import Described as ProtonDescribed
 from proton import Message, symbol
 from proton.reactor import Filter, Selector
 
-from gateway.amqp.codec import Described, Symbol
+from gateway.amqp.codec.codec import Described, Symbol
 from tests.support import frames
 from tests.support.crossing import Inbox, connected
 from tests.support.far import Far

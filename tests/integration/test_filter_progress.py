@@ -15,7 +15,7 @@ from proton import Described as ProtonDescribed
 from proton import Message, symbol
 from proton.reactor import Filter, Selector
 
-from gateway.amqp.codec import Symbol, Uint
+from gateway.amqp.codec.codec import Symbol, Uint
 from tests.support import frames
 from tests.support.document import Document
 from tests.support.filter_corpus import described, sql

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from gateway.amqp.codec import Int, Symbol
+from gateway.amqp.codec.codec import Int, Symbol
 from gateway.filters.position.event_stream import offset_symbol
 from tests.support.filter_corpus import RED, app, props, sql
 from tests.support.filter_streams import Answer, Place, answers, begin

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from gateway.amqp.codec import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
+from gateway.amqp.codec.codec import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 from gateway.filters.position.event_stream import offset_symbol
 from tests.support import frames
 from tests.support.filter_corpus import CASES, CORPUS, RED, Case, app, described, group, props, sql

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Symbol
+from gateway.amqp.codec.codec import Symbol
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
 from tests.support.far import Far

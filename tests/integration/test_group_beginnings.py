@@ -10,7 +10,7 @@ import pytest
 
 from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.durable import Held, Keeper, Wish
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.types import Symbol
 from policies.model.assignment import Assignment
 from tests.support.numbered import until
 from tests.support.streams import Route, Streams, bodies, fill

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.types import Symbol
 from policies.model.assignment import Assignment
 from tests.support.process import PATIENCE
 from tests.support.streams import Peer, Route, Streams, bodies, fill

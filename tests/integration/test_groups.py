@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Byte, Int, Long, Symbol, Uint, Ulong
+from gateway.amqp.codec.codec import Byte, Int, Long, Symbol, Uint, Ulong
 from tests.support.fixtures import started
 from tests.support.gateway import Gateway
 from tests.support.groups import command, shown, wait_for_waiting

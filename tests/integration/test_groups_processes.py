@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Symbol, decode
+from gateway.amqp.codec.codec import Symbol, decode
 from tests.support import frames
 from tests.support.gateway import Gateway, Gateways
 from tests.support.gateways import LEASE, Pair, start_pair

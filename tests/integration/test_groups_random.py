@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import pytest
 from confluent_kafka import Producer
 
-from gateway.amqp.sections import delivery_annotations, walk
+from gateway.amqp.message.sections import delivery_annotations, walk
 from tests.support.gateway import Gateway, Gateways
 from tests.support.gateways import Pair, start_pair
 from tests.support.groups import shown

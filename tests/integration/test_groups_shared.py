@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Array, Long, Symbol
-from gateway.amqp.sections import body_values, delivery_annotations, walk
+from gateway.amqp.codec.codec import Array, Long, Symbol
+from gateway.amqp.message.sections import body_values, delivery_annotations, walk
 from tests.support.fixtures import started
 from tests.support.gateway import Gateway, Gateways
 from tests.support.groups import command, shown

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.amqp.codec import Described, Symbol, decode_all
+from gateway.amqp.codec.codec import Described, Symbol, decode_all
 from tests.support import frames
 from tests.support.crossing import KEY, Inbox, Outbox, answer, connected, cookie_of
 from tests.support.document import Document

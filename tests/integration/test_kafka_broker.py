@@ -11,9 +11,9 @@ from confluent_kafka import Producer, TopicPartition
 from structlog.testing import capture_logs
 
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.outcomes import ACCEPTED, Rejected
-from gateway.amqp.sections import properties
-from gateway.amqp.types import Symbol, Timestamp
+from gateway.amqp.codec.types import Symbol, Timestamp
+from gateway.amqp.link.outcomes import ACCEPTED, Rejected
+from gateway.amqp.message.sections import properties
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, RESOURCE_DELETED
 from gateway.filters.position.event_stream import OFFSET, TIMESTAMP, offset_symbol
 from tests.support.kafka import KafkaBroker

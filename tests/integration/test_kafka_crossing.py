@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gateway.amqp.codec import Symbol, Timestamp
+from gateway.amqp.codec.codec import Symbol, Timestamp
 from tests.support.crossing import Inbox, Outbox, answer, hop_annotations
 from tests.support.frames import framed, performative
 from tests.support.gateway import Gateway, Gateways

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.embedded import EmbeddedKafka
-from gateway.amqp.outcomes import ACCEPTED, RELEASED, Modified
+from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from tests.support.messages import message
 from tests.support.process import PATIENCE

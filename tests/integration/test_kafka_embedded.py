@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from gateway.amqp import sections
-from gateway.amqp.codec import decode_all
-from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, Modified, Outcome, Rejected
-from gateway.amqp.types import Described, Symbol, Timestamp, Ulong
+from gateway.amqp.codec.codec import decode_all
+from gateway.amqp.codec.types import Described, Symbol, Timestamp, Ulong
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, Modified, Outcome, Rejected
+from gateway.amqp.message import sections
 from gateway.errors import (
     INVALID_FIELD,
     NOT_FOUND,

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import encode
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.codec.types import Symbol
 from tests.support import process
 from tests.support.document import Document
 from tests.support.fixtures import served

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.types import Described, Symbol
+from gateway.amqp.codec.types import Described, Symbol
 from gateway.filters.position.event_stream import OFFSET, offset_symbol
 from policies.model.assignment import Assignment
 from tests.support.kafka import KafkaBroker

@@ -10,7 +10,7 @@ import pytest
 
 from bridges.kafka.admin import Topic
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.types import Symbol
 from gateway.errors import RESOURCE_DELETED
 from policies.model.assignment import Assignment
 from tests.support.kafka import KafkaBroker

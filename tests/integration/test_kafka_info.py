@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp import sections
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.types import Symbol
+from gateway.amqp.message import sections
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.filters.position.event_stream import offset_symbol
 from tests.support.streams import Clients, Peer, bodies, fill

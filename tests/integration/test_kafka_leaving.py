@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bridges.kafka.redelivery import Event
-from gateway.amqp import sections
-from gateway.amqp.outcomes import ACCEPTED
+from gateway.amqp.link.outcomes import ACCEPTED
+from gateway.amqp.message import sections
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
 from gateway.nodes.keeping import Keeping
 from gateway.nodes.leaving import Leaving

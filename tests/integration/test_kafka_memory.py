@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.outcomes import Rejected
+from gateway.amqp.link.outcomes import Rejected
 from policies.model.reading import LogReadingRule
 from tests.bench.running import resident_kib
 from tests.support.document import Document

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.outcomes import ACCEPTED, Modified, Outcome, Rejected
-from gateway.amqp.types import Symbol
+from gateway.amqp.codec.types import Symbol
+from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_FOUND, RESOURCE_DELETED
 from tests.support.crossing import Outbox
 from tests.support.document import Document

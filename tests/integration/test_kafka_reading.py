@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.outcomes import ACCEPTED, Rejected
-from gateway.amqp.types import Array, Described, Symbol, Timestamp, Uint
+from gateway.amqp.codec.types import Array, Described, Symbol, Timestamp, Uint
+from gateway.amqp.link.outcomes import ACCEPTED, Rejected
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.filters.position.event_stream import offset_symbol
 from policies.model.reading import LogReadingRule

@@ -10,7 +10,7 @@ import pytest
 
 from bridges.kafka import outbox
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.outcomes import ACCEPTED, Outcome, Rejected
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED
 from tests.support.messages import message
 from tests.support.streams import Peer, Route, Streams, bodies

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from bridges.kafka import receiver as receiver_module
 from bridges.kafka.admin import Admin, Bounds
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp.types import Long, Symbol, Timestamp, Ulong
+from gateway.amqp.codec.types import Long, Symbol, Timestamp, Ulong
 from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, AmqpError
 from gateway.state.leases.store import StoreUnavailable
 from gateway.state.redis import RedisState

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Symbol
+from gateway.amqp.codec.codec import Symbol
 from tests.support import frames
 from tests.support.document import Document
 from tests.support.gateway import Gateways

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gateway.amqp.codec import Described, Symbol
+from gateway.amqp.codec.codec import Described, Symbol
 from tests.bench.running import resident_kib
 from tests.support import frames
 from tests.support.document import Document

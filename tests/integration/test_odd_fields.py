@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.types import Byte, Int, Long, Symbol, Timestamp, Uint, Ulong
+from gateway.amqp.codec.types import Byte, Int, Long, Symbol, Timestamp, Uint, Ulong
 from tests.support import frames
 from tests.support.document import Document
 from tests.support.gateway import Gateways

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Symbol
-from gateway.amqp.sections import delivery_annotations, message_annotations, properties, walk
+from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.message.sections import delivery_annotations, message_annotations, properties, walk
 from tests.support.gateway import Gateways
 from tests.support.members import Member, Producer, asked
 from tests.support.messages import message

@@ -12,7 +12,7 @@ from bridges.kafka.records import RecordReader
 from bridges.spark.amqp_target import AmqpTarget
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import read_options
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from tests.support import archives
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker

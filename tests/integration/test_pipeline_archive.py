@@ -17,8 +17,8 @@ from bridges.spark.errors import PipelineError
 from bridges.spark.kafka_origin import KafkaOrigin
 from bridges.spark.reading import Selection, read_archive
 from bridges.spark.replaying import Pace, TopicTarget, replay
-from gateway.amqp.sections import splice, walk
-from gateway.amqp.types import Ubyte
+from gateway.amqp.codec.types import Ubyte
+from gateway.amqp.message.sections import splice, walk
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message

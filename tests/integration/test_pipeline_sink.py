@@ -16,7 +16,7 @@ from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.row_messages import encoder
 from bridges.spark.source import ScopeGateDataSource
 from bridges.spark.source_options import write_options
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT
 from tests.support.pipeline import KILLS, Watermarks, consumed, event, gateway_urls, kill_all, micro_batches, produce

@@ -17,7 +17,7 @@ from pyspark.sql import Row
 from bridges.spark.errors import PipelineError
 from bridges.spark.source import Reader, ScopeGateDataSource
 from bridges.spark.source_options import read_options, write_options
-from gateway.amqp.users import make_entry, put_user
+from gateway.amqp.sasl.user_file import make_entry, put_user
 from tests.support.certs import Authority
 from tests.support.document import Document
 from tests.support.gateway import Gateways

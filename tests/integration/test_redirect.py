@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Symbol, Uint
+from gateway.amqp.codec.codec import Symbol, Uint
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected
 from tests.support.far import Far

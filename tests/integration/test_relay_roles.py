@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from gateway.amqp.codec import Symbol
+from gateway.amqp.codec.codec import Symbol
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox, connected
 from tests.support.far import Far

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Symbol
+from gateway.amqp.codec.codec import Symbol
 from tests.support import frames
 from tests.support.crossing import Inbox, connected
 from tests.support.gateway import Gateways

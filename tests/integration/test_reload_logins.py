@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.users import make_entry, put_user
+from gateway.amqp.sasl.user_file import make_entry, put_user
 from tests.support import frames
 from tests.support.certs import Authority, Pair
 from tests.support.document import Document

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.amqp.codec import Array
+from gateway.amqp.codec.codec import Array
 from tests.support import frames
 from tests.support.certs import Authority, Pair
 from tests.support.document import Document

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Symbol, Timestamp, Ulong
+from gateway.amqp.codec.codec import Symbol, Timestamp, Ulong
 from tests.support import frames
 from tests.support.crossing import SUPPORTED, Inbox, Outbox, hop_annotations
 from tests.support.gateway import Gateways

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.users import make_entry, put_user
+from gateway.amqp.sasl.user_file import make_entry, put_user
 from tests.support import frames
 from tests.support.crossing import KEY, SUPPORTED, Inbox, Outbox, answer, connected, cookie_of
 from tests.support.far import Far

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.amqp.outcomes import ACCEPTED, FAILED, RELEASED, Outcome, Rejected
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, Outcome, Rejected
 from gateway.nodes.bridge_flow import Flow, Item
 from gateway.nodes.bridge_marks import Marks
 from gateway.nodes.events import Event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.amqp.codec import decode, decode_all, encode, skip
+from gateway.amqp.codec.codec import decode, decode_all, encode, skip
 from gateway.errors import DECODE_ERROR
 from tests.support.strategies import VALUES, mutated, result_or_condition, same
 

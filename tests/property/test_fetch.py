@@ -22,7 +22,7 @@ from bridges.kafka.record_screen import Screen
 from bridges.kafka.records import to_record
 from bridges.kafka.redelivery import Event
 from bridges.kafka.routing import COOKIE_HEADER
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from tests.support.examples import examples
 from tests.support.messages import message
 from tests.support.process import wait_until

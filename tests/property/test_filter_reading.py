@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.amqp.codec import Described, Symbol, Timestamp, Ulong
-from gateway.amqp.sections import walk
+from gateway.amqp.codec.codec import Described, Symbol, Timestamp, Ulong
+from gateway.amqp.message.sections import walk
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters import predicate as p
 from gateway.filters.evaluate.access import MessageAccess

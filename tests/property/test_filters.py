@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.amqp import codec, sections
+from gateway.amqp.codec import codec
+from gateway.amqp.message import sections
 from gateway.filters import like
 from gateway.filters.decimals import decimal_value, decoded
 from gateway.filters.evaluate.access import MessageAccess

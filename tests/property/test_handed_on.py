@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp.bounds import ANNOTATIONS
-from gateway.amqp.link import Link
-from gateway.amqp.outcomes import ACCEPTED, RELEASED
+from gateway.amqp.link.link import Link
+from gateway.amqp.link.outcomes import ACCEPTED, RELEASED
+from gateway.amqp.message.bounds import ANNOTATIONS
 from gateway.errors import AmqpError
 from tests.support.frames import AMQP_HEADER, framed, performative, target
 from tests.support.messages import message

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bridges.kafka.encoding import EventEncoder, plain_value
 from bridges.kafka.familiar import encoded
 from bridges.kafka.records import RecordReader, RecordWriter
-from gateway.amqp import sections
-from gateway.amqp.codec import encode
-from gateway.amqp.sections import DELIVERY_ANNOTATIONS
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.message import sections
+from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS
 from tests.support.messages import message
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp import _sections, hop, layout, properties
-from gateway.amqp.codec import Symbol
-from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
-from gateway.amqp.sections import delivery_annotations
+from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.message import _sections, hop, properties, section_index
+from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
+from gateway.amqp.message.sections import delivery_annotations
 from gateway.errors import AmqpError
 from gateway.response import fields
 from tests.support.messages import section
@@ -35,7 +35,7 @@ _ANNOTATED = st.tuples(st.just(b"") | HEADER_SECTIONS, _NAMED, st.just(b"") | MA
 
 @given(MESSAGES | mutated(MESSAGES) | _ANY_ORDER | mutated(_ANY_ORDER))
 def test_both_walks_agree(data: bytes) -> None:
-    assert result_or_condition(layout.walk, data) == result_or_condition(layout._walk, data)
+    assert result_or_condition(section_index.walk, data) == result_or_condition(section_index._walk, data)
 
 
 @given(MESSAGES | mutated(MESSAGES) | _ANY_ORDER | mutated(_ANY_ORDER))
@@ -61,7 +61,7 @@ def test_only_what_is_understood_is_left(data: bytes, names: frozenset[bytes]) -
         before = delivery_annotations(data, found)
     except (AmqpError, TypeError):
         return
-    assert delivery_annotations(left, layout.walk(left)) == {
+    assert delivery_annotations(left, section_index.walk(left)) == {
         name: value for name, value in before.items() if isinstance(name, str) and name.encode() in names
     }
 
@@ -69,7 +69,7 @@ def test_only_what_is_understood_is_left(data: bytes, names: frozenset[bytes]) -
 @given(st.integers(1, 4000))
 def test_many_sections_are_walked_in_proportion(count: int) -> None:
     data = b"\x00\x53\x75\xa0\x00" * count
-    assert layout.walk(data) == layout.Layout(0, 0, 0, 0, 0, 0, 0, len(data), len(data))
+    assert section_index.walk(data) == section_index.SectionOffsets(0, 0, 0, 0, 0, 0, 0, len(data), len(data))
 
 
 @given(MESSAGES | mutated(MESSAGES) | mutated(PROPERTIES_SECTIONS), st.integers(0, 13))
@@ -99,7 +99,7 @@ def test_annotations_are_put_on_as_python_would(data: bytes, section: bytes) -> 
 
 
 def _put_on(data: bytes, section: bytes) -> bytes | None:
-    found = layout.walk(data)
+    found = section_index.walk(data)
     properties.property_field(data, found, fields.REPLY_TO)  # or its error
     return None if found.da != found.ma else data[: found.da] + section + data[found.da :]
 
@@ -123,14 +123,14 @@ def test_annotations_are_taken_off_as_python_would(data: bytes, mark: bytes) -> 
 
 
 def _taken_off(data: bytes, mark: bytes) -> tuple[str, bytes, bool]:
-    found = layout.walk(data)
+    found = section_index.walk(data)
     onward = data.find(mark, found.properties, found.app) >= 0
     onward = onward or properties.property_field(data, found, fields.REPLY_TO) is not None
     return "it", data[: found.da] + data[found.ma :], onward
 
 
-def _placed(data: bytes) -> layout.Layout | None:
+def _placed(data: bytes) -> section_index.SectionOffsets | None:
     try:
-        return layout.walk(data)
+        return section_index.walk(data)
     except AmqpError:
         return None

@@ -15,7 +15,7 @@ from bridges.kafka.chunks import Cache, Chunk, PartitionLog
 from bridges.kafka.record_access import RecordFilter
 from bridges.kafka.records import RecordWriter
 from bridges.kafka.selection import Together, matching
-from gateway.amqp import sections
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.parse.sql import parse_sql
 from tests.support import filter_strategies as random

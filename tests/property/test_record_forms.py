@@ -16,7 +16,7 @@ from bridges.kafka.encoding import EventEncoder, plain_value
 from bridges.kafka.fetch import take_messages, take_runs
 from bridges.kafka.outbox import Many
 from bridges.kafka.records import RecordWriter, from_record
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 from tests.support.examples import examples
 from tests.support.process import wait_until

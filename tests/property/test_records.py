@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bridges.kafka.records import RecordReader, from_record, to_record
-from gateway.amqp import sections
-from gateway.amqp.codec import Symbol
+from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.message import sections
 from gateway.errors import DECODE_ERROR, INVALID_FIELD
 from tests.support.strategies import (
     AP_SECTIONS,

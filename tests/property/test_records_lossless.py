@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridges.kafka.records import RecordWriter, from_record, to_record
-from gateway.amqp import sections
-from gateway.amqp.codec import Array, Described, Symbol, Timestamp
+from gateway.amqp.codec.codec import Array, Described, Symbol, Timestamp
+from gateway.amqp.message import sections
 from tests.support.examples import examples
 from tests.support.strategies import (
     APPLICATION_PROPERTIES,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp.codec import Array, Symbol
-from gateway.amqp.greeting import Greeting
-from gateway.amqp.sasl_client import SaslClient
-from gateway.amqp.sasl_frames import SASL_HEADER, Kind, frame
-from gateway.amqp.sasl_server import SaslServer
+from gateway.amqp.codec.codec import Array, Symbol
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.sasl.frames import SASL_HEADER, Kind, frame
+from gateway.amqp.sasl.server import SaslServer
+from gateway.amqp.transport.protocol_header import ProtocolHeader
 from tests.support.sasl import users
 
 ALL = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS")
@@ -28,7 +28,7 @@ stream = st.lists(st.one_of(one_frame, one_frame, bodies, st.binary(max_size=12)
 cuts = st.integers(1, 64)
 
 
-def feed(machine: SaslServer | SaslClient | Greeting, data: bytes, piece: int) -> None:
+def feed(machine: SaslServer | SaslClient | ProtocolHeader, data: bytes, piece: int) -> None:
     for start in range(0, len(data), piece):
         machine.receive(data[start : start + piece])
 
@@ -85,7 +85,7 @@ greetings = st.one_of(
 @given(greetings, st.booleans())
 def test_a_greeting_is_judged_alike_however_it_is_cut(data: bytes, plain: bool) -> None:
     def state(piece: int) -> tuple[object, ...]:
-        machine = Greeting(plain_amqp=plain)
+        machine = ProtocolHeader(plain_amqp=plain)
         feed(machine, data, piece)
         return machine.speaks, machine.failed, machine.reason, machine.take(), machine.speaks and machine.rest
 

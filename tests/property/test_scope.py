@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.amqp.codec import Symbol, Ulong, encode
-from gateway.amqp.sections import (
+from gateway.amqp.codec.codec import Symbol, Ulong, encode
+from gateway.amqp.message.sections import (
     DATA,
     DELIVERY_ANNOTATIONS,
     PROPERTIES,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp import sections
-from gateway.amqp.codec import Symbol, encode
+from gateway.amqp.codec.codec import Symbol, encode
+from gateway.amqp.message import sections
 from gateway.errors import DECODE_ERROR, INVALID_FIELD
 from tests.support.strategies import (
     ANNOTATIONS,

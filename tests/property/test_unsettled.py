@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.amqp._turn import Unsettled
+from gateway.amqp.engine._batch import Unsettled
 
 
 class Kept(RuleBasedStateMachine):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Described, Symbol, Uint, Ulong, encode
+from gateway.amqp.codec.codec import Described, Symbol, Uint, Ulong, encode
 from tests.protocol.conftest import Served, Watch
 from tests.support.frames import AMQP_HEADER, composite, framed, performative, source, target
 from tests.support.messages import message

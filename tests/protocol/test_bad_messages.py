@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.amqp.codec import Uint
+from gateway.amqp.codec.codec import Uint
 from tests.protocol.conftest import Served, Watch
 from tests.support.messages import message, section
 from tests.support.peer import Peer

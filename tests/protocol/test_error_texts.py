@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.amqp.codec import Symbol
+from gateway.amqp.codec.codec import Symbol
 from tests.protocol.conftest import Served
 from tests.support.frames import composite, error, framed, performative
 from tests.support.messages import message

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Array, Described, Symbol, Uint
-from gateway.amqp.sections import AMQP_SEQUENCE, section
+from gateway.amqp.codec.codec import Array, Described, Symbol, Uint
+from gateway.amqp.message.sections import AMQP_SEQUENCE, section
 from tests.protocol.conftest import Served
 from tests.support import frames
 from tests.support.crossing import Inbox, Outbox

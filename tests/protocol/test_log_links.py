@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.types import Described, Ulong
+from gateway.amqp.codec.types import Described, Ulong
 from tests.protocol.conftest import Served
 from tests.support.frames import Frame, composite, error
 from tests.support.peer import Peer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.amqp.bounds import ANNOTATIONS
+from gateway.amqp.message.bounds import ANNOTATIONS
 from tests.protocol.conftest import Served, Watch
 from tests.support.messages import message
 from tests.support.peer import Peer

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp.codec import Described, Uint, Ulong, encode
-from gateway.amqp.turn import OTHER_FORMAT, SCAN_STATE, scan
+from gateway.amqp.codec.codec import Described, Uint, Ulong, encode
+from gateway.amqp.engine.batch import OTHER_FORMAT, SCAN_STATE, scan
 from tests.protocol.conftest import Served, Watch
 from tests.support.frames import AMQP_HEADER, framed, performative
 from tests.support.messages import message

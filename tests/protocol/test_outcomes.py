@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Described, Symbol, Ulong
+from gateway.amqp.codec.codec import Described, Symbol, Ulong
 from tests.protocol.conftest import Served
 from tests.support.frames import composite, error, source, target
 from tests.support.messages import message

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.amqp.codec import Described, Symbol
-from gateway.amqp.engine_config import EngineConfig
+from gateway.amqp.codec.codec import Described, Symbol
+from gateway.amqp.engine.config import EngineConfig
 from gateway.errors import AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.meeting import Meeting

@@ -15,10 +15,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from gateway.amqp.codec import Described, Symbol, Uint, Ulong
-from gateway.amqp.engine import Engine
-from gateway.amqp.engine_config import EngineConfig
-from gateway.amqp.link import Link
+from gateway.amqp.codec.codec import Described, Symbol, Uint, Ulong
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from gateway.nodes.crossings import Crossings
 from gateway.nodes.homeward import Waits

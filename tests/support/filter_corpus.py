@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec import Described, Int, Long, Symbol, Timestamp, Ubyte, Ulong
+from gateway.amqp.codec.codec import Described, Int, Long, Symbol, Timestamp, Ubyte, Ulong
 from tests.support.messages import message
 
 M1 = message(

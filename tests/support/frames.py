@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from gateway.amqp.codec import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort, decode, encode
+from gateway.amqp.codec.codec import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort, decode, encode
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.amqp.sasl_client import SaslClient
+from gateway.amqp.sasl.client import SaslClient
 from tests.support.peer import Peer
 
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.amqp.codec import Described, Long, Symbol
-from gateway.amqp.sections import delivery_annotations, walk
+from gateway.amqp.codec.codec import Described, Long, Symbol
+from gateway.amqp.message.sections import delivery_annotations, walk
 from tests.support import frames
 from tests.support.frames import Frame
 from tests.support.links import connected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.amqp.codec import Described, Symbol, Timestamp, Uint, Ulong, decode, encode
+from gateway.amqp.codec.codec import Described, Symbol, Timestamp, Uint, Ulong, decode, encode
 from tests.support.wire_types import wrong_names
 
 PROPERTIES = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.amqp import codec, sections
+from gateway.amqp.codec import codec
+from gateway.amqp.message import sections
 from gateway.filters import predicate as p
 
 _PROPERTIES = (

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.records import RecordReader
-from gateway.amqp.users import make_entry, put_user
+from gateway.amqp.sasl.user_file import make_entry, put_user
 from gateway.cli import main
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker

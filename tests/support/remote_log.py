@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.amqp.codec import Symbol, Timestamp
-from gateway.amqp.types import Uint
+from gateway.amqp.codec.codec import Symbol, Timestamp
+from gateway.amqp.codec.types import Uint
 from tests.support import frames
 from tests.support.crossing import Inbox
 from tests.support.far import Far

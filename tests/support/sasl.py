@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from gateway.amqp.sasl_client import SaslClient
-from gateway.amqp.sasl_frames import SASL_HEADER
-from gateway.amqp.sasl_server import SaslServer
-from gateway.amqp.users import UserStore, load_users, make_entry, put_user
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.sasl.frames import SASL_HEADER
+from gateway.amqp.sasl.server import SaslServer
+from gateway.amqp.sasl.user_file import UserStore, load_users, make_entry, put_user
 
 
 @cache

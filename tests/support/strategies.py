@@ -8,8 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gateway.amqp import sections
-from gateway.amqp.codec import (
+from gateway.amqp.codec.codec import (
     Array,
     Byte,
     Char,
@@ -30,6 +29,7 @@ from gateway.amqp.codec import (
     Ushort,
     encode,
 )
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.cluster import ClusterConfig
-from gateway.amqp import sections
-from gateway.amqp.engine import Engine
-from gateway.amqp.engine_config import EngineConfig
-from gateway.amqp.link import Link
-from gateway.amqp.outcomes import ACCEPTED, Outcome
-from gateway.amqp.pndata import Granted
-from gateway.amqp.types import Described, Symbol
+from gateway.amqp.codec.types import Described, Symbol
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.engine import Engine
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.link import Link
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.position.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
@@ -79,7 +79,7 @@ class Delivered(NamedTuple):
     delivery: Any
 
     @property
-    def layout(self) -> sections.Layout:
+    def layout(self) -> sections.SectionOffsets:
         return sections.walk(self.data)
 
     @property
@@ -207,7 +207,7 @@ class Clients(ABC):
         peer = Peer()
         peer.link = (side or self.client).engine.attach(f"l{self._names}", incoming=incoming)
         peer.link.understands = None  # the test is the last hop, and reads every annotation
-        peer.link.request(peer, Granted(address=self.address(address), **granted))
+        peer.link.request(peer, AttachReply(address=self.address(address), **granted))
         return peer
 
     async def sender(self, address: str, **granted: Any) -> Peer:

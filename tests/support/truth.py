@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
-from gateway.amqp.codec import Described, Symbol
+from gateway.amqp.codec.codec import Described, Symbol
 from gateway.filters.parse.filter_set import read
 from gateway.filters.predicate import Predicate, bind
 from gateway.message_file import load_filter, load_messages

@@ -30,7 +30,8 @@ from typing import NoReturn
 _NUMBER = struct.Struct("=i")
 _MODULES = (
     "gateway.app", "gateway.cli", "gateway.http.server", "gateway.connectors", "gateway.bridging_one",
-    "gateway.journal.journal", "gateway.journal.pump", "gateway.amqp.users", "bridges.kafka.bridge", "uvloop",
+    "gateway.journal.journal", "gateway.journal.pump", "gateway.amqp.sasl.user_file",
+    "bridges.kafka.bridge", "uvloop",
     "confluent_kafka.admin", "cryptography.x509", "encodings.idna",
 )  # fmt: skip
 """With what a gateway imports only when its policy wants it."""

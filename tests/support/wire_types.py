@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.amqp.codec import Array, Long, Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
+from gateway.amqp.codec.codec import Array, Long, Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
 
 SYMBOLS = object()
 """One symbol or an array of symbols."""

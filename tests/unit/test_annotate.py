@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Symbol, Timestamp, Ulong, encode, encode_map
-from gateway.amqp.sections import (
+from gateway.amqp.codec.codec import Symbol, Timestamp, Ulong, encode, encode_map
+from gateway.amqp.message.sections import (
     APPLICATION_PROPERTIES,
     DATA,
     DELIVERY_ANNOTATIONS,

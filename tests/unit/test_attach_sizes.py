@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.amqp.link import Link
-from gateway.amqp.pressure import Pressure
+from gateway.amqp.engine.pressure import Pressure
+from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from gateway.held.accounts import LINK, Account, Pool
 from tests.support.direct import steps

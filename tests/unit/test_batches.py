@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from bridges.kafka.groups import GroupHandler
 from bridges.kafka.receiver import Receiver
 from bridges.kafka.sender import Sender
-from gateway.amqp.handlers import takes_batches
-from gateway.amqp.outcomes import ACCEPTED
+from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.journal.facts import Heading
 from gateway.journal.journal import Journal, Options

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from bridges.kafka.records import RecordWriter
-from gateway.amqp import hop
-from gateway.amqp._sections import items
-from gateway.amqp.bounds import ANNOTATIONS, COPIES, ENTRIES, FIELDS, ITEMS, SECTIONS
-from gateway.amqp.codec import Array, Described, Symbol, Uint, encode
-from gateway.amqp.decoder import skip
-from gateway.amqp.link_base import BUFFER_SIZE
-from gateway.amqp.receiving import Receiving
-from gateway.amqp.sections import properties, walk
+from gateway.amqp.codec.codec import Array, Described, Symbol, Uint, encode
+from gateway.amqp.codec.decoder import skip
+from gateway.amqp.link.link_state import BUFFER_SIZE
+from gateway.amqp.link.receiver_link import ReceiverHalf
+from gateway.amqp.message import hop
+from gateway.amqp.message._sections import items
+from gateway.amqp.message.bounds import ANNOTATIONS, COPIES, ENTRIES, FIELDS, ITEMS, SECTIONS
+from gateway.amqp.message.sections import properties, walk
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.evaluate.readers import UNREAD
@@ -98,7 +98,7 @@ def test_several_messages_are_looked_at_one_by_one_where_one_may_have_too_many(o
     link = SimpleNamespace(_at_once=BUFFER_SIZE, unannounced=False, _never_settled=False)
     small = of_map(0x71, b"\xa1\x01a\x40", 2)
     messages = [(number, small + bytes(ANNOTATIONS - len(small) + over), False) for number in range(2)]
-    assert Receiving._usual(link, messages) is not over  # type: ignore[arg-type]  # all that it asks of a link
+    assert ReceiverHalf._usual(link, messages) is not over  # type: ignore[arg-type]  # all that it asks of a link
 
 
 @pytest.mark.parametrize("descriptor", [b"\x00\x53\x75", b"\x00\x80" + bytes(7) + b"\x75"])

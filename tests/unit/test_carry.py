@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.amqp.codec import Timestamp, Ulong, encode
+from gateway.amqp.codec.codec import Timestamp, Ulong, encode
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
 from gateway.response.keys import KeyRing, SigningSecret

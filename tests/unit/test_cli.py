@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway import __version__
-from gateway.amqp.users import load_users
+from gateway.amqp.sasl.user_file import load_users
 from gateway.cli import main
 from policies.load.secrets import signing_key
 from tests.support.certs import Authority

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bridges.kafka.records import from_record, to_record
-from gateway.amqp import sections
-from gateway.amqp.codec import Symbol, Timestamp
+from gateway.amqp.codec.codec import Symbol, Timestamp
+from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
 DATA = b"\x00\x53\x75\xa0\x02{}"

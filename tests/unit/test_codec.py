@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from gateway.amqp.codec import (
+from gateway.amqp.codec.codec import (
     Array,
     Byte,
     Char,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from gateway.amqp.tls import client_context
+from gateway.amqp.transport.tls import client_context
 from gateway.connector_failures import Failures, why, worth_a_line
 from gateway.connectors import Connector
 from policies.model.scope import ConnectorSection

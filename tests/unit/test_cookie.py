@@ -9,8 +9,8 @@ import secrets
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from gateway.amqp.codec import Symbol, encode
-from gateway.amqp.sections import DELIVERY_ANNOTATIONS, section
+from gateway.amqp.codec.codec import Symbol, encode
+from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, section
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.cookie import (
     MAX_TOKEN,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.amqp.codec import encode
+from gateway.amqp.codec.codec import encode
 from gateway.cli import main
 from gateway.response.cookie import MIN_LIMIT, Cookie, CookieMaker, Uses, seal, to_url
 from gateway.response.cookie_store import CookieStore

@@ -15,7 +15,7 @@ from tests.support.native import compile_modules
 REACHING = """
 import os, sys
 import tests
-from gateway.amqp import encoder, decoder
+from gateway.amqp.codec import encoder, decoder
 if (child := os.fork()) == 0:
     from gateway.response import rate_limit as rate
     sys.exit(0)
@@ -23,7 +23,7 @@ os.waitpid(child, 0)
 """
 COUNTING = """
 import tests
-from gateway.amqp import _sections
+from gateway.amqp.message import _sections
 assert _sections.__file__.startswith(tests.measuring.active.folder.as_posix()), _sections.__file__
 """
 
@@ -42,13 +42,13 @@ def reached(of: list[Figure]) -> dict[str, int]:
 def test_a_process_and_the_one_it_forks_count_and_what_nobody_imports_has_its_lines(tmp_path: Path) -> None:
     run(tmp_path, REACHING)
     found = {each.name: each for each in figures.python(tmp_path)}
-    assert 0 < found["gateway/amqp/encoder.py"].reached < found["gateway/amqp/encoder.py"].lines
+    assert 0 < found["gateway/amqp/codec/encoder.py"].reached < found["gateway/amqp/codec/encoder.py"].lines
     assert found["gateway/response/rate_limit.py"].reached, "what the child imported"
     assert found["bridges/spark/report_story.py"].reached == 0
     assert found["bridges/spark/report_story.py"].lines > 100
     first, second = (tmp_path / LINES).read_text().splitlines()
-    assert "gateway/amqp/encoder.py" not in first, "the child, which ends first, repeats nothing of its parent's"
-    assert "gateway/amqp/encoder.py" in second
+    assert "gateway/amqp/codec/encoder.py" not in first, "the child, which ends first, repeats nothing of its parent's"
+    assert "gateway/amqp/codec/encoder.py" in second
 
 
 def test_lines_of_c_count_once_whatever_includes_them(tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_lines_of_c_count_once_whatever_includes_them(tmp_path: Path) -> None:
     assert not any(reached(before).values())
     run(tmp_path, COUNTING)
     after = figures.c(tmp_path)
-    assert reached(after)["gateway/amqp/_sections.c"] > 0
+    assert reached(after)["gateway/amqp/message/_sections.c"] > 0
     names = [each.name for each in after]
     assert len(names) == len(set(names))
-    assert {"gateway/amqp/_section.h", "bridges/kafka/_fetch.c"} <= set(names)
+    assert {"gateway/amqp/message/_section.h", "bridges/kafka/_fetch.c"} <= set(names)
 
 
 def test_a_figure_below_its_floor_is_told_and_the_ten_least_covered_are_listed() -> None:

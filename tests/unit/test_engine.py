@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from cproton_ffi import lib
 
-from gateway.amqp.engine import Engine
-from gateway.amqp.engine_config import EngineConfig
-from gateway.amqp.link import Link
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from tests.support.direct import steps
 from tests.support.frames import AMQP_HEADER, Frame, framed, parse, performative, source, target

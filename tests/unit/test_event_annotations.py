@@ -12,9 +12,9 @@ from bridges.kafka.records import (
     RecordReader,
     RecordWriter,
 )
-from gateway.amqp import sections
-from gateway.amqp.codec import Symbol, Timestamp
-from gateway.amqp.sections import DATA, DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, section, walk
+from gateway.amqp.codec.codec import Symbol, Timestamp
+from gateway.amqp.message import sections
+from gateway.amqp.message.sections import DATA, DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, section, walk
 
 BODY = section(DATA, b"body")
 KEYED = section(MESSAGE_ANNOTATIONS, {Symbol("event-streams-group-key"): "key"})

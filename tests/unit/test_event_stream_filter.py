@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.amqp.types import Described, Symbol, Timestamp, Ulong
+from gateway.amqp.codec.types import Described, Symbol, Timestamp, Ulong
 from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.filters.parse.filter_set import read as parse
 from gateway.filters.position.event_stream import (

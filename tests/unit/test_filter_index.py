@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.index import PredicateIndex
 from gateway.filters.parse.sql import parse_sql

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.types import Array, Described, Symbol, Timestamp, Ulong
+from gateway.amqp.codec.types import Array, Described, Symbol, Timestamp, Ulong
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters.parse.filter_set import CODES, FilterSet, Rules, read
 from gateway.filters.parse.limits import LIMITS

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from gateway.amqp.codec import Array, Decimal64, Described, Int, Symbol, Timestamp
+from gateway.amqp.codec.codec import Array, Decimal64, Described, Int, Symbol, Timestamp
 from gateway.filters.decimals import encoded
 from gateway.filters.evaluate.access import ABSENT
 from gateway.filters.evaluate.search_limit import limited

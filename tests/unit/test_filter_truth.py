@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.sections import walk
+from gateway.amqp.message.sections import walk
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.evaluate.compile import compile_filter, extraction, verdict

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec import Described, Symbol
+from gateway.amqp.codec.codec import Described, Symbol
 from gateway.errors import AmqpError
 from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import TRUE

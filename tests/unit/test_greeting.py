@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.amqp.greeting import Greeting, Speaks
-from gateway.amqp.sasl_frames import AMQP_HEADER, SASL_HEADER
+from gateway.amqp.sasl.frames import AMQP_HEADER, SASL_HEADER
+from gateway.amqp.transport.protocol_header import Protocol, ProtocolHeader
 
 PIECES = pytest.mark.parametrize("piece", [1, 5, 1 << 20])
 
 
-def greet(data: bytes, piece: int, *, plain_amqp: bool = True) -> Greeting:
-    machine = Greeting(plain_amqp=plain_amqp)
+def greet(data: bytes, piece: int, *, plain_amqp: bool = True) -> ProtocolHeader:
+    machine = ProtocolHeader(plain_amqp=plain_amqp)
     for start in range(0, len(data), piece):
         machine.receive(data[start : start + piece])
     return machine
@@ -20,14 +20,14 @@ def greet(data: bytes, piece: int, *, plain_amqp: bool = True) -> Greeting:
 @PIECES
 def test_sasl(piece: int) -> None:
     machine = greet(SASL_HEADER + b"frames", piece)
-    assert (machine.speaks, machine.rest, machine.take()) == (Speaks.SASL, b"frames", b"")
+    assert (machine.speaks, machine.rest, machine.take()) == (Protocol.SASL, b"frames", b"")
     assert machine.rest == b""
 
 
 @PIECES
 def test_plain_amqp_keeps_its_header(piece: int) -> None:
     machine = greet(AMQP_HEADER + b"open", piece)
-    assert (machine.speaks, machine.rest, machine.take()) == (Speaks.AMQP, AMQP_HEADER + b"open", b"")
+    assert (machine.speaks, machine.rest, machine.take()) == (Protocol.AMQP, AMQP_HEADER + b"open", b"")
 
 
 REFUSED = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from bridges.kafka.groups import Gate, GroupHandler
 from bridges.kafka.groups_shards import Process, Shards
-from gateway.amqp.link_base import Left
+from gateway.amqp.link.link_state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
 from gateway.state.leases.manager import Leases
@@ -20,7 +20,7 @@ class Link(SimpleNamespace):
     """What a gate needs of a link."""
 
     def __init__(self) -> None:
-        super().__init__(credit=7, sent=[], left=Left.LOST, ended=None, unsettled=())
+        super().__init__(credit=7, sent=[], left=DetachKind.LOST, ended=None, unsettled=())
 
     def send(self, *_: Any) -> None:
         raise AssertionError("nothing is sent")
@@ -82,12 +82,12 @@ async def test_what_ends_a_link() -> None:
 
 async def test_only_an_orderly_end_forgets_the_epoch() -> None:
     for left, error, orderly in (
-        (Left.CLOSED, None, True),
-        (Left.CONNECTION, None, True),
-        (Left.CLOSED, AmqpError(STOLEN), False),
-        (Left.DETACHED, None, False),
-        (Left.LOST, None, False),
-        (Left.OURS, None, False),
+        (DetachKind.CLOSED, None, True),
+        (DetachKind.CONNECTION, None, True),
+        (DetachKind.CLOSED, AmqpError(STOLEN), False),
+        (DetachKind.DETACHED, None, False),
+        (DetachKind.LOST, None, False),
+        (DetachKind.OURS, None, False),
     ):
         world = World()
         lease = await world.leases.claim("main/orders/g1", LeaseRequest(0, 3, (0,), retain_ms=1000))

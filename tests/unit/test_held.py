@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.amqp._turn import Received, Tally, Unsettled
+from gateway.amqp.engine._batch import Received, Tally, Unsettled
 from gateway.held.accounts import CONNECTION, LINK, SMALL, Account, Budget, Held, Level
 from gateway.held.allocator import Trimmer
 from gateway.held.container import DEFAULT, budget, container_limit

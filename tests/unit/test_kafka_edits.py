@@ -19,10 +19,10 @@ from bridges.kafka.expiry import aged, expired, ttl
 from bridges.kafka.info import describe
 from bridges.kafka.record_access import EventAccess, PlainAccess
 from bridges.kafka.redelivery import ASSOCIATED, GAP, Event, after_gap, again, announced
-from gateway.amqp import sections
-from gateway.amqp.codec import encode
-from gateway.amqp.outcomes import FAILED, RELEASED, Rejected
-from gateway.amqp.types import Int, Long, Symbol, Timestamp, Uint, Ulong
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.codec.types import Int, Long, Symbol, Timestamp, Uint, Ulong
+from gateway.amqp.link.outcomes import FAILED, RELEASED, Rejected
+from gateway.amqp.message import sections
 from gateway.errors import (
     INTERNAL_ERROR,
     INVALID_FIELD,

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from bridges.kafka.faults import failed, refused
-from gateway.amqp.outcomes import Modified, Outcome, Rejected, Released
+from gateway.amqp.link.outcomes import Modified, Outcome, Rejected, Released
 
 REJECTED = {
     KafkaError.MSG_SIZE_TOO_LARGE: "amqp:link:message-size-exceeded",

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from bridges.kafka.counters import Counters
 from bridges.kafka.sender import Sender
-from gateway.amqp.outcomes import FAILED, Outcome
+from gateway.amqp.link.outcomes import FAILED, Outcome
 
 
 class Link:

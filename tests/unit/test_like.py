@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.amqp import sections
-from gateway.amqp.codec import Described, Symbol
+from gateway.amqp.codec.codec import Described, Symbol
+from gateway.amqp.message import sections
 from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.evaluate.terms import UNSEARCHED

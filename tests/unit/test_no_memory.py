@@ -14,7 +14,7 @@ import gc
 import _testcapi
 from confluent_kafka import Producer
 from bridges.kafka import _produce, outbox
-from gateway.amqp import turn
+from gateway.amqp.engine import batch as turn
 
 
 def grown(step, *args):

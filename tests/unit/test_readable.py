@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from bridges.kafka.bare import Header
 from bridges.kafka.readable import readable_headers
-from gateway.amqp.codec import Symbol, Timestamp, encode
-from gateway.amqp.encoder import encode_list, encode_map
-from gateway.amqp.sections import APPLICATION_PROPERTIES, PROPERTIES, section, walk
+from gateway.amqp.codec.codec import Symbol, Timestamp, encode
+from gateway.amqp.codec.encoder import encode_list, encode_map
+from gateway.amqp.message.sections import APPLICATION_PROPERTIES, PROPERTIES, section, walk
 from gateway.errors import DECODE_ERROR, AmqpError
 
 CUT, LATIN = b"\xa1\x09cut", b"\xa1\x01\xff"

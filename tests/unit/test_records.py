@@ -15,9 +15,9 @@ from bridges.kafka.records import (
     from_record,
     to_record,
 )
-from gateway.amqp import sections
-from gateway.amqp.codec import Decimal32, Float, Symbol, Timestamp, Ubyte, Ulong, encode
-from gateway.amqp.sections import (
+from gateway.amqp.codec.codec import Decimal32, Float, Symbol, Timestamp, Ubyte, Ulong, encode
+from gateway.amqp.message import sections
+from gateway.amqp.message.sections import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
     APPLICATION_PROPERTIES,

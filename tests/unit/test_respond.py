@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.annotated import annotated
+from gateway.amqp.message.response_annotations import annotated
 from gateway.errors import INVALID_FIELD, NOT_FOUND, AmqpError
 from gateway.nodes.announcing import way
 from gateway.nodes.pairs import Pair, asks_me, with_own_address

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 from scramp import ScramClient
 
-from gateway.amqp.codec import Array, Described, Symbol, Ubyte, Ulong, decode, encode
-from gateway.amqp.sasl_client import SaslClient
-from gateway.amqp.sasl_frames import AMQP_HEADER, SASL_HEADER, Kind, frame, outcome
-from gateway.amqp.sasl_frames import Code as SaslCode
-from gateway.amqp.sasl_server import SaslServer
+from gateway.amqp.codec.codec import Array, Described, Symbol, Ubyte, Ulong, decode, encode
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.sasl.frames import AMQP_HEADER, SASL_HEADER, Kind, frame, outcome
+from gateway.amqp.sasl.frames import Code as SaslCode
+from gateway.amqp.sasl.server import SaslServer
 from tests.support.sasl import feed, run, users
 
 ALL = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS")

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from gateway.amqp import sections
-from gateway.amqp.codec import Symbol, Timestamp, Ubyte, Ulong, encode, encode_map
-from gateway.amqp.sections import (
+from gateway.amqp.codec.codec import Symbol, Timestamp, Ubyte, Ulong, encode, encode_map
+from gateway.amqp.message import sections
+from gateway.amqp.message.sections import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
     APPLICATION_PROPERTIES,

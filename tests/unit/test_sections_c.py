@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp import _sections
-from gateway.amqp.layout import Layout, walk
-from gateway.amqp.sections import Layout as Exported
+from gateway.amqp.message import _sections
+from gateway.amqp.message.section_index import SectionOffsets, walk
+from gateway.amqp.message.sections import SectionOffsets as Exported
 
 
 def _properties(*fields: bytes) -> bytes:
@@ -20,9 +20,9 @@ def _properties(*fields: bytes) -> bytes:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: _sections.bind(Layout),  # type: ignore[call-arg]
+        lambda: _sections.bind(SectionOffsets),  # type: ignore[call-arg]
         lambda: _sections.bind(int, bytes(256)),  # type: ignore[arg-type]
-        lambda: _sections.bind(Layout, b"short"),
+        lambda: _sections.bind(SectionOffsets, b"short"),
         lambda: _sections.field(b"", 0),  # type: ignore[call-arg]
         lambda: _sections.field(b"", 0, "1"),  # type: ignore[arg-type]
         lambda: _sections.fields(b""),  # type: ignore[call-arg]

@@ -15,7 +15,7 @@ from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import read_options
 from bridges.spark.source_plan import INFO, Held, Range
 from bridges.spark.source_read import events
-from gateway.amqp import sections
+from gateway.amqp.message import sections
 from tests.support.pipeline import Record, event
 
 OPTIONS = read_options({"url": "amqp://peer", "address": "events/orders"})

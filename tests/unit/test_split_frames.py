@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.engine import Engine
-from gateway.amqp.engine_config import EngineConfig
-from gateway.amqp.link import Link
-from gateway.amqp.outcomes import Outcome, Rejected
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.link import Link
+from gateway.amqp.link.outcomes import Outcome, Rejected
 from gateway.errors import AmqpError
 from tests.support.frames import AMQP_HEADER, composite, error, framed, performative, source
 from tests.support.messages import message

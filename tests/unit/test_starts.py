@@ -11,7 +11,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from gateway.amqp.users import make_entry, put_user
+from gateway.amqp.sasl.user_file import make_entry, put_user
 from tests.support.certs import Authority
 from tests.support.policy import KEY
 from tests.support.process import free_port
@@ -31,7 +31,7 @@ STDLIB = {*sys.stdlib_module_names, sysconfig._get_sysconfigdata_name()}  # type
 OURS = {"gateway", "bridges", "policies"}
 READING = {"click", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "ruamel"}
 LATER = (
-    "bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl_client", "gateway.amqp.users",
+    "bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl.client", "gateway.amqp.sasl.user_file",
     "gateway.bridging_one", "gateway.connectors", "gateway.journal.journal", "numpy", "pandas", "proton", "pyarrow",
     "pyspark", "redis", "scramp", "yaml",
 )  # fmt: skip
@@ -123,7 +123,7 @@ def test_check_loads_what_the_policy_names(tmp_path: Path) -> None:
     cluster = {"bootstrap": "127.0.0.1:9", "client": {"linger.ms": "1"}}
     scope = {"listen": [listener], "addresses": [{"match": "a", "direct": "balanced"}]}
     found = modules("check", policy(tmp_path, kafka={"main": cluster}, scopes={"edge": scope}))
-    assert later(found) >= {"bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.users", "scramp"}
+    assert later(found) >= {"bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl.user_file", "scramp"}
     assert "gateway.service" not in found
 
 

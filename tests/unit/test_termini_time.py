@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridges.kafka.durable import Held, Keeper, Wish
-from gateway.amqp.link_base import Left
+from gateway.amqp.link.link_state import DetachKind
 from gateway.errors import AmqpError
 from gateway.state.termini.store import MemoryTermini, Save
 from gateway.tasks import Supervisor
@@ -62,7 +62,7 @@ async def test_a_process_that_was_stopped_for_long_still_has_what_its_links_keep
 async def test_its_time_begins_with_the_end_of_its_link(world: World, seconds: int, start: object) -> None:
     held = await world.attached()
     world.now += _HOUR
-    link = SimpleNamespace(left=Left.SESSION, engine=SimpleNamespace(closed=False))
+    link = SimpleNamespace(left=DetachKind.SESSION, engine=SimpleNamespace(closed=False))
     world.keeper.end(held, link)  # type: ignore[arg-type]
     await world.keeper.flush()
     world.now += seconds

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gateway.amqp.tls import ServerTls, TlsError, client_context, peer_subject, trust_anchor
+from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, peer_subject, trust_anchor
 from tests.support.certs import Authority
 
 

@@ -8,42 +8,42 @@ from typing import Any
 import pytest
 from cproton_ffi import lib
 
-from gateway.amqp import _turn, turn
+from gateway.amqp.engine import _batch, batch
 from tests.support.messages import message
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: _turn.send(1, 2, b""),  # type: ignore[call-arg]
-        lambda: _turn.send_all(1, 0, (), None),  # type: ignore[arg-type]
-        lambda: _turn.send_all(1, 0, [()], None),
-        lambda: _turn.send_all(1, 0, [b"no tuple"], _turn.Unsettled(None)),
-        lambda: _turn.send_all(1, 0, [("text",)], _turn.Unsettled(None)),
-        lambda: _turn.send_all(1, 0, [], {}),  # type: ignore[arg-type]
-        lambda: _turn.send(1, 2, "text", None, None),  # type: ignore[arg-type]
-        lambda: _turn.send("one", 2, b"", None, None),  # type: ignore[arg-type]
-        lambda: _turn.dispatch(1, {}, {}, 1),  # type: ignore[call-arg]
-        lambda: _turn.dispatch(1, [], {}, 1, [], b""),  # type: ignore[arg-type]
-        lambda: _turn.dispatch(1, {}, {}, 1, [], "text"),  # type: ignore[arg-type]
-        lambda: _turn.take(1, None),  # type: ignore[arg-type]
-        lambda: _turn.take("one", _turn.Tally()),  # type: ignore[arg-type]
-        lambda: _turn.weigh(_turn.Tally(), [], 0),  # type: ignore[arg-type]
-        lambda: _turn.weigh(_turn.Tally(), {"one": None}, 0),  # type: ignore[dict-item]
-        lambda: _turn.weigh(_turn.Tally(), {}, "none"),  # type: ignore[arg-type]
-        lambda: _turn.weigh(None, {}, 0),  # type: ignore[arg-type]
-        lambda: _turn.Unsettled(),  # type: ignore[call-arg]
-        lambda: _turn.Unsettled(None, several=True),  # type: ignore[call-arg]
-        lambda: "one" in _turn.Unsettled(None),
-        lambda: _turn.Unsettled(None).take("one"),  # type: ignore[arg-type]
-        lambda: _turn.accept("one"),  # type: ignore[arg-type]
-        lambda: _turn.accept_all((1,)),  # type: ignore[arg-type]
-        lambda: _turn.accept_all(["one"]),  # type: ignore[list-item]
-        lambda: _turn.usual((), 1, 1, True, True),  # type: ignore[arg-type]
-        lambda: _turn.usual([(1, b"")], 1, 1, True, True),  # type: ignore[list-item]
-        lambda: _turn.usual([(1, "text", False)], 1, 1, True, True),  # type: ignore[list-item]
-        lambda: _turn.usual([None], 1, 1, True, True),  # type: ignore[list-item]
-        lambda: _turn.bind((1, 2, 3)),
+        lambda: _batch.send(1, 2, b""),  # type: ignore[call-arg]
+        lambda: _batch.send_all(1, 0, (), None),  # type: ignore[arg-type]
+        lambda: _batch.send_all(1, 0, [()], None),
+        lambda: _batch.send_all(1, 0, [b"no tuple"], _batch.Unsettled(None)),
+        lambda: _batch.send_all(1, 0, [("text",)], _batch.Unsettled(None)),
+        lambda: _batch.send_all(1, 0, [], {}),  # type: ignore[arg-type]
+        lambda: _batch.send(1, 2, "text", None, None),  # type: ignore[arg-type]
+        lambda: _batch.send("one", 2, b"", None, None),  # type: ignore[arg-type]
+        lambda: _batch.dispatch(1, {}, {}, 1),  # type: ignore[call-arg]
+        lambda: _batch.dispatch(1, [], {}, 1, [], b""),  # type: ignore[arg-type]
+        lambda: _batch.dispatch(1, {}, {}, 1, [], "text"),  # type: ignore[arg-type]
+        lambda: _batch.take(1, None),  # type: ignore[arg-type]
+        lambda: _batch.take("one", _batch.Tally()),  # type: ignore[arg-type]
+        lambda: _batch.weigh(_batch.Tally(), [], 0),  # type: ignore[arg-type]
+        lambda: _batch.weigh(_batch.Tally(), {"one": None}, 0),  # type: ignore[dict-item]
+        lambda: _batch.weigh(_batch.Tally(), {}, "none"),  # type: ignore[arg-type]
+        lambda: _batch.weigh(None, {}, 0),  # type: ignore[arg-type]
+        lambda: _batch.Unsettled(),  # type: ignore[call-arg]
+        lambda: _batch.Unsettled(None, several=True),  # type: ignore[call-arg]
+        lambda: "one" in _batch.Unsettled(None),
+        lambda: _batch.Unsettled(None).take("one"),  # type: ignore[arg-type]
+        lambda: _batch.accept("one"),  # type: ignore[arg-type]
+        lambda: _batch.accept_all((1,)),  # type: ignore[arg-type]
+        lambda: _batch.accept_all(["one"]),  # type: ignore[list-item]
+        lambda: _batch.usual((), 1, 1, True, True),  # type: ignore[arg-type]
+        lambda: _batch.usual([(1, b"")], 1, 1, True, True),  # type: ignore[list-item]
+        lambda: _batch.usual([(1, "text", False)], 1, 1, True, True),  # type: ignore[list-item]
+        lambda: _batch.usual([None], 1, 1, True, True),  # type: ignore[list-item]
+        lambda: _batch.bind((1, 2, 3)),
     ],
 )
 def test_what_is_no_argument_is_refused_before_proton_sees_it(call: Callable[[], Any]) -> None:
@@ -53,16 +53,16 @@ def test_what_is_no_argument_is_refused_before_proton_sees_it(call: Callable[[],
 
 def test_nothing_is_at_address_zero() -> None:
     with pytest.raises(ValueError, match="address 0"):
-        _turn.accept(0)
+        _batch.accept(0)
     with pytest.raises(ValueError, match="address 0"):
-        _turn.accept_all([0])
+        _batch.accept_all([0])
     with pytest.raises(ValueError, match="address 0"):
-        _turn.bind((0,) * len(turn._FUNCTIONS))
+        _batch.bind((0,) * len(batch._FUNCTIONS))
     with pytest.raises(ValueError, match="address 0"):
-        _turn.weigh(_turn.Tally(), {0: None}, 0)
+        _batch.weigh(_batch.Tally(), {0: None}, 0)
     connection = lib.pn_connection()
     link = lib.pn_sender(lib.pn_session(connection), b"link")
-    assert _turn.send_all(turn.address(link), 7, [(b"message",)], None) == 8, "the functions are still bound"
+    assert _batch.send_all(batch.address(link), 7, [(b"message",)], None) == 8, "the functions are still bound"
     lib.pn_connection_release(connection)
 
 
@@ -84,9 +84,9 @@ def test_nothing_is_at_address_zero() -> None:
 def test_what_needs_no_look_at_each(
     messages: list[Any], most: int, annotations: bool, settled: bool, expected: bool
 ) -> None:
-    assert _turn.usual(messages, most, 100, annotations, settled) is expected
+    assert _batch.usual(messages, most, 100, annotations, settled) is expected
 
 
 def test_another_proton_is_found_at_the_start() -> None:
     with pytest.raises(ImportError, match=r"pn_link_send is ssize_t.*, this gateway was made for void"):
-        turn._function("pn_link_send", "void", "struct pn_link_t *")
+        batch._function("pn_link_send", "void", "struct pn_link_t *")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.connection import Connection
-from gateway.amqp.engine_config import EngineConfig
-from gateway.amqp.hub import Hub
-from gateway.amqp.link import Link
-from gateway.amqp.security import ServerSecurity
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.link.link import Link
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.server_handshake import ServerHandshake
 from gateway.errors import AmqpError
 from tests.support.frames import AMQP_HEADER, framed, performative, source, target
 from tests.support.parts import ROOT
@@ -80,8 +80,8 @@ class Host:
         self._clock = clock
         self.attached = self.ended = 0
 
-    def secure(self, connection: Connection) -> ServerSecurity:
-        return ServerSecurity(plain_amqp=True, make_sasl=lambda: pytest.fail("nobody wants SASL"))
+    def secure(self, connection: Connection) -> ServerHandshake:
+        return ServerHandshake(plain_amqp=True, make_sasl=lambda: pytest.fail("nobody wants SASL"))
 
     def engine_config(self, connection: Connection) -> EngineConfig:
         return EngineConfig("gw", max_links=10_000)
@@ -112,7 +112,7 @@ class House:
 
     def __init__(self, clock: Clock) -> None:
         self.loop, self.host = Loop(), Host(clock)
-        self.hub = Hub(self.loop)  # type: ignore[arg-type]
+        self.hub = FlushScheduler(self.loop)  # type: ignore[arg-type]
 
     def connect(self) -> Connection:
         """A connection with a session."""

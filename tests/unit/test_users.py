@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp.utils import ScramException, saslprep
 
-from gateway.amqp import quick_yaml
-from gateway.amqp.users import UsersError, load_users, make_entry, put_user
-from gateway.amqp.verifiers import prepare
+from gateway.amqp.sasl import quick_yaml
+from gateway.amqp.sasl.user_file import UsersError, load_users, make_entry, put_user
+from gateway.amqp.sasl.verifiers import prepare
 
 SALT = b"sixteen bytes..."
 

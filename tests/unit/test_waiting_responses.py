@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.outcomes import RELEASED
+from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import NOT_FOUND, AmqpError
 from gateway.nodes.homeward import HomeRouter, Tolled, Waits
 from gateway.nodes.route_limits import BESIDE, DETACHED

@@ -17,7 +17,7 @@ from bridges.spark.columns import schema
 from bridges.spark.columns.batch_decoder import Column, FoundField, Messages
 from bridges.spark.columns.message_shape import MessageShape, ShapeEntry
 from bridges.spark.columns.value_arrays import TYPES, VALUE
-from gateway.amqp import sections
+from gateway.amqp.message import sections
 
 BODY_KINDS: Final = {
     0: "none",

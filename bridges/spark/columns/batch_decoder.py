@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bridges.spark.columns.message_shape import BINARY, NULL, MessageShape, ShapeEntry, ShapeKind
-from gateway.amqp import sections
+from gateway.amqp.message import sections
 
 _NULL: Final = 0x40
 _SECTION: Final = b"\x00\x53"

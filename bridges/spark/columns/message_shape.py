@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from bridges.spark.columns import schema
-from gateway.amqp import sections
-from gateway.amqp.decoder import skip
-from gateway.amqp.layout import descriptor, opened
-from gateway.amqp.sections import Layout
+from gateway.amqp.codec.decoder import skip
+from gateway.amqp.message import sections
+from gateway.amqp.message.section_index import descriptor, opened
+from gateway.amqp.message.sections import SectionOffsets
 from gateway.errors import AmqpError
 from gateway.filters.predicate import MessageSection
 
@@ -110,7 +110,7 @@ def shape_of(data: bytes) -> MessageShape | None:
         return None
 
 
-def _body(data: bytes, layout: Layout) -> tuple[int, ShapeKind | None]:
+def _body(data: bytes, layout: SectionOffsets) -> tuple[int, ShapeKind | None]:
     if layout.body == layout.footer:
         return 0, None
     code = _plain(data, layout.body)

@@ -18,18 +18,9 @@ from bridges.spark.columns import schema
 from bridges.spark.columns.arrays import BODY_KINDS, STRUCTS
 from bridges.spark.columns.schema import DEPTH, ENTRIES_LIMIT, NAME_LIMIT
 from bridges.spark.columns.value_arrays import COMPOSITES, TYPES, VALUE, EntryArrays, Values
-from gateway.amqp import sections
-from gateway.amqp.codec import (
-    Array,
-    Char,
-    MapKey,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-)
-from gateway.amqp.sections import Layout
+from gateway.amqp.codec.codec import Array, Char, MapKey, Symbol, Timestamp, Ubyte, Uint, Ulong
+from gateway.amqp.message import sections
+from gateway.amqp.message.sections import SectionOffsets
 from gateway.errors import AmqpError
 from gateway.filters.predicate import MessageSection
 
@@ -126,7 +117,7 @@ class Rows:
         try:
             layout = sections.walk(data)
         except AmqpError:  # nothing of it can be read: all of it is the bare message, and every section is marked
-            layout = Layout(0, 0, 0, 0, 0, 0, 0, 0, 0)
+            layout = SectionOffsets(0, 0, 0, 0, 0, 0, 0, 0, 0)
             self._marks = [*schema.SECTIONS.values(), "body"]
         plain["head"].append(data[: layout.bare])
         plain["bare_message"].append(data[layout.bare :])
@@ -137,7 +128,7 @@ class Rows:
         self._body(data, layout)
         plain["not_shown"].append(self._marks or None)
 
-    def _fixed(self, name: str, read: Callable[..., Any], data: bytes, layout: Layout) -> Sequence[Any] | None:
+    def _fixed(self, name: str, read: Callable[..., Any], data: bytes, layout: SectionOffsets) -> Sequence[Any] | None:
         try:
             found, typed = read(data, layout)
         except AmqpError:
@@ -147,7 +138,9 @@ class Rows:
             self._marks.append(f"{name}.*")
         return found  # type: ignore[no-any-return]
 
-    def _map(self, section: MessageSection, read: Callable[..., dict[Any, Any]], data: bytes, layout: Layout) -> None:
+    def _map(
+        self, section: MessageSection, read: Callable[..., dict[Any, Any]], data: bytes, layout: SectionOffsets
+    ) -> None:
         entries = self._entries[section]
         try:
             found = read(data, layout)
@@ -193,7 +186,7 @@ class Rows:
         if not nested.complete:
             self._marks.append(f"{schema.SECTIONS[section]}.*")
 
-    def _body(self, data: bytes, layout: Layout) -> None:
+    def _body(self, data: bytes, layout: SectionOffsets) -> None:
         plain = self._plain
         kind, value, body = 0, None, None
         fields: dict[Any, Any] = {}
@@ -225,7 +218,7 @@ class Rows:
         }
 
 
-def _header(data: bytes, layout: Layout) -> tuple[Sequence[Any] | None, bool]:
+def _header(data: bytes, layout: SectionOffsets) -> tuple[Sequence[Any] | None, bool]:
     if layout.header == layout.da:
         return None, True
     fields = sections.header(data, layout)[: len(_HEADER_TYPES)]
@@ -233,7 +226,7 @@ def _header(data: bytes, layout: Layout) -> tuple[Sequence[Any] | None, bool]:
     return [value if right else None for value, right in zip(fields, typed, strict=True)], all(typed)
 
 
-def _properties(data: bytes, layout: Layout) -> tuple[Sequence[Any] | None, bool]:
+def _properties(data: bytes, layout: SectionOffsets) -> tuple[Sequence[Any] | None, bool]:
     if layout.properties == layout.app:
         return None, True
     view = sections.properties(data, layout)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridges.spark.columns import schema
-from gateway.amqp.codec import (
+from gateway.amqp.codec.codec import (
     Array,
     Byte,
     Char,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from gateway.amqp.codec import Ubyte, Uint
+from gateway.amqp.codec.codec import Ubyte, Uint
 from gateway.filters.evaluate.readers import (
     ABSENT,
     Absent,

@@ -11,15 +11,15 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from gateway.amqp.bounds import ENTRIES, FIELDS
-from gateway.amqp.codec import malformed, skip
-from gateway.amqp.decoder import ASK_SKIP, LIMITS, READERS, STEPS
-from gateway.amqp.layout import AMQP_VALUE, Layout, descriptor, opened
+from gateway.amqp.codec.codec import malformed, skip
+from gateway.amqp.codec.decoder import ASK_SKIP, LIMITS, READERS, STEPS
+from gateway.amqp.message.bounds import ENTRIES, FIELDS
+from gateway.amqp.message.section_index import AMQP_VALUE, SectionOffsets, descriptor, opened
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters.evaluate.salvage import MALFORMED, long_map, short_map
 from gateway.filters.predicate import number_in
 
-Encoded = tuple[bytes, Layout]
+Encoded = tuple[bytes, SectionOffsets]
 """A message as it is on the wire, and where its sections are."""
 
 

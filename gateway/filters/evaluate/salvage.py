@@ -10,9 +10,9 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from gateway.amqp.bounds import ENTRIES
-from gateway.amqp.codec import skip
-from gateway.amqp.decoder import ASK_SKIP, LIMITS, STEPS
+from gateway.amqp.codec.codec import skip
+from gateway.amqp.codec.decoder import ASK_SKIP, LIMITS, STEPS
+from gateway.amqp.message.bounds import ENTRIES
 from gateway.errors import AmqpError
 
 MALFORMED: Final = (AmqpError, IndexError, struct.error, UnicodeDecodeError)

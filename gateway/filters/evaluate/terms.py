@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-from gateway.amqp.codec import Array, MapKey, encode
+from gateway.amqp.codec.codec import Array, MapKey, encode
 from gateway.filters import like
 from gateway.filters.evaluate.access import ABSENT, Slotted
 from gateway.filters.predicate import (

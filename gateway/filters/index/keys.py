@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from gateway.amqp.types import Timestamp
+from gateway.amqp.codec.types import Timestamp
 from gateway.filters import like
 from gateway.filters.predicate import (
     Affix,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from gateway.amqp.types import Timestamp
+from gateway.amqp.codec.types import Timestamp
 from gateway.filters.index.keys import How, LookupKey
 from gateway.filters.index.tree import PrefixTree
 from gateway.filters.predicate import FieldReference

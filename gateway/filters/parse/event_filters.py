@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lark import Token, v_args
 
-from gateway.amqp.types import Long, Symbol, Timestamp
+from gateway.amqp.codec.types import Long, Symbol, Timestamp
 from gateway.errors import INVALID_FIELD, AmqpError, quoted
 from gateway.filters.parse.builder import Builder, condition
 from gateway.filters.parse.grammar import Language, Part

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from gateway.amqp.types import Described, Symbol
+from gateway.amqp.codec.types import Described, Symbol
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, quoted
 from gateway.filters.evaluate.search_limit import limited
 from gateway.filters.parse import event_filters, selector, sql

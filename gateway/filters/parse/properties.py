@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gateway.amqp.types import Array, Described, Symbol, Ulong
+from gateway.amqp.codec.types import Array, Described, Symbol, Ulong
 from gateway.errors import INVALID_FIELD, AmqpError, quoted
 from gateway.filters.parse.limits import FilterLimits, exceeded
 from gateway.filters.predicate import (

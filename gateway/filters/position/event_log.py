@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from gateway.amqp.types import Timestamp
+from gateway.amqp.codec.types import Timestamp
 from gateway.filters.position.event_stream import (
     EARLIEST,
     LATEST,

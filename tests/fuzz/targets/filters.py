@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.amqp.decoder import decode_all
-from gateway.amqp.sections import walk
+from gateway.amqp.codec.decoder import decode_all
+from gateway.amqp.message.sections import walk
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.evaluate.compile import compile_filter

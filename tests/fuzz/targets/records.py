@@ -18,8 +18,8 @@ from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.encoding import EventEncoder
 from bridges.kafka.incoming import from_record
 from bridges.kafka.outgoing import to_record
-from gateway.amqp.layout import Layout
-from gateway.amqp.sections import walk
+from gateway.amqp.message.section_index import SectionOffsets
+from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 from tests.support.strategies import result_or_condition
 
@@ -31,7 +31,7 @@ ENCODER = EventEncoder()
 def one(data: bytes) -> None:
     """Take the bytes for a message, and for a record."""
     found = result_or_condition(walk, data)
-    if isinstance(found, Layout):
+    if isinstance(found, SectionOffsets):
         _lossless(data, found)
     key, value, headers = _cut(data)
     exact = from_record(key, value, headers)
@@ -41,7 +41,7 @@ def one(data: bytes) -> None:
     _fetched(key, value, headers)
 
 
-def _lossless(data: bytes, layout: Layout) -> None:
+def _lossless(data: bytes, layout: SectionOffsets) -> None:
     try:
         record = to_record(data, layout, tombstones=True)
     except AmqpError:

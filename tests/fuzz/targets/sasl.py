@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.amqp.codec import Array, Symbol
-from gateway.amqp.greeting import Greeting
-from gateway.amqp.sasl_client import SaslClient
-from gateway.amqp.sasl_frames import SASL_HEADER, Kind, frame
-from gateway.amqp.sasl_server import SaslServer
+from gateway.amqp.codec.codec import Array, Symbol
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.sasl.frames import SASL_HEADER, Kind, frame
+from gateway.amqp.sasl.server import SaslServer
+from gateway.amqp.transport.protocol_header import ProtocolHeader
 from tests.support.sasl import users
 
 MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "ANONYMOUS")
@@ -39,9 +39,9 @@ def one(data: bytes) -> None:
     _feed(client, SASL_HEADER + offer + stream, piece)
     assert not (client.done and client.failed)
     assert not client.done or not mechanism.startswith("SCRAM")
-    _feed(Greeting(plain_amqp=True), stream, piece)
+    _feed(ProtocolHeader(plain_amqp=True), stream, piece)
 
 
-def _feed(machine: SaslServer | SaslClient | Greeting, data: bytes, piece: int) -> None:
+def _feed(machine: SaslServer | SaslClient | ProtocolHeader, data: bytes, piece: int) -> None:
     for start in range(0, len(data), piece):
         machine.receive(data[start : start + piece])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.amqp import _sections, _turn, hop, layout, sections
-from gateway.amqp.hop import EVENTS, ROUTING, TARGETED
+from gateway.amqp.engine import _batch
+from gateway.amqp.message import _sections, hop, section_index, sections
+from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
 from gateway.errors import AmqpError
 from tests.support.strategies import result_or_condition
 
@@ -12,23 +13,23 @@ WORDS = tuple(bytes((0, 0x53, code)) for code in range(0x70, 0x79))
 
 def one(data: bytes) -> None:
     """Walk, take off, put on, look for a field."""
-    found = result_or_condition(layout._walk, data)
-    assert result_or_condition(layout.walk, data) == found
+    found = result_or_condition(section_index._walk, data)
+    assert result_or_condition(section_index.walk, data) == found
     _sections.may_be_annotated(data)
     for start in (0, len(data) // 2, len(data)):
         _sections.fields(data, start)
         _sections.field(data, start, start % 14)
     _sections.put_on(data, {b"\xa3\x01a": b"\x40"})
     _sections.take_off(data, {b"address-cookie": 1}, b"x-opt-a")
-    _turn.largest_frame(data)
-    _turn.attached(data)
+    _batch.largest_frame(data)
+    _batch.attached(data)
     for names in (ROUTING, TARGETED, EVENTS):
         hop.only(data, names)
-    if isinstance(found, layout.Layout):
+    if isinstance(found, section_index.SectionOffsets):
         _spliced(data, found)
 
 
-def _spliced(data: bytes, found: layout.Layout) -> None:
+def _spliced(data: bytes, found: section_index.SectionOffsets) -> None:
     assert sections.splice(data, found) == data
     try:
         before = sections.delivery_annotations(data, found)
@@ -36,7 +37,7 @@ def _spliced(data: bytes, found: layout.Layout) -> None:
         return
     edited = sections.edit_map(data[found.da : found.ma], put={"x-opt-a": b"\x40"})
     changed = sections.splice(data, found, da=edited)
-    after = sections.delivery_annotations(changed, layout.walk(changed))
+    after = sections.delivery_annotations(changed, section_index.walk(changed))
     assert after.pop("x-opt-a", 0) is None
     before.pop("x-opt-a", None)
     assert list(after) == list(before)

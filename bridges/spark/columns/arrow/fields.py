@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from bridges.spark.columns import schema
 from bridges.spark.columns.filters.engine import MEMBERS, OF_TYPE, ColumnPart
-from gateway.amqp.codec import Char, encode
+from gateway.amqp.codec.codec import Char, encode
 from gateway.filters.predicate import FieldReference, MessageSection
 
 

@@ -20,7 +20,7 @@ from bridges.spark.columns.filters.engine import (
     LikePattern,
     Operand,
 )
-from gateway.amqp.types import Char
+from gateway.amqp.codec.types import Char
 from gateway.filters import like
 from gateway.filters.decimals import decimal_value
 from gateway.filters.predicate import (

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from gateway.amqp.types import Timestamp
+from gateway.amqp.codec.types import Timestamp
 from gateway.filters import like
 from gateway.filters.decimals import DIGITS, SCALE, decimal_value
 from gateway.filters.predicate import Affix, Comparison, FieldReference, Operator

@@ -1,0 +1,539 @@
+/* What proton does for many deliveries at once: one call for a turn of the loop instead of several for each message.
+ *
+ * proton's Python binding makes a call of C for each step (make a delivery, write it, advance, settle, ask the event for
+ * its delivery ...), and each gives the interpreter lock away and takes it again. Per message that costs more than what
+ * proton does. Here the same functions of the same library are called in a loop. Nothing else happens here: no frame is
+ * written or read, no state is kept. `bind` is given the functions' addresses, so this module is linked with nothing.
+ *
+ * Pointers of proton are Python integers. A delivery that we send has a number as its tag, eight bytes in the order of
+ * this machine; what waits for its outcome is kept by that number (`_unsettled.h`), which never comes back (an address
+ * does).
+ */
+#define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
+#include <Python.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "_complaints.h"
+#include "_held.h"
+#include "../message/_section.h"
+#include "_unsettled.h"
+
+#define ACCEPTED 0x24 /* the descriptor of the outcome, part 3, 3.4.2 */
+
+typedef void *pointer;
+typedef struct {
+    size_t size;
+    const char *start;
+} bytes_view; /* pn_bytes_t */
+
+static struct {
+    pointer (*deliver)(pointer link, bytes_view tag);
+    ssize_t (*send)(pointer link, const char *data, size_t size);
+    bool (*advance)(pointer link);
+    void (*settle)(pointer delivery);
+    void (*update)(pointer delivery, uint64_t state);
+    pointer (*peek)(pointer collector);
+    bool (*pop)(pointer collector);
+    int (*type)(pointer event);
+    pointer (*delivery_of)(pointer event);
+    pointer (*link_of)(pointer delivery);
+    bool (*is_sender)(pointer link);
+    bytes_view (*tag)(pointer delivery);
+    uint64_t (*remote_state)(pointer delivery);
+    bool (*is_settled)(pointer delivery);
+    bool (*readable)(pointer delivery);
+    bool (*partial)(pointer delivery);
+    bool (*aborted)(pointer delivery);
+    size_t (*held)(pointer delivery);
+    ssize_t (*receive)(pointer link, char *data, size_t size);
+    ssize_t (*pending)(pointer transport);
+    ssize_t (*read)(pointer transport, char *data, size_t size);
+    void (*written)(pointer transport, size_t size);
+    size_t (*incoming)(pointer session);
+    size_t (*outgoing)(pointer session);
+} pn;
+
+#define FUNCTIONS ((Py_ssize_t)(sizeof pn / sizeof(pointer)))
+
+static PyObject *bind(PyObject *module, PyObject *addresses) {
+    pointer table[FUNCTIONS];
+    Py_ssize_t index;
+    if (!PyTuple_Check(addresses) || PyTuple_GET_SIZE(addresses) != FUNCTIONS) {
+        PyErr_Format(PyExc_TypeError, "a tuple of %zd addresses is wanted", FUNCTIONS);
+        return NULL;
+    }
+    for (index = 0; index < FUNCTIONS; index++) {
+        table[index] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, index));
+        if (table[index] == NULL) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no function is at address 0");
+            return NULL;
+        }
+    }
+    memcpy(&pn, table, sizeof pn);
+    Py_RETURN_NONE;
+}
+
+static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
+    if (given == count)
+        return 1;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, count, given);
+    return 0;
+}
+
+#include "_scan.h"
+#include "_written.h"
+
+/* -- what we send */
+
+/* Where what is sent is counted: with what has no outcome yet, or where none is wanted by its size alone. */
+typedef struct {
+    Unsettled *unsettled;
+    Tally *tally;
+} count_in;
+
+/* Write one message and keep its context until its outcome; where no outcome is wanted, it is settled at once. */
+static int transfer(pointer link, uint64_t number, PyObject *data, const count_in *into, PyObject *context) {
+    bytes_view tag = {sizeof number, (const char *)&number};
+    pointer delivery;
+    if (!PyBytes_Check(data)) {
+        PyErr_SetString(PyExc_TypeError, "a message is bytes");
+        return -1;
+    }
+    if (into->unsettled != NULL && add(into->unsettled, number, PyBytes_GET_SIZE(data), context) < 0)
+        return -1;
+    if (into->tally != NULL)
+        into->tally->fresh += PyBytes_GET_SIZE(data);
+    delivery = pn.deliver(link, tag);
+    pn.send(link, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data));
+    if (into->unsettled == NULL)
+        pn.settle(delivery); /* which advances the link, too */
+    else
+        pn.advance(link);
+    return 0;
+}
+
+/* Where to count: `Unsettled`, `Tally` where no outcome is wanted, or None for nowhere. */
+static int counted_in(PyObject *given, count_in *into) {
+    into->unsettled = Py_TYPE(given) == &unsettled_type ? (Unsettled *)given : NULL;
+    into->tally = into->unsettled != NULL          ? into->unsettled->tally
+                  : Py_TYPE(given) == &tally_type ? (Tally *)given
+                                                   : NULL;
+    if (into->unsettled != NULL || into->tally != NULL || given == Py_None)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "what is sent is counted in `Unsettled`, `Tally` or None");
+    return 0;
+}
+
+/* send(link, number, data, unsettled, tally or None, context) -> whether the connection has enough to write for now */
+static PyObject *send(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer link;
+    uint64_t number;
+    count_in into;
+    if (!wanted("send", count, 5) || !counted_in(args[3], &into))
+        return NULL;
+    link = PyLong_AsVoidPtr(args[0]);
+    number = PyLong_AsUnsignedLongLong(args[1]);
+    if (PyErr_Occurred() || transfer(link, number, args[2], &into, args[4]) < 0)
+        return NULL;
+    return PyBool_FromLong(into.tally != NULL && enough(into.tally));
+}
+
+/* send_all(link, number of the last delivery, messages, unsettled, tally or None) -> number of the last delivery */
+static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer link;
+    uint64_t number;
+    Py_ssize_t index;
+    PyObject *messages;
+    count_in into;
+    if (!wanted("send_all", count, 4) || !counted_in(args[3], &into))
+        return NULL;
+    link = PyLong_AsVoidPtr(args[0]);
+    number = PyLong_AsUnsignedLongLong(args[1]);
+    messages = args[2];
+    if (PyErr_Occurred())
+        return NULL;
+    if (!PyList_Check(messages)) {
+        PyErr_SetString(PyExc_TypeError, "messages are a list");
+        return NULL;
+    }
+    for (index = 0; index < PyList_GET_SIZE(messages); index++) {
+        PyObject *message = PyList_GET_ITEM(messages, index);
+        if (!PyTuple_Check(message) || PyTuple_GET_SIZE(message) == 0) {
+            PyErr_SetString(PyExc_TypeError, "a message is a tuple that begins with its bytes");
+            return NULL;
+        }
+        if (transfer(link, ++number, PyTuple_GET_ITEM(message, 0), &into, message) < 0)
+            return NULL;
+    }
+    return PyLong_FromUnsignedLongLong(number);
+}
+
+/* -- what comes */
+
+static PyObject *no_delivery(void) {
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "no delivery is at address 0");
+    return NULL;
+}
+
+/* Who holds deliveries of a peer, or nobody. */
+static int held_by(PyObject *const *args, Py_ssize_t count, const char *name, Received **received) {
+    *received = NULL;
+    if (count == 1)
+        return 1;
+    if (!wanted(name, count, 2))
+        return 0;
+    *received = (Received *)args[1];
+    if (Py_TYPE(args[1]) == &received_type)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "what came is held by `Received`");
+    return 0;
+}
+
+/* accept(delivery, received=nobody) */
+static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer delivery;
+    Received *received;
+    if (!held_by(args, count, "accept", &received))
+        return NULL;
+    delivery = PyLong_AsVoidPtr(args[0]);
+    if (delivery == NULL)
+        return no_delivery();
+    if (received != NULL)
+        let_go(received, delivery);
+    pn.update(delivery, ACCEPTED);
+    pn.settle(delivery);
+    Py_RETURN_NONE;
+}
+
+/* accept_all(deliveries, received=nobody) */
+static PyObject *accept_all(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t index;
+    pointer delivery;
+    Received *received;
+    PyObject *deliveries;
+    if (!held_by(args, count, "accept_all", &received))
+        return NULL;
+    deliveries = args[0];
+    if (!PyList_Check(deliveries)) {
+        PyErr_SetString(PyExc_TypeError, "deliveries are a list");
+        return NULL;
+    }
+    for (index = 0; index < PyList_GET_SIZE(deliveries); index++) {
+        delivery = PyLong_AsVoidPtr(PyList_GET_ITEM(deliveries, index));
+        if (delivery == NULL)
+            return no_delivery();
+        if (received != NULL)
+            let_go(received, delivery);
+        pn.update(delivery, ACCEPTED);
+        pn.settle(delivery);
+    }
+    Py_RETURN_NONE;
+}
+
+/* The number of a delivery of ours that the peer has accepted, if somebody waits for that; 0: look yourself. */
+static uint64_t accepted(pointer delivery) {
+    uint64_t number;
+    bytes_view tag;
+    if (pn.remote_state(delivery) != ACCEPTED)
+        return 0;
+    tag = pn.tag(delivery);
+    if (tag.size != sizeof number)
+        return 0;
+    memcpy(&number, tag.start, sizeof number);
+    return number;
+}
+
+/* A new list at the end of `run`, with whom it is for; borrowed. */
+static PyObject *begun(PyObject *run, PyObject *owner) {
+    PyObject *found = PyList_New(0), *item = found == NULL ? NULL : PyTuple_Pack(2, owner, found);
+    int result = item == NULL ? -1 : PyList_Append(run, item);
+    Py_XDECREF(found);
+    Py_XDECREF(item);
+    return result < 0 ? NULL : found;
+}
+
+/* (delivery, message, settled); takes the message */
+static PyObject *came(pointer delivery, PyObject *data) {
+    PyObject *number = PyLong_FromVoidPtr(delivery), *settled = pn.is_settled(delivery) ? Py_True : Py_False;
+    PyObject *item = number == NULL ? NULL : PyTuple_Pack(3, number, data, settled);
+    Py_XDECREF(number);
+    Py_DECREF(data);
+    return item;
+}
+
+static bool annotated(PyObject *data) {
+    return may_be_annotated((const uint8_t *)PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
+}
+
+/* The message with those delivery annotations alone that its link understands; takes the message. */
+static PyObject *without_foreign(PyObject *owner, PyObject *data) {
+    PyObject *left = PyObject_CallMethod(owner, "understood", "O", data);
+    Py_DECREF(data);
+    if (left == NULL || PyBytes_Check(left))
+        return left;
+    Py_DECREF(left);
+    PyErr_SetString(PyExc_TypeError, "a message is bytes");
+    return NULL;
+}
+
+/* Append a message that has come as a whole to the list `found`, which begins with it; 1 if so, 0 if somebody has to look, -1 on an exception. */
+static int arrived(pointer link, Received *received, pointer delivery, size_t most, PyObject *run, PyObject **found) {
+    PyObject *data, *item;
+    size_t size = pn.held(delivery);
+    int result;
+    if (size == 0 || size > most || !pn.readable(delivery) || pn.partial(delivery) || pn.aborted(delivery))
+        return 0;
+    if (*found == NULL && (*found = begun(run, received->owner)) == NULL)
+        return -1;
+    data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (data == NULL)
+        return -1;
+    if (pn.receive(link, PyBytes_AS_STRING(data), size) != (ssize_t)size) {
+        Py_DECREF(data);
+        PyErr_SetString(PyExc_RuntimeError, "proton holds another message than it said");
+        return -1;
+    }
+    pn.advance(link);
+    if (annotated(data) && (data = without_foreign(received->owner, data)) == NULL)
+        return -1;
+    if (hold(received, delivery, (Py_ssize_t)size) < 0) {
+        Py_DECREF(data);
+        return -1;
+    }
+    item = came(delivery, data);
+    if (item == NULL)
+        return -1;
+    result = PyList_Append(*found, item);
+    Py_DECREF(item);
+    return result < 0 ? -1 : 1;
+}
+
+/* What is told of an accepted delivery: its context, or its number where each outcome is heard by itself. */
+static PyObject *told(Unsettled *unsettled, Py_ssize_t index) {
+    return unsettled->several ? take_out(unsettled, index) : PyLong_FromUnsignedLongLong(unsettled->all[index].number);
+}
+
+/* Append a delivery of ours that the peer has accepted to the list `found`; as `arrived`. */
+static int settled(pointer delivery, Unsettled *unsettled, PyObject *run, PyObject **found) {
+    uint64_t number = accepted(delivery);
+    Py_ssize_t index = number == 0 ? -1 : find(unsettled, number);
+    PyObject *item;
+    int result;
+    if (index < 0)
+        return 0;
+    if (*found == NULL && (*found = begun(run, unsettled->owner)) == NULL)
+        return -1;
+    item = told(unsettled, index);
+    if (item == NULL)
+        return -1;
+    pn.settle(delivery);
+    result = PyList_Append(*found, item);
+    Py_DECREF(item);
+    return result < 0 ? -1 : 1;
+}
+
+/* The link's entry among `links`, by its address; borrowed. */
+static PyObject *entry(PyObject *links, pointer link) {
+    PyObject *key = PyLong_FromVoidPtr(link), *found = key == NULL ? NULL : PyDict_GetItemWithError(links, key);
+    Py_XDECREF(key);
+    return found;
+}
+
+/* Whether somebody hears of a kind of event. */
+static bool hears(PyObject *heard, int kind) {
+    return kind < 0 || kind >= PyBytes_GET_SIZE(heard) || PyBytes_AS_STRING(heard)[kind] != 0;
+}
+
+/* Take the events from a collector that need no decision: whole messages on one of the `receivers` (`Received` by
+ * the link's address), and `accepted` for what one of the `senders` has sent (`Unsettled` by the link's address). They are appended to `run` in
+ * their order: (link, list) of what came on one link with nothing between, messages or what was accepted. Events of kinds
+ * that nobody hears of, those at which `heard` is 0, are thrown away.
+ *
+ * dispatch(collector, senders, receivers, most, run, heard) -> whether an event of another kind comes next, which stays
+ */
+static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer collector, event, delivery, link, last = NULL;
+    PyObject *senders, *receivers, *run, *owner = NULL, *found = NULL;
+    bool ours = false;
+    size_t most;
+    if (!wanted("dispatch", count, 6))
+        return NULL;
+    collector = PyLong_AsVoidPtr(args[0]);
+    most = PyLong_AsSize_t(args[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    senders = args[1], receivers = args[2], run = args[4];
+    if (!PyDict_Check(senders) || !PyDict_Check(receivers) || !PyList_Check(run) || !PyBytes_Check(args[5])) {
+        PyErr_SetString(PyExc_TypeError, "two dicts, a list and bytes are wanted");
+        return NULL;
+    }
+    while ((event = pn.peek(collector)) != NULL) {
+        int taken;
+        if ((delivery = pn.delivery_of(event)) == NULL) {
+            if (hears(args[5], pn.type(event)))
+                break;
+            pn.pop(collector);
+            continue;
+        }
+        link = pn.link_of(delivery);
+        if (link != last) { /* mostly it is the one before */
+            ours = pn.is_sender(link);
+            owner = entry(ours ? senders : receivers, link);
+            if (PyErr_Occurred())
+                return NULL;
+            if (owner != NULL && Py_TYPE(owner) != (ours ? &unsettled_type : &received_type)) {
+                PyErr_SetString(PyExc_TypeError, "a link is told of by what it holds");
+                return NULL;
+            }
+            last = link;
+            found = NULL;
+        }
+        taken = owner == NULL ? 0
+                : ours        ? settled(delivery, (Unsettled *)owner, run, &found)
+                              : arrived(link, (Received *)owner, delivery, most, run, &found);
+        if (taken < 0)
+            return NULL;
+        if (taken == 0)
+            break;
+        pn.pop(collector);
+    }
+    return PyBool_FromLong(event != NULL);
+}
+
+/* usual(messages, most, bytes of annotations, whether one may be annotated, whether one may be settled) -> whether all
+ * are: none is larger than `most`, or may have delivery annotations, or more than so many bytes of them, or is settled,
+ * where it may not */
+static PyObject *usual(PyObject *module, PyObject *args) {
+    PyObject *messages, *item, *data;
+    Py_ssize_t most, annotated_most, index;
+    int annotations, settled;
+    bool all = true;
+    if (!PyArg_ParseTuple(args, "O!nnpp", &PyList_Type, &messages, &most, &annotated_most, &annotations, &settled))
+        return NULL;
+    for (index = 0; all && index < PyList_GET_SIZE(messages); index++) {
+        item = PyList_GET_ITEM(messages, index);
+        if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3 || !PyBytes_Check(data = PyTuple_GET_ITEM(item, 1))) {
+            PyErr_SetString(PyExc_TypeError, "a message is a tuple of delivery, bytes and whether it is settled");
+            return NULL;
+        }
+        all = PyBytes_GET_SIZE(data) <= most && (settled || PyTuple_GET_ITEM(item, 2) == Py_False) &&
+              ((annotations && PyBytes_GET_SIZE(data) <= annotated_most) || !annotated(data));
+    }
+    return PyBool_FromLong(all);
+}
+
+/* -- bytes */
+
+static Tally *tally_of(PyObject *given) {
+    if (Py_TYPE(given) == &tally_type)
+        return (Tally *)given;
+    PyErr_SetString(PyExc_TypeError, "a tally is wanted");
+    return NULL;
+}
+
+/* take(transport, tally) -> what is to be written now; the tally knows afterwards whether anything can follow */
+static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    pointer transport;
+    PyObject *result = NULL, *piece;
+    Tally *tally;
+    ssize_t size;
+    if (!wanted("take", count, 2) || (tally = tally_of(args[1])) == NULL)
+        return NULL;
+    transport = PyLong_AsVoidPtr(args[0]);
+    if (transport == NULL && PyErr_Occurred())
+        return NULL;
+    while ((size = pn.pending(transport)) > 0) {
+        piece = PyBytes_FromStringAndSize(NULL, size);
+        if (piece == NULL) {
+            Py_XDECREF(result);
+            return NULL;
+        }
+        pn.read(transport, PyBytes_AS_STRING(piece), (size_t)size);
+        pn.written(transport, (size_t)size);
+        if (result == NULL)
+            result = piece;
+        else
+            PyBytes_ConcatAndDel(&result, piece);
+        if (result == NULL)
+            return NULL;
+    }
+    tally->ended = size < 0;
+    return result != NULL ? result : PyBytes_FromStringAndSize(NULL, 0);
+}
+
+/* weigh(tally, sessions, early) -> what a connection holds of messages, in proton and here, and the `early` bytes that
+ * were taken out of proton and are not written */
+static PyObject *weigh(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t place = 0, unread = 0, unwritten;
+    PyObject *address;
+    pointer session;
+    Tally *tally;
+    if (!wanted("weigh", count, 3) || (tally = tally_of(args[0])) == NULL)
+        return NULL;
+    unwritten = PyLong_AsSsize_t(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!PyDict_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "the addresses of sessions are the keys of a dict");
+        return NULL;
+    }
+    while (PyDict_Next(args[1], &place, &address, NULL)) {
+        session = PyLong_AsVoidPtr(address);
+        if (session == NULL) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no session is at address 0");
+            return NULL;
+        }
+        unread += (Py_ssize_t)pn.incoming(session);
+        unwritten += (Py_ssize_t)pn.outgoing(session);
+    }
+    tally->unread = unread;
+    tally->unwritten = unwritten;
+    return PyLong_FromSsize_t(tally->in_bytes + tally->out_bytes + unread + unwritten);
+}
+
+static PyMethodDef methods[] = {
+    {"bind", bind, METH_O, "Give the addresses of proton's functions, once."},
+    {"send", (PyCFunction)(void (*)(void))send, METH_FASTCALL, "Send one message."},
+    {"send_all", (PyCFunction)(void (*)(void))send_all, METH_FASTCALL, "Send several messages of one link."},
+    {"accept", (PyCFunction)(void (*)(void))accept, METH_FASTCALL, "Accept and settle a delivery."},
+    {"accept_all", (PyCFunction)(void (*)(void))accept_all, METH_FASTCALL, "Accept and settle deliveries."},
+    {"usual", usual, METH_VARARGS, "Whether messages need no look at each."},
+    {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
+    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, "The bytes to write now."},
+    {"weigh", (PyCFunction)(void (*)(void))weigh, METH_FASTCALL, "What a connection holds of messages."},
+    {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, "Frames that need more than proton's look at them."},
+    {"attached", attached, METH_O, "The senders whose attaches are among the frames."},
+    {"largest_frame", largest_frame, METH_O, "The size of the largest frame."},
+    {"bind_log", bind_log, METH_VARARGS, "Give the addresses of proton's functions for logging, once."},
+    {"listen", listen_to, METH_O, "Keep what proton logs about a transport."},
+    {"complaint", complaint, METH_O, "Why a transport writes no more, or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_batch", "proton, many deliveries at a time", -1, methods,
+                                        NULL,                  NULL,    NULL,                                NULL};
+
+PyMODINIT_FUNC PyInit__batch(void) {
+    PyObject *module;
+    if (PyType_Ready(&unsettled_type) < 0 || PyType_Ready(&received_type) < 0 || PyType_Ready(&tally_type) < 0)
+        return NULL;
+    module = PyModule_Create(&definition);
+    if (module != NULL && (PyModule_AddObjectRef(module, "Unsettled", (PyObject *)&unsettled_type) < 0 ||
+                           PyModule_AddObjectRef(module, "Received", (PyObject *)&received_type) < 0 ||
+                           PyModule_AddObjectRef(module, "Tally", (PyObject *)&tally_type) < 0))
+        Py_CLEAR(module);
+    if (module != NULL && (PyModule_AddIntConstant(module, "SCAN_STATE", sizeof(scan_state)) < 0 ||
+                           PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
+                           PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0 ||
+                           PyModule_AddIntMacro(module, CUT_TEXT) < 0 || PyModule_AddIntMacro(module, SPLIT_DISPOSITION) < 0))
+        Py_CLEAR(module);
+    return module;
+}

@@ -1,0 +1,288 @@
+/* What proton's deliveries take, counted where they come and go: one `Tally` for each connection.
+ *
+ * proton keeps the buffer of a delivery until it is settled, in the next power of two, and what it knows of it beside
+ * that. `Received` knows the deliveries of a peer that came on one link and have no outcome yet, by their address: a table
+ * with open addressing, so that an outcome in any order costs one look. A link that goes takes with it what it held.
+ */
+#define KNOWN 640 /* bytes that proton keeps of a delivery beside its data, measured */
+#define LEAST_SLOTS 16
+#define KEPT_SLOTS 256 /* slots that an empty table keeps: there may be many thousand links */
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t in_bytes, in_count, out_bytes, out_data, out_count;
+    Py_ssize_t fresh, room; /* given to proton since it was last written, and how much of that is enough; 0: any */
+    Py_ssize_t unread, unwritten; /* that proton has, as `weigh` found it */
+    char ended; /* proton has said that it writes no more */
+} Tally;
+
+static PyTypeObject tally_type;
+
+/* What a delivery with so much data takes. */
+static Py_ssize_t cost(Py_ssize_t size) {
+    Py_ssize_t room = 64;
+    while (room < size)
+        room *= 2;
+    return room + KNOWN;
+}
+
+/* The same of one that came: its data are at hand once more, for whoever has it. */
+static Py_ssize_t cost_held(Py_ssize_t size) { return cost(size) + size; }
+
+static bool enough(const Tally *self) { return self->room > 0 && self->fresh >= self->room; }
+
+static PyMemberDef tally_members[] = {
+    {"in_bytes", T_PYSSIZET, offsetof(Tally, in_bytes), READONLY, "What messages of the peer take that have no outcome."},
+    {"in_count", T_PYSSIZET, offsetof(Tally, in_count), READONLY, "How many they are."},
+    {"out_bytes", T_PYSSIZET, offsetof(Tally, out_bytes), READONLY, "What messages to the peer take that have no outcome."},
+    {"out_data", T_PYSSIZET, offsetof(Tally, out_data), READONLY, "What their contexts have of them beside that."},
+    {"out_count", T_PYSSIZET, offsetof(Tally, out_count), READONLY, "How many they are."},
+    {"fresh", T_PYSSIZET, offsetof(Tally, fresh), 0, "Bytes that proton was given to send since it was last written."},
+    {"room", T_PYSSIZET, offsetof(Tally, room), 0, "How many of them are enough; 0: any number is taken."},
+    {"unread", T_PYSSIZET, offsetof(Tally, unread), READONLY, "Bytes of messages in proton that are not taken out of it."},
+    {"unwritten", T_PYSSIZET, offsetof(Tally, unwritten), READONLY, "Bytes that wait to be written."},
+    {"ended", T_BOOL, offsetof(Tally, ended), READONLY, "Whether proton has written its last byte."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *tally_full(const Tally *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(enough(self)); }
+
+static PyGetSetDef tally_getset[] = {
+    {"full", (getter)tally_full, NULL, "Whether proton was given enough to send for now.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyTypeObject tally_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gateway.amqp.engine._batch.Tally",
+    .tp_basicsize = sizeof(Tally),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "What the deliveries of one connection take.",
+    .tp_members = tally_members,
+    .tp_getset = tally_getset,
+    .tp_new = PyType_GenericNew,
+};
+
+typedef struct {
+    void *delivery; /* NULL: never used; GONE: used once */
+    Py_ssize_t size;
+} slot;
+
+static char gone_mark;
+#define GONE ((void *)&gone_mark)
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *owner;
+    Tally *tally; /* or NULL */
+    slot *slots;
+    size_t room, used; /* a power of two, or none; slots that are not NULL */
+    Py_ssize_t count, bytes;
+} Received;
+
+static PyTypeObject received_type;
+
+static size_t place(const Received *self, const void *delivery) {
+    return (size_t)(((uint64_t)(uintptr_t)delivery >> 4) * 0x9E3779B97F4A7C15u >> 20) & (self->room - 1);
+}
+
+static slot *slot_of(const Received *self, const void *delivery) {
+    size_t at;
+    if (self->room == 0)
+        return NULL;
+    for (at = place(self, delivery); self->slots[at].delivery != NULL; at = (at + 1) & (self->room - 1))
+        if (self->slots[at].delivery == delivery)
+            return self->slots + at;
+    return NULL;
+}
+
+static void put_in(Received *self, void *delivery, Py_ssize_t size) {
+    size_t at = place(self, delivery);
+    while (self->slots[at].delivery != NULL && self->slots[at].delivery != GONE)
+        at = (at + 1) & (self->room - 1);
+    self->used += self->slots[at].delivery == NULL;
+    self->slots[at] = (slot){delivery, size};
+}
+
+/* Room for one more, at most half of it used; what is gone is left out. */
+static int more_slots(Received *self) {
+    size_t room = LEAST_SLOTS, old_room = self->room, at;
+    slot *old = self->slots, *slots;
+    if (2 * (self->used + 1) <= self->room)
+        return 0;
+    while (room < 4 * ((size_t)self->count + 1))
+        room *= 2;
+    slots = PyMem_Calloc(room, sizeof(slot));
+    if (slots == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->slots = slots;
+    self->room = room;
+    self->used = 0;
+    for (at = 0; at < old_room; at++)
+        if (old[at].delivery != NULL && old[at].delivery != GONE)
+            put_in(self, old[at].delivery, old[at].size);
+    PyMem_Free(old);
+    return 0;
+}
+
+static void charge(Received *self, Py_ssize_t bytes, Py_ssize_t count) {
+    self->bytes += bytes;
+    self->count += count;
+    if (self->tally != NULL) {
+        self->tally->in_bytes += bytes;
+        self->tally->in_count += count;
+    }
+}
+
+/* A delivery has come; one that is known already stays what it is. */
+static int hold(Received *self, void *delivery, Py_ssize_t size) {
+    if (slot_of(self, delivery) != NULL)
+        return 0;
+    if (more_slots(self) < 0)
+        return -1;
+    put_in(self, delivery, cost_held(size));
+    charge(self, cost_held(size), 1);
+    return 0;
+}
+
+static void free_slots(Received *self) {
+    PyMem_Free(self->slots);
+    self->slots = NULL;
+    self->room = self->used = 0;
+}
+
+/* A delivery has its outcome. */
+static void let_go(Received *self, const void *delivery) {
+    slot *found = slot_of(self, delivery);
+    if (found == NULL)
+        return;
+    charge(self, -found->size, -1);
+    found->delivery = GONE;
+    if (self->count > 0)
+        return;
+    if (self->room > KEPT_SLOTS)
+        free_slots(self);
+    else if (2 * self->used >= self->room)
+        memset(self->slots, 0, self->room * sizeof(slot)), self->used = 0;
+}
+
+static PyObject *received_hold(Received *self, PyObject *args) {
+    unsigned long long delivery;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Kn", &delivery, &size) || hold(self, (void *)(uintptr_t)delivery, size) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *received_let_go(Received *self, PyObject *address) {
+    void *delivery = PyLong_AsVoidPtr(address);
+    if (delivery == NULL && PyErr_Occurred())
+        return NULL;
+    let_go(self, delivery);
+    Py_RETURN_NONE;
+}
+
+static PyObject *received_clear(Received *self, PyObject *unused) {
+    charge(self, -self->bytes, -self->count);
+    free_slots(self);
+    Py_RETURN_NONE;
+}
+
+static Py_ssize_t received_length(Received *self) { return self->count; }
+
+static int received_visit(Received *self, visitproc visit, void *arg) {
+    Py_VISIT(self->owner);
+    return 0;
+}
+
+static int received_forget(Received *self) {
+    Py_CLEAR(self->owner);
+    return 0;
+}
+
+static void received_free(Received *self) {
+    PyObject_GC_UnTrack(self);
+    charge(self, -self->bytes, -self->count);
+    free_slots(self);
+    Py_CLEAR(self->owner);
+    Py_CLEAR(self->tally);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* Whose it is, and perhaps the tally of the connection; 0 with an exception where the arguments are others. */
+static int owned(PyObject *args, PyObject *named, PyObject **owner, Tally **tally) {
+    PyObject *given = NULL;
+    if (named != NULL && PyDict_GET_SIZE(named) > 0) {
+        PyErr_SetString(PyExc_TypeError, "one owner is wanted, and a tally");
+        return 0;
+    }
+    if (!PyArg_ParseTuple(args, "O|O!", owner, &tally_type, &given))
+        return 0;
+    *tally = (Tally *)given;
+    return 1;
+}
+
+static PyObject *received_new(PyTypeObject *type, PyObject *args, PyObject *named) {
+    PyObject *owner;
+    Tally *tally;
+    Received *self;
+    if (!owned(args, named, &owner, &tally))
+        return NULL;
+    self = (Received *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->owner = Py_NewRef(owner);
+        self->tally = (Tally *)Py_XNewRef((PyObject *)tally);
+    }
+    return (PyObject *)self;
+}
+
+static PyMethodDef received_methods[] = {
+    {"hold", (PyCFunction)received_hold, METH_VARARGS, "A delivery has come, with so many bytes."},
+    {"let_go", (PyCFunction)received_let_go, METH_O, "A delivery has its outcome."},
+    {"clear", (PyCFunction)received_clear, METH_NOARGS, "proton has freed all of them, with their link."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *received_deliveries(const Received *self, void *Py_UNUSED(closure)) {
+    PyObject *all = PyList_New(0), *delivery;
+    size_t at;
+    int failed = all == NULL;
+    for (at = 0; at < self->room && !failed; at++) {
+        if (self->slots[at].delivery == NULL || self->slots[at].delivery == GONE)
+            continue;
+        delivery = PyLong_FromVoidPtr(self->slots[at].delivery);
+        failed = delivery == NULL || PyList_Append(all, delivery) < 0;
+        Py_XDECREF(delivery);
+    }
+    if (failed)
+        Py_CLEAR(all);
+    return all;
+}
+
+static PyGetSetDef received_getset[] = {
+    {"deliveries", (getter)received_deliveries, NULL, "All of them, in no order.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef received_members[] = {
+    {"bytes", T_PYSSIZET, offsetof(Received, bytes), READONLY, "What they take."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PySequenceMethods received_sequence = {.sq_length = (lenfunc)received_length};
+
+static PyTypeObject received_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gateway.amqp.engine._batch.Received",
+    .tp_basicsize = sizeof(Received),
+    .tp_dealloc = (destructor)received_free,
+    .tp_traverse = (traverseproc)received_visit,
+    .tp_clear = (inquiry)received_forget,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "What came on one link and has no outcome yet.",
+    .tp_as_sequence = &received_sequence,
+    .tp_methods = received_methods,
+    .tp_getset = received_getset,
+    .tp_members = received_members,
+    .tp_new = received_new,
+};

@@ -1,0 +1,265 @@
+/* What was sent on one link and has no outcome yet, by the number of the delivery.
+ *
+ * Numbers only grow, and outcomes mostly come in that order: so this is an array in the order of sending, of which the
+ * first one is mostly the one that is asked for, and no number needs an object. What has had its outcome before others
+ * leaves a hole; holes are closed where that makes room (each `add` pays for at most two moves).
+ */
+#define LEAST_ROOM 16
+#define KEPT_ROOM 256 /* places that an empty link keeps: there may be many thousand links */
+
+typedef struct {
+    uint64_t number;
+    Py_ssize_t size;
+    PyObject *context; /* NULL: a hole */
+} sent;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *owner;
+    Tally *tally; /* or NULL */
+    sent *all;
+    Py_ssize_t first, end, room; /* `all` from `first` up to, but not including, `end`; neither end is a hole */
+    Py_ssize_t count, bytes;
+    char several; /* the owner wants to hear of several at once */
+} Unsettled;
+
+static PyTypeObject unsettled_type;
+
+/* Close the holes, or make more room. */
+static int make_room(Unsettled *self) {
+    Py_ssize_t index, to = 0, room = self->room ? 2 * self->room : LEAST_ROOM;
+    if (2 * self->count > self->room || self->room == 0) {
+        sent *grown = self->all; /* PyMem_Resize sets its argument to NULL where there is no memory */
+        PyMem_Resize(grown, sent, (size_t)room);
+        if (grown == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->all = grown;
+        self->room = room;
+        return 0;
+    }
+    for (index = self->first; index < self->end; index++)
+        if (self->all[index].context != NULL)
+            self->all[to++] = self->all[index];
+    self->first = 0;
+    self->end = to;
+    return 0;
+}
+
+/* What a context has of its message: an event of a log is a tuple that begins with it, so that it can be sent again.
+ * Others know the delivery that it came with, which is counted where it came. */
+static Py_ssize_t data_of(PyObject *context) {
+    PyObject *data;
+    if (!PyTuple_Check(context) || PyTuple_GET_SIZE(context) == 0)
+        return 0;
+    data = PyTuple_GET_ITEM(context, 0);
+    return PyBytes_Check(data) ? PyBytes_GET_SIZE(data) : 0;
+}
+
+/* `count`: 1 for one more, -1 for one less. */
+static void charge_sent(Unsettled *self, const sent *place, Py_ssize_t count) {
+    if (self->tally != NULL) {
+        self->tally->out_bytes += count * cost(place->size);
+        self->tally->out_data += count * data_of(place->context);
+        self->tally->out_count += count;
+    }
+}
+
+static int add(Unsettled *self, uint64_t number, Py_ssize_t size, PyObject *context) {
+    if (self->end > self->first && number <= self->all[self->end - 1].number) {
+        PyErr_SetString(PyExc_ValueError, "the numbers of deliveries grow");
+        return -1;
+    }
+    if (self->end == self->room && make_room(self) < 0)
+        return -1;
+    self->all[self->end++] = (sent){number, size, Py_NewRef(context)};
+    self->count++;
+    self->bytes += size;
+    charge_sent(self, self->all + self->end - 1, 1);
+    return 0;
+}
+
+/* Where a number is, -1: nowhere. Since numbers grow, none is further from the first than it is greater. */
+static Py_ssize_t find(const Unsettled *self, uint64_t number) {
+    Py_ssize_t low = self->first, high = self->end - 1, middle;
+    if (low > high || number < self->all[low].number)
+        return -1;
+    if (number - self->all[low].number < (uint64_t)(high - low))
+        high = low + (Py_ssize_t)(number - self->all[low].number);
+    for (middle = high; low <= high; middle = low + (high - low) / 2) {
+        if (self->all[middle].number == number)
+            return self->all[middle].context == NULL ? -1 : middle;
+        if (self->all[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle - 1;
+    }
+    return -1;
+}
+
+static void shrink(Unsettled *self) {
+    while (self->first < self->end && self->all[self->first].context == NULL)
+        self->first++;
+    while (self->first < self->end && self->all[self->end - 1].context == NULL)
+        self->end--;
+    if (self->first < self->end)
+        return;
+    self->first = self->end = 0;
+    if (self->room > KEPT_ROOM) {
+        PyMem_Free(self->all);
+        self->all = NULL;
+        self->room = 0;
+    }
+}
+
+/* Take out what `find` found: a new reference. */
+static PyObject *take_out(Unsettled *self, Py_ssize_t index) {
+    sent *place = self->all + index;
+    PyObject *context = place->context;
+    charge_sent(self, place, -1);
+    place->context = NULL;
+    self->count--;
+    self->bytes -= place->size;
+    if (index == self->first || index == self->end - 1)
+        shrink(self);
+    return context;
+}
+
+static Py_ssize_t asked(Unsettled *self, PyObject *number) {
+    uint64_t wanted = PyLong_AsUnsignedLongLong(number);
+    return wanted == (uint64_t)-1 && PyErr_Occurred() ? -1 : find(self, wanted);
+}
+
+static PyObject *unsettled_add(Unsettled *self, PyObject *args) {
+    unsigned long long number;
+    Py_ssize_t size;
+    PyObject *context;
+    if (!PyArg_ParseTuple(args, "KnO", &number, &size, &context) || add(self, number, size, context) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *unsettled_take(Unsettled *self, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t index;
+    if (count != 1 && count != 2) {
+        PyErr_SetString(PyExc_TypeError, "take wants a number, and what to say where there is none");
+        return NULL;
+    }
+    index = asked(self, args[0]);
+    if (index >= 0)
+        return take_out(self, index);
+    if (PyErr_Occurred())
+        return NULL;
+    if (count == 2)
+        return Py_NewRef(args[1]);
+    PyErr_SetObject(PyExc_KeyError, args[0]);
+    return NULL;
+}
+
+static int unsettled_contains(Unsettled *self, PyObject *number) {
+    Py_ssize_t index = asked(self, number);
+    return PyErr_Occurred() ? -1 : index >= 0;
+}
+
+static PyObject *unsettled_contexts(Unsettled *self, void *unused) {
+    PyObject *found = PyList_New(0);
+    Py_ssize_t index;
+    for (index = self->first; found != NULL && index < self->end; index++)
+        if (self->all[index].context != NULL && PyList_Append(found, self->all[index].context) < 0)
+            Py_CLEAR(found);
+    return found;
+}
+
+static int unsettled_clear(Unsettled *self) {
+    sent *all = self->all;
+    Py_ssize_t index, first = self->first, end = self->end;
+    for (index = first; index < end; index++)
+        if (all[index].context != NULL)
+            charge_sent(self, all + index, -1);
+    self->all = NULL; /* whatever goes with the contexts finds nothing here */
+    self->first = self->end = self->room = self->count = self->bytes = 0;
+    for (index = first; index < end; index++)
+        Py_XDECREF(all[index].context);
+    PyMem_Free(all);
+    return 0;
+}
+
+static PyObject *unsettled_take_all(Unsettled *self, PyObject *unused) {
+    PyObject *found = unsettled_contexts(self, NULL);
+    if (found != NULL)
+        unsettled_clear(self);
+    return found;
+}
+
+static Py_ssize_t unsettled_length(Unsettled *self) { return self->count; }
+
+static int unsettled_forget(Unsettled *self) {
+    Py_CLEAR(self->owner);
+    return unsettled_clear(self);
+}
+
+static int unsettled_visit(Unsettled *self, visitproc visit, void *arg) {
+    Py_ssize_t index;
+    Py_VISIT(self->owner);
+    for (index = self->first; index < self->end; index++)
+        Py_VISIT(self->all[index].context);
+    return 0;
+}
+
+static void unsettled_free(Unsettled *self) {
+    PyObject_GC_UnTrack(self);
+    unsettled_forget(self);
+    Py_CLEAR(self->tally);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *unsettled_new(PyTypeObject *type, PyObject *args, PyObject *named) {
+    PyObject *owner;
+    Tally *tally;
+    Unsettled *self;
+    if (!owned(args, named, &owner, &tally))
+        return NULL;
+    self = (Unsettled *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->owner = Py_NewRef(owner);
+        self->tally = (Tally *)Py_XNewRef((PyObject *)tally);
+    }
+    return (PyObject *)self;
+}
+
+static PyMethodDef unsettled_methods[] = {
+    {"add", (PyCFunction)unsettled_add, METH_VARARGS, "Keep a context until the outcome of delivery `number`."},
+    {"take", (PyCFunction)(void (*)(void))unsettled_take, METH_FASTCALL, "The context of a delivery, settled now."},
+    {"take_all", (PyCFunction)unsettled_take_all, METH_NOARGS, "All contexts, oldest first; none is kept."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef unsettled_fields[] = {
+    {"contexts", (getter)unsettled_contexts, NULL, "Of all deliveries, oldest first.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef unsettled_members[] = {
+    {"bytes", T_PYSSIZET, offsetof(Unsettled, bytes), READONLY, "What the messages take."},
+    {"several", T_BOOL, offsetof(Unsettled, several), 0, "Whether the owner hears of several accepted ones at once."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PySequenceMethods unsettled_sequence = {.sq_length = (lenfunc)unsettled_length,
+                                               .sq_contains = (objobjproc)unsettled_contains};
+
+static PyTypeObject unsettled_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gateway.amqp.engine._batch.Unsettled",
+    .tp_basicsize = sizeof(Unsettled),
+    .tp_dealloc = (destructor)unsettled_free,
+    .tp_traverse = (traverseproc)unsettled_visit,
+    .tp_clear = (inquiry)unsettled_forget,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "What was sent on one link and has no outcome yet.",
+    .tp_as_sequence = &unsettled_sequence,
+    .tp_methods = unsettled_methods,
+    .tp_getset = unsettled_fields,
+    .tp_members = unsettled_members,
+    .tp_new = unsettled_new,
+};

@@ -1,0 +1,140 @@
+"""Proton's functions, given to the C code that calls them for many deliveries at once (`_turn.c`).
+
+Both use the library that the Python binding has loaded. The binding also knows the functions' types: one that is
+not of the type that the C code was written for is found here, when the gateway starts, and not by a crash.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any, Final
+
+import cproton_ffi
+from cproton_ffi import ffi, lib
+
+from gateway.amqp.engine._batch import (
+    BEFORE_END,
+    CUT_TEXT,
+    ECHO_LINK,
+    OTHER_FORMAT,
+    SCAN_STATE,
+    SPLIT_DISPOSITION,
+    Received,
+    Tally,
+    Unsettled,
+    accept,
+    accept_all,
+    attached,
+    bind,
+    bind_log,
+    complaint,
+    dispatch,
+    largest_frame,
+    listen,
+    scan,
+    send,
+    send_all,
+    take,
+    usual,
+    weigh,
+)
+
+__all__ = [
+    "BEFORE_END",
+    "CUT_TEXT",
+    "ECHO_LINK",
+    "OTHER_FORMAT",
+    "SCAN_STATE",
+    "SPLIT_DISPOSITION",
+    "Received",
+    "Tally",
+    "Unsettled",
+    "accept",
+    "accept_all",
+    "address",
+    "attached",
+    "complaint",
+    "delivery_at",
+    "dispatch",
+    "heard",
+    "largest_frame",
+    "listen",
+    "scan",
+    "send",
+    "send_all",
+    "take",
+    "usual",
+    "weigh",
+]
+
+_SESSION: Final = "struct pn_session_t *"
+_EVENT, _DELIVERY, _LINK = "struct pn_event_t *", "struct pn_delivery_t *", "struct pn_link_t *"
+_COLLECTOR, _TRANSPORT, _BYTES = "struct pn_collector_t *", "struct pn_transport_t *", "struct pn_bytes_t"
+_FUNCTIONS: Final = (
+    ("pn_delivery", _DELIVERY, _LINK, _BYTES),
+    ("pn_link_send", "ssize_t", _LINK, "char *", "size_t"),
+    ("pn_link_advance", "_Bool", _LINK),
+    ("pn_delivery_settle", "void", _DELIVERY),
+    ("pn_delivery_update", "void", _DELIVERY, "uint64_t"),
+    ("pn_collector_peek", _EVENT, _COLLECTOR),
+    ("pn_collector_pop", "_Bool", _COLLECTOR),
+    ("pn_event_type", "pn_event_type_t", _EVENT),
+    ("pn_event_delivery", _DELIVERY, _EVENT),
+    ("pn_delivery_link", _LINK, _DELIVERY),
+    ("pn_link_is_sender", "_Bool", _LINK),
+    ("pn_delivery_tag", _BYTES, _DELIVERY),
+    ("pn_delivery_remote_state", "uint64_t", _DELIVERY),
+    ("pn_delivery_settled", "_Bool", _DELIVERY),
+    ("pn_delivery_readable", "_Bool", _DELIVERY),
+    ("pn_delivery_partial", "_Bool", _DELIVERY),
+    ("pn_delivery_aborted", "_Bool", _DELIVERY),
+    ("pn_delivery_pending", "size_t", _DELIVERY),
+    ("pn_link_recv", "ssize_t", _LINK, "char *", "size_t"),
+    ("pn_transport_pending", "ssize_t", _TRANSPORT),
+    ("pn_transport_peek", "ssize_t", _TRANSPORT, "char *", "size_t"),
+    ("pn_transport_pop", "void", _TRANSPORT, "size_t"),
+    ("pn_session_incoming_bytes", "size_t", _SESSION),
+    ("pn_session_outgoing_bytes", "size_t", _SESSION),
+)
+"""Name, result and arguments, in the order of the table in `_turn.c`."""
+
+
+def address(pointer: Any) -> int:
+    """A pointer of proton as the number by which the C code takes it."""
+    return int(ffi.cast("uintptr_t", pointer))
+
+
+def heard(kinds: Iterable[int]) -> bytes:
+    """What `dispatch` is told of the kinds of events that it leaves to others; all other kinds it throws away."""
+    table = bytearray(256)
+    for kind in kinds:
+        table[kind] = 1
+    return bytes(table)
+
+
+def delivery_at(number: int) -> Any:
+    """The delivery that `_turn` gave as a number, for the binding's own functions."""
+    return ffi.cast("pn_delivery_t *", number)
+
+
+def _function(name: str, result: str, *arguments: str) -> int:
+    found = ffi.addressof(lib, name)
+    expected, actual = f"{result}(*)({', '.join(arguments)})", ffi.typeof(found).cname
+    if actual != expected:
+        raise ImportError(f"python-qpid-proton's {name} is {actual}, this gateway was made for {expected}")
+    return address(found)
+
+
+bind(tuple(_function(*each) for each in _FUNCTIONS))
+
+
+def _bind_log() -> None:
+    """proton's logging, which the binding does not show although the library has it."""
+    library = ctypes.CDLL(cproton_ffi.__file__)
+    functions = (library.pn_transport_logger, library.pn_logger_set_log_sink)
+    logger, set_sink = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions)
+    bind_log(logger, set_sink)
+
+
+_bind_log()

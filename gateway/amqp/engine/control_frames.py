@@ -1,0 +1,198 @@
+"""Finds the control frames in what a peer sent, when the engine has seen that there are some (part 2, 2.3).
+
+proton reads frames and shows events, not frames. Going through all of them beside it would cost on every message,
+so this looks only when an event says that a control frame was among the bytes just pushed. To know where a frame
+begins in them it keeps track of how much proton holds of an unfinished frame: the size of proton's input buffer
+less its capacity.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gateway.amqp.engine.batch import OTHER_FORMAT, SCAN_STATE, scan
+from gateway.amqp.engine.performatives import (
+    ATTACH,
+    BEGIN,
+    DETACH,
+    END,
+    MOST_HANDLES,
+    OPEN,
+    Performative,
+    read_control,
+    transfer_head,
+)
+from gateway.amqp.link.attach_info import AttachInfo, read_attach_info, refusal
+from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, RESOURCE_LIMIT_EXCEEDED, AmqpError
+
+_HEAD: Final = struct.Struct(">IBBH")
+_HEADER: Final = b"AMQP"
+_HEADER_SIZE: Final = 8
+_PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
+_TRANSFER: Final = _PER_MESSAGE[1]
+_ERROR: Final = b"\x00\x53\x1d"
+_FORMATS: Final = 4096
+"""Deliveries of other formats that are remembered from one push to the next: those that are not complete."""
+_LONGEST_NAME: Final = 4096
+"""Characters of a link name: proton compares the names of all links of a session with that of each new one."""
+RESUMED: Final = -1
+"""Stands for the message-format of a resumed delivery: none is known here, for no unsettled map is offered."""
+HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
+
+
+class ControlFrameInspector:
+    """The incoming side of one connection: its position in the stream, and the channels and handles in use."""
+
+    __slots__ = (
+        "_asked", "_begun", "_channels", "_data", "_end", "_formats", "_held", "_opened", "_room", "_scan", "_seen",
+        "_size", "_start", "said", "watching",
+    )  # fmt: skip
+
+    def __init__(self, room: int) -> None:
+        self._size = self._room = room
+        """Of proton's input buffer, and what was free in it before the last push."""
+        self._data = b""
+        self._start = self._end = 0
+        self._held = bytearray()
+        """The beginning of an unfinished frame that came with earlier data."""
+        self._seen = True
+        self._opened = False
+        self._channels: dict[int, dict[int, Any]] = {}
+        """The names of the links by channel and handle."""
+        self._asked: deque[AttachInfo] = deque()
+        self._begun: deque[tuple[int, int]] = deque()
+        self.said: str | None = None
+        """The error text of the disposition that is with proton now, if it has a NUL."""
+        self.watching = False
+        """The peer has used another message-format than 0: then `look` is called for every push."""
+        self._scan: Final = bytearray(SCAN_STATE)
+        self._formats: dict[tuple[Any, Any], int] = {}
+        """Deliveries that are not of format 0, by link name and tag."""
+
+    # -- once per push
+
+    def scanned(self, data: bytes) -> Sequence[tuple[int, int, int]]:
+        """Where `data`, which came as one, has to be cut: position, why (`scan`), channel; nearly always nowhere."""
+        if (found := scan(self._scan, data, 0, len(data))) is None:
+            return ()
+        cuts = [each for each in found if each[1] != OTHER_FORMAT]
+        self.watching = self.watching or len(cuts) < len(found)
+        return cuts
+
+    def split_text(self, data: bytes, end: int) -> str | None:
+        """The error text of a disposition that began in earlier data and ends here, if it may have a NUL."""
+        frame = bytes(self._held) + data[:end]
+        return refusal(frame) if _ERROR in frame else None
+
+    def pushing(self, data: bytes, start: int, room: int, taken: int) -> None:
+        """`taken` bytes of `data` from `start` on are about to go into the `room` that proton has."""
+        self._data, self._start, self._end, self._room, self._seen = data, start, start + taken, room, False
+        while len(self._formats) > _FORMATS:  # of links that nobody listens to
+            del self._formats[next(iter(self._formats))]
+
+    def grown(self, room: int) -> None:
+        """proton's buffer was full of one unfinished frame and has got bigger: `room` of it is free."""
+        self._size += room
+
+    def pushed(self, data: bytes, room: int) -> None:
+        """All of `data` is with proton: keep what belongs to a frame that is not complete."""
+        unfinished = self._size - room
+        if unfinished > len(data):
+            self._held += data
+            del self._held[: len(self._held) - unfinished]
+        else:
+            self._held = bytearray(data[len(data) - unfinished :]) if unfinished else bytearray()
+        self._data = b""
+
+    # -- once per push that had a control frame
+
+    def look(self) -> None:
+        """Check the control frames of the last push, once; raises the AMQP error that ends the connection."""
+        if self._seen:
+            return
+        self._seen = True
+        begin = self._start - (self._size - self._room)
+        data = self._data[max(begin, 0) : self._end]
+        self._walk(bytes(self._held[begin:]) + data if begin < 0 else data)
+
+    def _walk(self, data: bytes) -> None:
+        position = _HEADER_SIZE if data.startswith(_HEADER) and not self._opened else 0
+        while position + _HEAD.size <= len(data):
+            size, offset, kind, channel = _HEAD.unpack_from(data, position)
+            body = position + 4 * offset
+            if not _HEAD.size <= 4 * offset <= size or position + size > len(data):
+                return  # malformed, which proton says itself, or unfinished
+            if kind != 0:
+                raise AmqpError(FRAMING_ERROR, f"a frame of type {kind} cannot stand here")
+            if 4 * offset < size:
+                head = data[body : body + 3]
+                if head not in _PER_MESSAGE:
+                    self._frame(channel, data[body : position + size])
+                elif self.watching and head == _TRANSFER:
+                    self._transfer(self._channels.get(channel, {}), data[body : position + size])
+            position += size
+
+    def _frame(self, channel: int, body: bytes) -> None:
+        control = read_control(channel, body)
+        if control is not None:
+            self._follow(control, len(body))
+        elif self.watching:
+            self._transfer(self._channels.get(channel, {}), body)
+
+    def _follow(self, control: Performative, size: int) -> None:
+        """Channels and handles in use, and the one open: proton would mix the old and the new."""
+        code, channel, fields = control
+        if code == OPEN:
+            if self._opened:
+                raise AmqpError(ILLEGAL_STATE, "the connection is open already")
+            self._opened = True
+        elif code == BEGIN:
+            if channel in self._channels:
+                raise AmqpError(ILLEGAL_STATE, f"channel {channel} has a session already")
+            self._channels[channel] = {}
+            handle_max = fields[4] if len(fields) > 4 else None
+            self._begun.append((channel, MOST_HANDLES if handle_max is None else handle_max))
+        elif code == END:
+            self._channels.pop(channel, None)
+        elif code == ATTACH:
+            self._attach(self._channels.get(channel, {}), fields, size)
+        elif code == DETACH:
+            self._channels.get(channel, {}).pop(fields[0], None)
+
+    def _attach(self, handles: dict[int, Any], fields: list[Any], size: int) -> None:
+        name, handle = fields[:2]
+        if len(name) > _LONGEST_NAME:
+            text = f"a link name has {len(name)} characters; the gateway takes {_LONGEST_NAME}"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
+        if handle in handles:
+            raise AmqpError(HANDLE_IN_USE, f"handle {handle} has a link already")
+        handles[handle] = name
+        self._asked.append(read_attach_info(fields, size))
+
+    def _transfer(self, handles: dict[int, Any], data: bytes) -> None:
+        """Note a delivery whose message format is not zero: proton does not show it, and reads a wrong handle as 0."""
+        handle, tag, message_format, resumed = transfer_head(data)
+        if tag is None:  # it goes on with a delivery
+            return
+        key = handles.get(handle), tag
+        if resumed:
+            self._formats[key] = RESUMED
+        elif message_format:
+            self._formats[key] = int(message_format)
+        else:
+            self._formats.pop(key, None)
+
+    def message_format(self, name: str, tag: bytes) -> int:
+        """The message-format of the last delivery of a link with this tag; asked once."""
+        return self._formats.pop((name, tag), 0)
+
+    def asked(self) -> AttachInfo:
+        """What the next attach said that proton does not show, in the order they came."""
+        return self._asked.popleft()
+
+    def begun(self) -> tuple[int, int]:
+        """The channel and handle-max of the next begin, in the order they came."""
+        return self._begun.popleft()

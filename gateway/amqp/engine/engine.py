@@ -1,0 +1,399 @@
+"""One AMQP connection, sans-IO: bytes in, events to handlers, bytes out (AMQP 1.0 part 2).
+
+The only user of proton's C engine, with `link`, `turn` and `pndata` beside it. It holds no socket, no clock: `receive`
+takes bytes, `take` gives bytes, `tick` takes the time. Whoever owns it frees it with `free()` after `lost()`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp.codec.decoder import malformed
+from gateway.amqp.engine import batch, proton_data
+from gateway.amqp.engine.config import EngineConfig, EngineListener, PeerInfo
+from gateway.amqp.engine.input import Input
+from gateway.amqp.engine.output import CANNOT_GO_ON, Output, next_tick
+from gateway.amqp.engine.restraint import Restraint
+from gateway.amqp.engine.sessions import Sessions
+from gateway.amqp.engine.transport_errors import reworded
+from gateway.amqp.link.echoes import Echoes
+from gateway.amqp.link.link import Link, SizedLink
+from gateway.amqp.link.link_state import BUFFER_SIZE, DetachKind, LinkState
+from gateway.amqp.link.link_table import LinkTable, Soon
+from gateway.errors import INTERNAL_ERROR, AmqpError
+from gateway.instance import instance
+
+_FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
+
+
+class Engine(Restraint):
+    """A connection's protocol state; `dirty` while output waits to be taken."""
+
+    _sessions: Sessions
+
+    def __init__(self, config: EngineConfig, owner: EngineListener, *, server: bool) -> None:
+        super().__init__()
+        self.config: Final = config
+        self._owner: Final = owner
+        self._soon: Soon | None = getattr(owner, "soon", None)
+        self._server: Final = server
+        self.dirty = self.opened = self.closed = self.faulted = self.discarding = False
+        self.remote_container = ""
+        self.remote_hostname: str | None = None
+        self.offered = self.desired = frozenset[str]()
+        self._attached = LinkTable(self, owner)
+        self._links: Final = self._attached.live
+        self.peer = PeerInfo()
+        self.refusals = self.ignored = self.serial = 0
+        """Links of the peer that were refused; its resumed deliveries; the number of our last delivery, its tag."""
+        self.oversize: Final[deque[tuple[SizedLink, int, int]]] = deque()
+        """What was to be sent and is too large for its receiver: link, number, size."""
+        self.receivers: Final[dict[int, batch.Received[Link]]] = {}
+        """What has no outcome yet on the open links on which whole messages come, by their address."""
+        self.senders: Final[dict[int, batch.Unsettled[Any]]] = {}
+        """What has no outcome yet on the open links on which we send, by their address."""
+        self._build(server)
+        self._output = Output(self._transport, self.tally)
+        self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
+        self._echoes: Final = Echoes(self._sessions, self._output)
+        self._flowed: Link | None = None  # of which the last flow was
+        self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo)
+        self._intake: Final = self._input.intake
+        self._table: Final[dict[int, Callable[[Any], None]]] = {
+            lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
+            lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
+            lib.PN_SESSION_REMOTE_OPEN: self._session_open,
+            lib.PN_SESSION_REMOTE_CLOSE: self._session_close,
+            lib.PN_LINK_REMOTE_OPEN: self._link_open,
+            lib.PN_LINK_REMOTE_CLOSE: lambda event: self._link_close(event, DetachKind.CLOSED),
+            lib.PN_LINK_REMOTE_DETACH: lambda event: self._link_close(event, DetachKind.DETACHED),
+            lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
+        }
+        self._heard: Final = batch.heard((_FLOW, _ERROR, *self._table))
+
+    def _build(self, server: bool) -> None:
+        config = self.config
+        self._connection = lib.pn_connection()
+        self._transport = lib.pn_transport()
+        self._collector = lib.pn_collector()
+        if server:
+            lib.pn_transport_set_server(self._transport)
+        lib.pn_transport_set_max_frame(self._transport, config.max_frame_size)
+        lib.pn_transport_set_channel_max(self._transport, config.channel_max)
+        lib.pn_transport_set_idle_timeout(self._transport, config.idle_timeout)
+        lib.pn_connection_collect(self._connection, self._collector)
+        lib.pn_connection_set_container(self._connection, config.container_id.encode())
+        if config.hostname is not None:
+            lib.pn_connection_set_hostname(self._connection, config.hostname.encode())
+        lib.pn_transport_bind(self._transport, self._connection)
+        self._events = batch.address(self._collector)
+
+    # -- bytes and time
+
+    def receive(self, data: bytes) -> None:
+        """Feed what the peer sent; handlers are called before this returns."""
+        self._input.push(data)
+        if not self.dirty:
+            self.touch()
+
+    def _dispatch_safely(self) -> None:
+        """What cannot be decoded in a control frame is the peer's fault: the connection ends with that error."""
+        try:
+            if self._intake.watching:
+                self._intake.look()
+            self.dispatch()
+        except AmqpError as error:
+            self._fail(error)
+
+    def _before_end(self) -> None:
+        try:
+            self._output.before_end()
+        except AmqpError as error:
+            self._fail(error)
+
+    def _echo(self, channel: int | None) -> None:
+        self._echoes.wanted(self._flowed, channel)
+
+    def _fail(self, error: AmqpError) -> None:
+        """Without an open of the peer proton sends no close of ours, only that of an error of the stream."""
+        self._faulted()
+        if not lib.pn_connection_state(self._connection) & lib.PN_REMOTE_UNINIT:
+            if not self.opened:  # what was wrong came in one piece with the peer's open
+                self.open()
+            self.close(error)
+        else:
+            proton_data.write_condition(lib.pn_transport_condition(self._transport), error)
+            lib.pn_transport_close_tail(self._transport)
+        self.lost(error)
+
+    def _faulted(self) -> None:
+        self.faulted = True
+        self._input.stop()
+
+    def take(self) -> bytes:
+        """The bytes to write now; empty while `paused` (the socket is full)."""
+        self.dirty = False
+        while self.oversize:
+            link, number, size = self.oversize.popleft()
+            link.refused_size(number, size)
+        output, data = self._output, b""
+        if not self.paused:
+            if self._echoes.asked:
+                self._echoes.answer()
+            data = output.take()
+            self.tally.fresh = 0
+            if len(data) > self.largest_output:
+                self.largest_output = len(data)
+        if output.failure is not None and not self.paused:
+            self._broken(output.failure)
+            data += output.take()
+        return data
+
+    @property
+    def remote_idle(self) -> float:
+        """Seconds of silence that the peer bears, as its open says (2.4.5); 0: any."""
+        return float(lib.pn_transport_get_remote_idle_timeout(self._transport)) / 1000
+
+    @property
+    def finished(self) -> bool:
+        """True when nothing will be written any more; the peer may still have something to say."""
+        return self._output.finished
+
+    def tick(self, now_ms: int) -> int:
+        """Heartbeats and idle time-out; returns when to ask again, in ms, 0 for never."""
+        deadline: int = lib.pn_transport_tick(self._transport, now_ms)
+        self.dispatch()
+        self.touch()
+        return next_tick(now_ms, deadline, self.remote_idle)
+
+    def touch(self) -> None:
+        """Output may wait: have the owner flush once in this turn of the loop."""
+        if not self.dirty:
+            self.dirty = True
+            self._owner.engine_dirty()
+
+    def _broken(self, error: AmqpError) -> None:
+        """No more can be written: the connection ends without proton."""
+        if not self.closed:
+            self._output.end(error)
+            self._faulted()
+            self.lost(error)
+
+    def broken(self) -> None:
+        """A step of ours has failed, a bug: end the connection, behind what is to be written already."""
+        if self.closed:
+            return
+        error = AmqpError(INTERNAL_ERROR, CANNOT_GO_ON)
+        self._input.stop()
+        self.oversize.clear()
+        if lib.pn_connection_state(self._connection) & lib.PN_LOCAL_ACTIVE:  # else our close is written
+            self._output.end(error)
+        self.lost(error)
+
+    # -- connection
+
+    def open(self, offered: Iterable[str] | None = None) -> None:
+        """Send our open with the capabilities of the configuration."""
+        config, connection = self.config, self._connection
+        proton_data.write_open(
+            connection, config.offered if offered is None else offered, config.desired, config.properties
+        )
+        lib.pn_connection_open(connection)
+        self.touch()
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Close the connection; the peer's answer ends it. What a client says before that is discarded (2.4.6)."""
+        if self.closed or self.discarding:
+            return
+        proton_data.write_condition(lib.pn_connection_condition(self._connection), error)
+        lib.pn_connection_close(self._connection)
+        self.touch()
+        if self._server:
+            self.discarding = True
+            self._attached.lost(error, DetachKind.CONNECTION, self._soon)
+
+    def lost(self, error: AmqpError | None, left: DetachKind = DetachKind.LOST) -> None:
+        """The socket is gone: every link ends now."""
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            self._attached.lost(error, left, self._soon)
+        finally:
+            self._owner.engine_closed(self, error)
+
+    def free(self) -> None:
+        """Give the C structures back, once all links have ended; no method may be called after this."""
+        connection = self._transport, self._connection, self._collector
+        self._attached.when_ended(lambda: self._attached.free(*connection, self._soon))
+
+    @property
+    def links(self) -> list[Link]:
+        """The links that the peer or we have attached."""
+        return list(self._links.values())
+
+    # -- links of ours
+
+    def message_format(self, name: str, tag: bytes) -> int:
+        """The message-format of a delivery that came; asked once."""
+        return self._intake.message_format(name, tag) if self._intake.watching else 0
+
+    @property
+    def said(self) -> str | None:
+        """The error text of the disposition that is looked at, where proton shows only a part of it."""
+        return self._intake.said
+
+    def attach(self, name: str, *, incoming: bool, known: bool = False) -> Link:
+        """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here.
+
+        `known`: the peer knows a terminus by this name, which is the same in every process of ours. Others have what
+        tells this process: two gateways of one id must not steal each other's links (CORE-7).
+        """
+        session = self._sessions.ours()
+        make = lib.pn_receiver if incoming else lib.pn_sender
+        pointer = make(session, (name if known else f"{name}-{instance()}").encode())
+        link = Link(self, pointer)
+        self._sessions.attach(link)
+        self._attached.add(link)
+        return link
+
+    def attached(self, link: Link) -> None:
+        """Our half of a link of the peer will need a handle; raises AmqpError where there is none."""
+        self._sessions.attach(link)
+
+    def attaching(self, link: LinkState) -> None:
+        """The attach of a sender of ours is to be written."""
+        self._output.attaching(link)
+
+    def detached(self, link: LinkState) -> None:
+        """Our half of a link detaches."""
+        self._sessions.detach(link)
+
+    @property
+    def unsettled(self) -> int:
+        """Deliveries that wait for their outcome."""
+        return sum(map(len, self.senders.values()))
+
+    def refused(self, link: Link, error: AmqpError) -> None:
+        """A link of the peer was refused: for the owner's log and counters."""
+        self.refusals += 1
+        self._owner.link_refused(link, error)
+
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        """A message of the peer was refused: for the owner's log and counters."""
+        self._owner.message_refused(link, error)
+
+    def counted_late(self, link: Link) -> None:
+        """A link that has ended has counted something more."""
+        self._owner.link_counted(link)
+
+    # -- events
+
+    def dispatch(self) -> None:
+        """Hand every waiting event to its link or to the connection."""
+        collector, run = self._collector, []  # type: Any, list[Any]
+        while True:
+            other = batch.dispatch(self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run, self._heard)
+            if run:
+                self._hand_out(run)
+            if not other:
+                return
+            event = lib.pn_collector_peek(collector)
+            try:
+                if delivery := lib.pn_event_delivery(event):
+                    self._odd_delivery(lib.pn_delivery_link(delivery), delivery)
+                else:
+                    self._control(event)
+            finally:
+                lib.pn_collector_pop(collector)
+
+    def _hand_out(self, run: list[Any]) -> None:
+        """Messages that came, and what was accepted of ours; a link may have ended since they were taken."""
+        if not self.dirty:
+            self.touch()
+        try:
+            for link, found in run:
+                if link.incoming and self._intake.watching:
+                    link.received_of_any_format(found)
+                elif link.incoming:
+                    link.received_all(found)
+                else:
+                    link.accepted_all(found)
+        finally:
+            run.clear()
+
+    def _odd_delivery(self, pointer: Any, delivery: Any) -> None:
+        """Of those few that are not a whole message and not accepted."""
+        link = self._links.get(pointer)
+        if link is None or (link.incoming and not link.open):
+            self._attached.stray(pointer, delivery)
+        elif link.incoming:
+            link.arrived(delivery)
+        elif (number := link.number(delivery)) in link.unsettled:
+            link.updated(delivery, number, lib.pn_delivery_remote_state(delivery))
+        else:
+            self._attached.stray(pointer, delivery)
+
+    def _control(self, event: Any) -> None:
+        if (kind := lib.pn_event_type(event)) == _FLOW:
+            self._flowed = link = self._links.get(lib.pn_event_link(event))
+            if link is not None:
+                link.flowed()
+        elif kind == _ERROR:
+            self._transport_error()
+        elif self.closed or (self.discarding and kind != lib.PN_CONNECTION_REMOTE_CLOSE):
+            return  # after our close only that of the peer counts
+        elif (handle := self._table.get(kind)) is not None:
+            self._intake.look()
+            handle(event)
+
+    def _remote_open(self, event: Any) -> None:
+        connection = self._connection
+        self.remote_container = proton_data.text(lib.pn_connection_remote_container(connection)) or ""
+        self.remote_hostname = proton_data.text(lib.pn_connection_remote_hostname(connection))
+        self.offered = proton_data.names(lib.pn_connection_remote_offered_capabilities(connection))
+        self.desired = proton_data.names(lib.pn_connection_remote_desired_capabilities(connection))
+        self.opened = True
+        self._output.limit()
+        self._owner.engine_opened(self)
+
+    def _remote_close(self, event: Any) -> None:
+        error = proton_data.read_condition(lib.pn_connection_remote_condition(self._connection))
+        lib.pn_connection_close(self._connection)
+        self.touch()
+        self.lost(error, DetachKind.CONNECTION)
+
+    def _input_ended(self, event: Any) -> None:
+        """proton takes no more: after a close, an error, or a frame that it says nothing about."""
+        if not self.closed:
+            raise malformed("a frame holds no performative that can stand here")
+
+    def _transport_error(self) -> None:
+        error = reworded(proton_data.read_condition(lib.pn_transport_condition(self._transport)))
+        self._output.reword(error)
+        self._faulted()
+        self.touch()
+        self.lost(error)
+
+    def _session_open(self, event: Any) -> None:
+        if self._sessions.full:
+            self._attached.end_all()
+        self._sessions.begun(lib.pn_event_session(event), *self._intake.begun())
+        self._output.begun = True
+        self.touch()
+
+    def _session_close(self, event: Any) -> None:
+        session = lib.pn_event_session(event)
+        error = proton_data.read_condition(lib.pn_session_remote_condition(session))
+        self._attached.of_session_closed(session, error, lambda: self._sessions.end(session), self._soon)
+
+    def _link_open(self, event: Any) -> None:
+        self._attached.opened(lib.pn_event_link(event), self._intake.asked())
+
+    def _link_close(self, event: Any, left: DetachKind) -> None:
+        self._attached.closed(lib.pn_event_link(event), left)
+        self.touch()

@@ -1,0 +1,85 @@
+"""What a peer sent, given to proton: in one piece, or cut where a frame needs that (AMQP 1.0 part 2, 2.3).
+
+Part of the engine. proton reads all frames of a piece before we hear of the first. An end in the same piece as its
+begin would make it forget the channel that our begin has to name; and which link a flow came on that asks for one of
+ours is known only from the last event of its piece. What a peer says after a NUL in the error of a disposition proton
+keeps to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cproton_ffi import ffi, lib
+
+from gateway.amqp.engine.batch import BEFORE_END, CUT_TEXT, ECHO_LINK, SPLIT_DISPOSITION
+from gateway.amqp.engine.control_frames import ControlFrameInspector
+from gateway.amqp.link.attach_info import refusal
+
+_frames: Final = lib.pn_transport_get_frames_input
+
+
+class Input:
+    """The input of one transport."""
+
+    def __init__(
+        self,
+        transport: Any,
+        dispatch: Callable[[], None],
+        before_end: Callable[[], None],
+        echo: Callable[[int | None], None],
+    ) -> None:
+        """`dispatch` hands out the events of a piece. `before_end`: an end comes next. `echo`: the flow that came last
+        asks for one of ours, of its link, or of the session on a channel.
+        """
+        self._transport: Final = transport
+        self._dispatch: Final = dispatch
+        self._before_end: Final = before_end
+        self._echo: Final = echo
+        self._room = lib.pn_transport_capacity(transport)
+        self.intake: Final = ControlFrameInspector(self._room)
+
+    def push(self, data: bytes) -> None:
+        """Feed what the peer sent; its events are handed out before this returns."""
+        if self._room <= 0:
+            return
+        start = 0
+        for position, what, channel in self.intake.scanned(data):
+            if what == SPLIT_DISPOSITION:
+                self.intake.said = self.intake.split_text(data, position)
+            self._push(data, start, position)
+            start = position
+            if what == BEFORE_END:
+                self._before_end()
+            elif what == CUT_TEXT:
+                self.intake.said = refusal(data[start : start + channel])
+                self._push(data, start, start + channel)
+                self.intake.said, start = None, start + channel
+            elif what == SPLIT_DISPOSITION:
+                self.intake.said = None
+            elif self._room > 0:
+                self._echo(None if what == ECHO_LINK else channel)
+        self._push(data, start, len(data))
+        if self._room > 0:
+            self.intake.pushed(data, self._room)
+
+    def _push(self, data: bytes, position: int, end: int) -> None:
+        transport, intake = self._transport, self.intake
+        start = ffi.from_buffer("char[]", data) + position
+        while position < end and (room := self._room) > 0:
+            taken = min(room, end - position)
+            before = _frames(transport) if taken == room else -1
+            intake.pushing(data, position, room, taken)
+            lib.pn_transport_push(transport, start, taken)
+            self._dispatch()
+            start, position = start + taken, position + taken
+            room = lib.pn_transport_capacity(transport)
+            if before >= 0 and before == _frames(transport):
+                intake.grown(room)
+            if self._room > 0:
+                self._room = room
+
+    def stop(self) -> None:
+        """Take no more."""
+        self._room = -1

@@ -1,0 +1,146 @@
+"""What the engine has to write: proton's output, taken when it is to be sent or before that, and a close of our own.
+
+Part of the engine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp.engine import batch
+from gateway.amqp.engine.performatives import close_frame
+from gateway.amqp.engine.transport_errors import complaint
+from gateway.amqp.sasl.frames import AMQP_HEADER
+from gateway.errors import FRAME_SIZE_TOO_SMALL, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link_state import LinkState
+
+_HEAD: Final = struct.Struct(">IBBH")
+_CLOSE: Final = b"\x00\x53\x18"
+CANNOT_GO_ON: Final = "the gateway cannot go on with this connection; connect again"
+_MOST: Final = 16 * 1024 * 1024
+"""Bytes that may be taken before their time while the peer does not read: more than may be queued for it besides."""
+
+
+class Output:
+    """The output of one transport; `failure` says why no more can be written."""
+
+    def __init__(self, transport: Any, tally: batch.Tally) -> None:
+        """`tally`: knows of the last `take` whether proton has more to write."""
+        self._transport: Final = transport
+        self._tally: Final = tally
+        self._at: Final = batch.address(transport)
+        self.early: Final = bytearray()
+        """What proton has written and waits to be taken."""
+        self._ended = False
+        self._largest = 0
+        self.begun = False
+        """proton has the answer to a begin and has not written it."""
+        self._attaching: Final[dict[str, LinkState]] = {}
+        self.failure: AmqpError | None = None
+        batch.listen(self._at)
+
+    def limit(self) -> None:
+        """The peer's open has come, and with it the largest frame that it takes."""
+        self._largest = lib.pn_transport_get_remote_max_frame(self._transport)
+
+    def take(self) -> bytes:
+        """All that is to be written now."""
+        data = b"" if self._ended else self._written()
+        if self.early:
+            data = bytes(self.early + data)
+            self.early.clear()
+        if (why := batch.complaint(self._at)) is not None and not self._ended:
+            self.failure = AmqpError(INTERNAL_ERROR, CANNOT_GO_ON)
+            self.failure.__cause__ = RuntimeError(complaint(why))
+        if len(data) > self._largest > 0 and batch.largest_frame(data) > self._largest:
+            data = self._fitting(data)
+        return data
+
+    def _fitting(self, data: bytes) -> bytes:
+        """What comes before a control frame that is too large for the peer: proton cuts only transfers (2.7.1)."""
+        for start, size in _frames(data):
+            if size > self._largest:
+                text = f"a frame of {size} bytes has to be sent, and max-frame-size is {self._largest}"
+                self.failure = AmqpError(FRAME_SIZE_TOO_SMALL, text)
+                return data[:start]
+        return data
+
+    def before_end(self) -> None:
+        """An end comes next: a begin that is answered after it would not name the peer's channel any more (2.7.2)."""
+        if self.begun:
+            self.take_early()
+
+    def collect(self, change: Callable[[bytes], bytes] | None = None) -> None:
+        """Have proton write what waits, for a later `take`; `change` makes something else of it."""
+        data = self._written()
+        self.early.extend(data if change is None else change(data))
+
+    def _written(self) -> bytes:
+        data = batch.take(self._at, self._tally)
+        self.begun = False
+        if self._attaching:
+            self._learn_handles(data)
+        return data
+
+    def attaching(self, link: LinkState) -> None:
+        """proton writes the attach of a sender of ours next, and with it the handle that it has found."""
+        self._attaching[link.name] = link
+
+    def _learn_handles(self, data: bytes) -> None:
+        found = batch.attached(data)
+        for name, handle in found:  # the last of a name counts: those before have ended
+            if (link := self._attaching.get(name)) is not None:
+                link.handle = handle
+        for name, _ in found:
+            self._attaching.pop(name, None)
+
+    def take_early(self) -> None:
+        """Have proton write what waits, for a later `take`: the channels and handles it gives up are free then."""
+        self.collect()
+        if len(self.early) > _MOST:
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "this peer sends and does not read what it is answered")
+
+    def end(self, error: AmqpError) -> None:
+        """Close the connection without proton, behind what it had to write already."""
+        if self.failure is None:  # else nothing may follow but the close
+            self.collect()
+        self.early.extend(close_frame(error))
+        self._ended = True
+
+    def reword(self, error: AmqpError) -> None:
+        """proton has ended the connection: put this error in place of the one in its close."""
+        if self._ended:
+            return
+        self.early.extend(batch.take(self._at, self._tally))
+        start = max((start for start, _ in _frames(self.early)), default=0)
+        if self.early[start + _HEAD.size :].startswith(_CLOSE):
+            self.early[start:] = close_frame(error)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing will be written any more, as the last `take` has found."""
+        return (self._ended or self._tally.ended) and not self.early
+
+
+def _frames(data: bytes | bytearray) -> Iterator[tuple[int, int]]:
+    """Start and size of each frame of ours, behind a header."""
+    start = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
+    while start < len(data):
+        size = _HEAD.unpack_from(data, start)[0]
+        yield start, size
+        start += size
+
+
+def next_tick(now_ms: int, deadline: int, remote_idle: float) -> int:
+    """When to ask proton again, in ms, where it says `deadline` and the peer bears so many seconds of silence (2.4.5).
+
+    Proton counts the time to a heartbeat from the tick that notices output, however long ago that was written: asked
+    an eighth of the peer's time-out later at most, it is late by no more than that.
+    """
+    return min(deadline, now_ms + max(int(remote_idle * 125), 1)) if remote_idle else deadline

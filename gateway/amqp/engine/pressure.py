@@ -1,0 +1,131 @@
+"""What one connection holds, charged once a turn of the loop, and what its peer has to bear for it.
+
+Who sends more than others take is read slowly: a piece of what it sends now and then, so that its outcomes, heartbeats
+and detaches are still heard. Above its limit its messages are refused (`Engine.refusing`). Who takes nothing from its
+socket, or settles nothing, is sent no more (`Engine.choke`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gateway.held.accounts import LINK, SMALL, Account, Held, Level
+from gateway.held.logs import COPIES
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.engine import Engine
+
+_PAUSE: Final = 0.1
+_LONGEST: Final = 1.6
+"""Seconds between the first two pieces that are read of who is slowed down; they double, up to so many."""
+_AT_ONCE: Final = 2 * 2**20
+"""Bytes of messages that a peer is sent at most before they are written and charged."""
+
+
+class Pressure:
+    """Charges an account, and slows its peer down."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine: Engine,
+        account: Account,
+        transport: asyncio.Transport,
+        told: Callable[[str], None],
+        listen: Callable[[], None],
+    ) -> None:
+        """`told` hears how the peer is slowed down, `listen` that the socket is to be read, or not (`paused`)."""
+        self._loop: Final = loop
+        self._engine: Final = engine
+        self.account: Final = account
+        self._transport: Final = transport
+        self._told: Final = told
+        self._listen: Final = listen
+        self._seen = -SMALL
+        self._timer: asyncio.TimerHandle | None = None
+        self.paused = self._slow = False
+        self._wait = _PAUSE
+        self._allow()
+
+    def turn(self, unread: int) -> None:
+        """Something has happened; cheap while little has changed. `unread`: bytes that wait for the engine."""
+        engine = self._engine
+        moved = engine.weigh() + engine.unfinished + unread + self._transport.get_write_buffer_size()
+        moved += LINK * engine.link_count + 2 * engine.kept  # twice: what was unsettled and is kept now has changed
+        if self._timer is not None or not -SMALL < moved - self._seen < SMALL:
+            self._seen = moved
+            self._charge(unread)
+            self._pause(self._slow and not engine.config.shared)  # a container that many share is read all the same
+        if engine.blocked:
+            engine.unblock()  # what was sent is charged
+
+    def _charge(self, unread: int) -> None:
+        engine, tally, account = self._engine, self._engine.tally, self.account
+        waiting, buffer = self._transport.get_write_buffer_size(), engine.largest_output
+        held = Held(
+            received=tally.in_bytes,
+            unfinished=tally.unread + engine.unfinished + unread,
+            unsettled=tally.out_bytes,
+            events=tally.out_data,
+            output=tally.unwritten + waiting + (buffer if waiting else 0),  # a piece goes when all of it is sent
+            kept=engine.kept,
+            links=engine.link_count,
+            received_deliveries=tally.in_count,
+            unsettled_deliveries=tally.out_count,
+        )
+        account.charge(held, buffer)
+        self._allow()
+        self._restrain_reading(account.reading)
+        self._restrain_sending(account.sending, account.keeping)
+        self._look_later(bool(account.reading or account.keeping))  # `keeping` is never below `sending`
+
+    def _allow(self) -> None:
+        """Say how much may be sent until the next charge: one message in any case."""
+        self._engine.tally.room = max(min(_AT_ONCE, self.account.room // COPIES), 1)
+
+    def _restrain_reading(self, reading: Level) -> None:
+        engine = self._engine
+        slow = reading is not Level.FREE
+        if slow is not self._slow:
+            self._slow = slow
+            engine.withhold(slow)
+            if slow:
+                self._told("reading")
+        engine.refusing = engine.ending or reading is Level.REFUSE
+
+    def _restrain_sending(self, sending: Level, keeping: Level) -> None:
+        engine = self._engine
+        choked, stuffed = sending is not Level.FREE, keeping is not Level.FREE
+        if stuffed and not engine.stuffed:
+            self._told("sending")
+        if choked is not engine.choked:
+            engine.choke(choked)
+        if stuffed is not engine.stuffed:
+            engine.stuff(stuffed)
+
+    def _look_later(self, restrained: bool) -> None:
+        if restrained and self._timer is None:
+            self._timer = self._loop.call_later(self._wait, self._look)
+            self._wait = min(2 * self._wait, _LONGEST)
+        elif self._timer is None:
+            self._wait = _PAUSE
+
+    def _pause(self, paused: bool) -> None:
+        if paused is not self.paused:
+            self.paused = paused
+            self._listen()
+
+    def _look(self) -> None:
+        """Others may have let go meanwhile; and a piece may be read."""
+        self._timer = None
+        if self._transport.is_closing():
+            return
+        self._pause(False)
+        self._charge(0)
+
+    def close(self) -> None:
+        """The connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()

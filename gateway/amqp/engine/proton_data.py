@@ -1,0 +1,209 @@
+"""Between proton's structures and our values: data, conditions, termini.
+
+`pn_data_encode` and `pn_data_decode` turn any `pn_data_t` into wire bytes and back, so that one codec of
+ours serves the control plane and the message sections alike. Only the control plane comes through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from cproton_ffi import ffi, lib
+
+from gateway.amqp.codec import codec
+from gateway.amqp.codec.types import Array, Symbol
+from gateway.errors import AmqpError
+
+_BUFFER: Final = 4096
+_NUL: Final = "\u2400"
+"""SYMBOL FOR NULL: proton takes a NUL in a description for its end."""
+
+
+def read(data: Any) -> object:
+    """The value of a `pn_data_t`, None when it is empty."""
+    return codec.decode_all(raw) if (raw := read_bytes(data)) else None
+
+
+def read_bytes(data: Any) -> bytes:
+    """The wire bytes of a `pn_data_t`; empty when it holds nothing (proton makes some only when set)."""
+    if not data:
+        return b""
+    size = lib.pn_data_encoded_size(data)
+    if size <= 0:
+        return b""
+    buffer = ffi.new("char[]", size)
+    written = lib.pn_data_encode(data, buffer, size)
+    return bytes(ffi.buffer(buffer, written)) if written > 0 else b""
+
+
+def write(data: Any, value: object) -> None:
+    """Replace the content of a `pn_data_t`; None empties it."""
+    lib.pn_data_clear(data)
+    if value is not None:
+        write_bytes(data, codec.encode(value))
+
+
+def write_bytes(data: Any, raw: bytes) -> None:
+    """Put one encoded value into an empty `pn_data_t`."""
+    lib.pn_data_decode(data, raw, len(raw))
+
+
+def text(pointer: Any) -> str | None:
+    """A C string of proton's as text; bytes that are no UTF-8 become replacement characters."""
+    return ffi.string(pointer).decode("utf-8", "replace") if pointer else None
+
+
+def read_condition(condition: Any, scope: str | None = None, said: str | None = None) -> AmqpError | None:
+    """What a peer in `scope` gave as the reason of a close, end, detach or rejection, and `said` instead of proton."""
+    name = text(lib.pn_condition_get_name(condition))
+    if name is None:
+        return None
+    info = read(lib.pn_condition_info(condition))
+    return AmqpError(
+        name,
+        said or text(lib.pn_condition_get_description(condition)) or "",
+        info={str(key): value for key, value in info.items()} if isinstance(info, dict) else None,
+        scope=scope,
+    )
+
+
+def write_condition(condition: Any, error: AmqpError | None) -> None:
+    """Set the reason that the next close, end, detach or rejection will carry."""
+    if error is None:
+        return
+    lib.pn_condition_set_name(condition, error.condition.encode())
+    description = error.description.replace("\0", _NUL).encode()
+    lib.pn_condition_set_description(condition, description or ffi.NULL)
+    if error.info:
+        write(lib.pn_condition_info(condition), {Symbol(key): value for key, value in error.info.items()})
+
+
+def symbols(value: object) -> list[Symbol]:
+    """Capabilities and outcomes as a list: peers send an array of symbols or a lone symbol (ES-3.1-1)."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [Symbol(value)]
+    items = value.items if isinstance(value, Array) else value
+    return (
+        [Symbol(item) for item in items if isinstance(item, str)] if isinstance(items, list | tuple) else []
+    )
+
+
+def names(data: Any) -> frozenset[str]:
+    """The capabilities that a peer's open holds."""
+    return frozenset(str(name) for name in symbols(read(data)))
+
+
+def write_open(
+    connection: Any, offered: Iterable[str], desired: Iterable[str], properties: Mapping[str, object]
+) -> None:
+    """What our open says of us (2.7.1)."""
+    write(lib.pn_connection_offered_capabilities(connection), capability_array(offered))
+    write(lib.pn_connection_desired_capabilities(connection), capability_array(desired))
+    if properties:
+        write(lib.pn_connection_properties(connection), symbol_keys(properties))
+
+
+class TerminusFields(NamedTuple):
+    """A peer's source or target as its attach named it.
+
+    `present` False is an absent terminus, `address` None the anonymous terminus (CORE-11).
+    """
+
+    present: bool
+    coordinator: bool
+    address: str | None
+    dynamic: bool
+    durable: int
+    expiry: int
+    timeout: int
+    capabilities: list[Symbol]
+    filter: dict[Any, Any]
+    outcomes: list[Symbol]
+    distribution_mode: str | None
+    properties: dict[Any, Any]
+
+
+ABSENT: Final = TerminusFields(False, False, None, False, 0, 0, 0, [], {}, [], None, {})
+"""No terminus at all; with `_replace` one that no attach named."""
+
+_MODES: Final = {lib.PN_DIST_MODE_COPY: "copy", lib.PN_DIST_MODE_MOVE: "move"}
+
+
+def read_terminus(terminus: Any) -> TerminusFields:
+    """Decode a terminus once, when the link attaches."""
+    kind = lib.pn_terminus_get_type(terminus)
+    filters, properties = read(lib.pn_terminus_filter(terminus)), read(lib.pn_terminus_properties(terminus))
+    return TerminusFields(
+        present=kind != lib.PN_UNSPECIFIED,
+        coordinator=kind == lib.PN_COORDINATOR,
+        address=text(lib.pn_terminus_get_address(terminus)),
+        dynamic=bool(lib.pn_terminus_is_dynamic(terminus)),
+        durable=lib.pn_terminus_get_durability(terminus),
+        expiry=lib.pn_terminus_get_expiry_policy(terminus),
+        timeout=lib.pn_terminus_get_timeout(terminus),
+        capabilities=symbols(read(lib.pn_terminus_capabilities(terminus))),
+        filter=filters if isinstance(filters, dict) else {},
+        outcomes=symbols(read(lib.pn_terminus_outcomes(terminus))),
+        distribution_mode=_MODES.get(lib.pn_terminus_get_distribution_mode(terminus)),
+        properties=properties if isinstance(properties, dict) else {},
+    )
+
+
+class AttachReply(NamedTuple):
+    """What our side of an attach answers where it differs from what the peer asked.
+
+    `address` None keeps the peer's; `filter` and `capabilities` are exactly what is in force.
+    """
+
+    address: str | None = None
+    capabilities: Iterable[str] = ()
+    properties: Mapping[Any, Any] | None = None
+    filter: Mapping[Any, Any] | None = None
+    distribution_mode: str | None = None
+    max_message_size: int = 0
+    node_properties: Mapping[Any, Any] | None = None
+    dynamic: bool = False
+    own: Iterable[str] = ()
+    """Links of ours: the capabilities of our own terminus."""
+    durable: bool = False
+    """The terminus outlives its link; one that we ask for lives until it is closed."""
+    volatile: bool = False
+    """Of a terminus that outlives its link: it is gone with the process."""
+    settled: bool = False
+    """Links of ours: the sender settles what it sends, if it agrees; nobody waits for an outcome."""
+
+
+def answer_terminus(mine: Any, granted: AttachReply, *, source: bool) -> None:
+    """Fill the terminus we answer for (a copy of the peer's wish) with what is in force (CORE-3).
+
+    A terminus that outlives its link keeps its configuration (CORE-6, ledger A34), unless only this process knows it;
+    expiry is what the peer asked.
+    """
+    lasting = granted.durable and not granted.volatile
+    lib.pn_terminus_set_durability(mine, lib.PN_CONFIGURATION if lasting else lib.PN_NONDURABLE)
+    if granted.address is not None:
+        lib.pn_terminus_set_address(mine, granted.address.encode())
+    if granted.dynamic:
+        lib.pn_terminus_set_dynamic(mine, True)
+    write(lib.pn_terminus_capabilities(mine), capability_array(granted.capabilities))
+    if granted.node_properties is not None:
+        write(lib.pn_terminus_properties(mine), dict(granted.node_properties))
+    if source:
+        write(lib.pn_terminus_filter(mine), dict(granted.filter) if granted.filter else None)
+        modes = {"copy": lib.PN_DIST_MODE_COPY, "move": lib.PN_DIST_MODE_MOVE}
+        if granted.distribution_mode in modes:
+            lib.pn_terminus_set_distribution_mode(mine, modes[granted.distribution_mode])
+
+
+def capability_array(names: Iterable[str]) -> Array | None:
+    """Names as an array of symbols, the form every client reads; None when there are none."""
+    items = [Symbol(name) for name in names]
+    return Array("symbol", tuple(items)) if items else None
+
+
+def symbol_keys(values: Mapping[str, object]) -> dict[Symbol, object]:
+    """A map with symbol keys, as open, attach and error info want it."""
+    return {Symbol(key): value for key, value in values.items()}

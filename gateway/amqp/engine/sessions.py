@@ -1,0 +1,123 @@
+"""The sessions of one connection, and the channels and handles that our halves take (part 2, 2.5.1, 2.6.2).
+
+Part of the engine. proton gives each begin and attach of ours the lowest free number, when it writes them; a number is
+free again when our end or detach was written. A peer that ends and begins in one write would find none free, and proton
+would fall silent; where one is free, it would hear of the new one first. So an end or detach that waits is written
+before a begin or attach, and a peer that leaves us no number hears so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp.engine.batch import address
+from gateway.amqp.engine.performatives import MOST_HANDLES
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link_state import LinkState
+
+class _Handles:
+    """Of one session: the links of which our half holds a handle, by address."""
+
+    __slots__ = ("channel", "freed", "held", "highest")
+
+    def __init__(self, channel: int | None, highest: int) -> None:
+        self.channel = channel
+        """On which the peer says what it says of the session; None: its begin has not come."""
+        self.highest = highest
+        self.held: set[int] = set()
+        self.freed = 0
+        """Given up, and perhaps not yet written."""
+
+
+class Sessions:
+    """Which sessions there are; `write_out` writes what waits, so that numbers given up are free."""
+
+    def __init__(self, connection: Any, transport: Any, write_out: Callable[[], None]) -> None:
+        self._connection: Final = connection
+        self._transport: Final = transport
+        self._write_out: Final = write_out
+        self._known: Final[dict[Any, _Handles]] = {}
+        self.addresses: Final[dict[int, None]] = {}
+        """Of all of them, for `turn.weigh`."""
+        self.by_channel: Final[dict[int, Any]] = {}
+        """Those that the peer has begun and not ended, by its channel."""
+        self._ended = 0
+        self._ours: Any = None
+
+    def __contains__(self, session: Any) -> bool:
+        return session in self._known
+
+    @property
+    def full(self) -> bool:
+        """Whether no channel is free for another."""
+        return len(self._known) > int(lib.pn_transport_get_channel_max(self._transport))
+
+    def ours(self) -> Any:
+        """The session for links of ours: begun for the first, and another where the peer takes no more links on it."""
+        if self._ours is None or self._full(self._known[self._ours]):
+            session = lib.pn_session(self._connection)
+            self._begin(session, None, MOST_HANDLES)
+            self._ours = session
+        return self._ours
+
+    def _full(self, handles: _Handles) -> bool:
+        return len(handles.held) > handles.highest
+
+    def begun(self, session: Any, channel: int, handle_max: int) -> None:
+        """The peer's begin, an answer to ours or not; raises AmqpError where no channel is left to answer on."""
+        self.by_channel[channel] = session
+        if (handles := self._known.get(session)) is not None:
+            handles.channel, handles.highest = channel, handle_max
+        else:
+            self._begin(session, channel, handle_max)
+
+    def _begin(self, session: Any, channel: int | None, handle_max: int) -> None:
+        if self._ended:
+            self._write_out()
+            self._ended = 0
+        if self.full:
+            highest = lib.pn_transport_get_channel_max(self._transport)
+            raise AmqpError(
+                RESOURCE_LIMIT_EXCEEDED, f"no channel is free for a begin of ours: the channel-max is {highest}"
+            )
+        self._known[session] = _Handles(channel, handle_max)
+        self.addresses[address(session)] = None
+        lib.pn_session_open(session)
+
+    def end(self, session: Any) -> None:
+        """End our half, and let go of the session."""
+        handles = self._known.pop(session)
+        del self.addresses[address(session)]
+        if handles.channel is not None and self.by_channel.get(handles.channel) == session:
+            del self.by_channel[handles.channel]
+        self._ended += 1
+        if session == self._ours:
+            self._ours = None
+        lib.pn_session_close(session)
+        lib.pn_session_free(session)
+
+    def attach(self, link: LinkState) -> None:
+        """Our half will need a handle; raises AmqpError where the peer's handle-max leaves none."""
+        handles = self._known[link.session]
+        if handles.freed:
+            self._write_out()
+            handles.freed = 0
+        if self._full(handles):
+            raise AmqpError(
+                RESOURCE_LIMIT_EXCEEDED,
+                f"no handle is free for the answer to this attach: the session's handle-max is {handles.highest}, "
+                "as its begin said",
+            )
+        handles.held.add(link.at)
+
+    def detach(self, link: LinkState) -> None:
+        """Our half detaches: its handle is free when that is written."""
+        handles = self._known.get(link.session)
+        if handles is not None and link.at in handles.held:
+            handles.held.discard(link.at)
+            handles.freed += 1

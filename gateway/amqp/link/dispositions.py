@@ -1,0 +1,53 @@
+"""Outcomes between our classes and proton's deliveries (AMQP 1.0 part 3, 3.4)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp.engine import proton_data
+from gateway.amqp.link.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
+from gateway.errors import told
+
+_RELEASED: Final = lib.PN_RELEASED
+_REJECTED: Final = lib.PN_REJECTED
+_MODIFIED: Final = lib.PN_MODIFIED
+
+
+def write(delivery: Any, outcome: Outcome, scope: str) -> None:
+    """Set the local state of a delivery of a peer in `scope` to anything but accepted; `SETTLED` is no state."""
+    if outcome is RELEASED:
+        lib.pn_delivery_update(delivery, _RELEASED)
+    elif isinstance(outcome, Rejected):
+        condition = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
+        proton_data.write_condition(condition, told(outcome.error, scope))
+        lib.pn_delivery_update(delivery, _REJECTED)
+    elif isinstance(outcome, Modified):
+        local = lib.pn_delivery_local(delivery)
+        lib.pn_disposition_set_failed(local, outcome.failed)
+        lib.pn_disposition_set_undeliverable(local, outcome.undeliverable)
+        if annotations := outcome.annotations_for(scope):
+            proton_data.write_bytes(lib.pn_disposition_annotations(local), annotations)
+        lib.pn_delivery_update(delivery, _MODIFIED)
+
+
+def read(delivery: Any, state: int, scope: str | None = None, said: str | None = None) -> Outcome:
+    """The outcome in full of a peer in `scope`; `FAILED` for a state that is none (3.4), such as `received`.
+
+    Such a state does not say what has become of the message, which may have been processed or not.
+    `said`: the whole of an error's text that proton shows up to a NUL.
+    """
+    if state == _RELEASED:
+        return RELEASED
+    remote = lib.pn_delivery_remote(delivery)
+    if state == _REJECTED:
+        return Rejected(proton_data.read_condition(lib.pn_disposition_condition(remote), scope, said))
+    if state == _MODIFIED:
+        return Modified(
+            bool(lib.pn_disposition_is_failed(remote)),
+            bool(lib.pn_disposition_is_undeliverable(remote)),
+            proton_data.read_bytes(lib.pn_disposition_annotations(remote)) or None,
+            scope,
+        )
+    return FAILED if state else SETTLED

@@ -1,0 +1,207 @@
+"""One link of a connection: what its attach said, and how it begins and ends (AMQP 1.0 part 2, 2.6 and 2.7).
+
+Part of the engine (it calls proton's C functions). Messages are the business of its two halves, `receiving` and
+`sending`: per message a handful of C calls, one entry in what is unsettled, and a call of the handler
+that the node gave when it accepted the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cproton_ffi import lib
+
+from gateway.amqp.engine import batch, proton_data
+from gateway.amqp.link.handlers import Incoming, Outgoing
+from gateway.amqp.link.outcomes import FAILED, Rejected
+from gateway.amqp.link.receiver_link import ReceiverHalf
+from gateway.amqp.link.sender_link import SenderHalf
+from gateway.amqp.message.hop import ROUTING
+from gateway.amqp.message.response_annotations import SUPPORTED
+from gateway.errors import MESSAGE_SIZE_EXCEEDED, AmqpError
+
+
+def _nothing() -> None:
+    """What a handler gives back that passes everything on at once."""
+
+
+class Link(ReceiverHalf, SenderHalf):
+    """A link as the nodes see it; `incoming` means that the peer is its sender."""
+
+    __slots__ = ()
+
+    def accept(
+        self,
+        handler: Incoming | Outgoing,
+        *,
+        address: str | None = None,
+        capabilities: Iterable[str] = (),
+        properties: Mapping[Any, Any] | None = None,
+        filter: Mapping[Any, Any] | None = None,
+        distribution_mode: str | None = None,
+        max_message_size: int = 0,
+        node_properties: Mapping[Any, Any] | None = None,
+        durable: bool = False,
+        volatile: bool = False,
+        understands: frozenset[bytes] = ROUTING,
+    ) -> None:
+        """Answer the attach; from here on `handler` gets what happens on the link.
+
+        What is not given is not in force: filters and capabilities are echoed only when named (CORE-3). `durable`: the
+        terminus outlives its link; `volatile`: but not this process, so it is not called durable (AMQP 3.5.5).
+        `understands` are the names of the delivery annotations that the node is to get (3.2.2).
+        """
+        if self.gone:
+            handler.on_detach(None)
+            return
+        self.understands = understands
+        self.unannounced = self.incoming and SUPPORTED not in (capabilities := tuple(capabilities))
+        properties = {**self.echo, **(properties or {})}
+        granted = proton_data.AttachReply(
+            address, capabilities, properties, filter, distribution_mode, max_message_size, node_properties,
+            durable=durable, volatile=volatile,
+        )  # fmt: skip
+        self.durable = durable
+        self._answer(granted)
+        self.handler = handler if self.flow is None else self.flow.tapped(handler)
+        self.began()
+        self._open()
+        self.flowed()
+
+    def _answer(self, granted: proton_data.AttachReply) -> None:
+        pointer = self.ptr
+        lib.pn_terminus_copy(lib.pn_link_source(pointer), lib.pn_link_remote_source(pointer))
+        lib.pn_terminus_copy(lib.pn_link_target(pointer), lib.pn_link_remote_target(pointer))
+        mine = lib.pn_link_target(pointer) if self.incoming else lib.pn_link_source(pointer)
+        proton_data.answer_terminus(mine, granted, source=not self.incoming)
+        if self.source.outcomes:  # proton takes a source without an address for none (AT 2.2.2)
+            lib.pn_terminus_set_type(lib.pn_link_source(pointer), lib.PN_SOURCE)
+        proton_data.write(
+            lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None
+        )
+        lib.pn_link_set_snd_settle_mode(pointer, lib.pn_link_remote_snd_settle_mode(pointer))
+        lib.pn_link_set_rcv_settle_mode(pointer, lib.pn_link_remote_rcv_settle_mode(pointer))
+        self._limit(granted.max_message_size)
+
+    def request(self, handler: Any, granted: proton_data.AttachReply) -> None:
+        """Attach to a node of the peer (connectors): our wish; `handler.on_attached` gets the answer."""
+        pointer = self.ptr
+        remote = lib.pn_link_source(pointer) if self.incoming else lib.pn_link_target(pointer)
+        lib.pn_terminus_set_type(lib.pn_link_source(pointer), lib.PN_SOURCE)
+        lib.pn_terminus_set_type(lib.pn_link_target(pointer), lib.PN_TARGET)
+        proton_data.answer_terminus(remote, granted, source=self.incoming)
+        if granted.durable:
+            lib.pn_terminus_set_expiry_policy(remote, lib.PN_EXPIRE_NEVER)
+        if granted.own:
+            mine = lib.pn_link_target(pointer) if self.incoming else lib.pn_link_source(pointer)
+            proton_data.write(lib.pn_terminus_capabilities(mine), proton_data.capability_array(granted.own))
+        proton_data.write(
+            lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None
+        )
+        if granted.settled:
+            lib.pn_link_set_snd_settle_mode(pointer, lib.PN_SND_SETTLED)
+        self._limit(granted.max_message_size)
+        self.handler = handler
+        self._open()
+
+    def _open(self) -> None:
+        lib.pn_link_open(self.ptr)
+        if not self.incoming:
+            self.engine.attaching(self)
+        self.engine.touch()
+
+    def refuse(self, error: AmqpError) -> None:
+        """Answer an attach with a null terminus of ours and a closing detach (CORE-2)."""
+        if self.gone:
+            return
+        pointer = self.ptr
+        source, target = lib.pn_link_source(pointer), lib.pn_link_target(pointer)
+        if self.incoming:
+            lib.pn_terminus_copy(source, lib.pn_link_remote_source(pointer))
+            lib.pn_terminus_set_type(target, lib.PN_UNSPECIFIED)
+        else:
+            lib.pn_terminus_copy(target, lib.pn_link_remote_target(pointer))
+            lib.pn_terminus_set_type(source, lib.PN_UNSPECIFIED)
+        lib.pn_link_open(pointer)
+        self._close(error)
+        self.engine.refused(self, error)
+
+    def withdraw(self, error: AmqpError) -> None:
+        """Detach what the policy or a backend has taken away; what came and has no outcome gets one first.
+
+        The handler may release what it has not passed on (`give_back`); the rest may have been delivered (3.4.5).
+        """
+        if self.open and self.incoming:
+            getattr(self.handler, "give_back", _nothing)()
+            for delivery in self.held.deliveries:
+                if not lib.pn_delivery_settled(batch.delivery_at(delivery)):
+                    self.settle(delivery, FAILED)
+        self.end(error)
+
+    def end(self, error: AmqpError) -> None:
+        """Detach it, or refuse it where its attach still waits; what was refused or detached before stays so."""
+        if self.open:
+            self.detach(error)
+        elif self.waits:
+            self.refuse(error)
+            self.gone = True
+
+    @property
+    def waits(self) -> bool:
+        """Whether the peer's attach has no answer yet."""
+        return self.handler is None and self.failure is None and not self.gone
+
+    def flowed(self) -> None:
+        """A flow event: remember the credit and let the node use it."""
+        if not self.open or self.gone:
+            return
+        if self.incoming:
+            self._drain_answered()
+            return
+        self.window = lib.pn_link_credit(self.ptr)
+        self.draining = bool(lib.pn_link_get_drain(self.ptr))
+        if self.window > 0 and self.engine.blocked:
+            self.engine.hold_up(self)
+        elif self.window > 0:
+            self.handler.on_credit()
+
+
+class SizedLink(Link):
+    """A link to a receiver that takes messages up to a size: larger ones are refused in its name (2.7.3)."""
+
+    __slots__ = ()
+
+    def send(self, data: bytes, context: Any, settled: bool = False) -> None:
+        """`Link.send`; the outcome of what is too large comes once the node has done what it was at."""
+        if len(data) <= self.most:
+            super().send(data, context, settled)
+        elif settled:
+            self.others["dropped"] = self.others.get("dropped", 0) + 1
+        else:
+            engine = self.engine
+            engine.serial += 1
+            self.unsettled.add(engine.serial, len(data), context)
+            engine.oversize.append((self, engine.serial, len(data)))
+            engine.touch()
+
+    def send_all(self, messages: list[Any]) -> None:
+        """`Link.send_all`."""
+        if all(len(message[0]) <= self.most for message in messages):
+            super().send_all(messages)
+        else:
+            for message in messages:
+                self.send(message[0], message)
+
+    def refused_size(self, number: int, size: int) -> None:
+        """Give a message that was not sent its outcome."""
+        if self.open and number in self.unsettled:
+            text = f"the message has {size} bytes, and its receiver takes {self.most}"
+            self.handler.on_outcome(self.unsettled.take(number), Rejected(AmqpError(MESSAGE_SIZE_EXCEEDED, text)))
+
+
+def sized(link: Link) -> None:
+    """The peer's attach has come: heed the largest message that it takes. Links that take any cost nothing."""
+    if not link.incoming and (most := lib.pn_link_remote_max_message_size(link.ptr)):
+        link.most = most
+        link.__class__ = SizedLink

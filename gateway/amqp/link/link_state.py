@@ -1,0 +1,196 @@
+"""What both halves of a link share: what the attach said, and how the link ends (AMQP 1.0 part 2, 2.6 and 2.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp.engine import proton_data
+from gateway.amqp.engine.batch import Received, Unsettled, address
+from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.outcomes import SETTLED, Outcome
+from gateway.amqp.message.hop import ROUTING
+from gateway.errors import INTERNAL_ERROR, AmqpError, Fault, told
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.engine import Engine
+
+BUFFER_SIZE: Final = 1 << 20
+"""The largest message that is read from proton in one piece is one byte less."""
+
+
+class DetachKind(Enum):
+    """How a link ended: what becomes of a terminus that outlives its links depends on it (AMQP 3.5.3, 3.5.6)."""
+
+    CLOSED = "detach with closed=true"
+    DETACHED = "detach"
+    SESSION = "end of its session"
+    CONNECTION = "close of its connection"
+    LOST = "loss of its connection"
+    OURS = "detach of ours"
+
+
+class LinkState:
+    """A link as the nodes see it; `incoming` means that the peer is its sender.
+
+    `open` is True from our attach answer until either side detaches: only then may it be used.
+    """
+
+    __slots__ = (
+        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at", "counted",
+        "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone", "handle", "handler", "held",
+        "incoming", "leaving", "left", "max_message_size", "most", "name", "node", "open", "others", "presettled",
+        "properties", "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
+        "understands", "unsaid", "unsettled", "way", "window",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, pointer: Any) -> None:
+        self.engine: Final = engine
+        self.ptr: Final = pointer
+        self.at: Final = address(pointer)  # the same as a number
+        self.session: Final = lib.pn_link_session(pointer)
+        self.name: Final = proton_data.text(lib.pn_link_name(pointer)) or ""
+        self.incoming: Final = bool(lib.pn_link_is_receiver(pointer))
+        self.open = self.gone = False
+        """The peer has left, or its connection: an attach that was still waiting for its answer gets none."""
+        self.left = DetachKind.LOST
+        """Valid in `on_detach`."""
+        self.durable = False  # our terminus outlives the link (CORE-6)
+        self.failure: AmqpError | None = None  # why we detached it
+        self.handler: Any = None
+        self.unsaid: Outcome = SETTLED  # the outcome of what the peer settles without one
+        self.echo: Mapping[Any, Any] = {}  # link properties that our answer has whatever the node says
+        self.unannounced = False
+        """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
+        self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
+        self.node: Any = None
+        self.flow: Any = None  # where the journal counts what is on the link (`journal.Flow`)
+        self.filter_rules: Any = None  # how the resolver wants its filters read (`filters.filter_set.Rules`)
+        self.way: Any = None
+        self.leaving: Any = None  # how requests in a topic become what its reader may get (`nodes.leaving.Leaving`)
+        self.requester: Final = engine.peer.requester  # whose messages come on it, and who resolves its address
+        self.draining = self._several = False  # `_several`: the handler takes several messages at once
+        self.max_message_size = self.most = 0  # that we take, and that the peer takes; 0: any
+        self._at_once = BUFFER_SIZE - 1
+        self.transfers = self.accepted = self.refusals = 0
+        """Deliveries; those of the peer that were accepted, the other outcomes are in `others` by name; log lines."""
+        self.others: dict[str, int] = {}
+        self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
+        self.handle = -1  # of a sender of ours, once its attach is written
+        self.window = self._granted = self._withheld = 0
+        self._parts: bytearray | None = None
+        self.held: Final = Received(self, engine.tally)
+        """What came here and has no outcome yet."""
+        self.unsettled: Final = Unsettled(self, engine.tally)
+        """What we have sent here and has no outcome yet: contexts by the delivery's number."""
+        self.read_attach()
+
+    def recount(self) -> None:
+        """What was counted has been taken."""
+        self.counted += self.transfers
+        self.transfers = self.accepted = 0
+        self.others.clear()
+
+    @property
+    def scope(self) -> str:
+        """The scope of the connection this link is on."""
+        return self.engine.peer.scope
+
+    @property
+    def user(self) -> str:
+        """The authenticated identity behind the link."""
+        return self.engine.peer.user
+
+    @property
+    def rejects(self) -> bool:
+        """Whether the sender takes `rejected`: absent outcomes mean all of them (ledger A23)."""
+        outcomes = self.source.outcomes
+        return not outcomes or "amqp:rejected:list" in outcomes
+
+    def read_attach(self) -> None:
+        """Decode the peer's attach; again when the answer to an attach of ours has come."""
+        pointer = self.ptr
+        self.source = proton_data.read_terminus(lib.pn_link_remote_source(pointer))
+        self.target = proton_data.read_terminus(lib.pn_link_remote_target(pointer))
+        properties = proton_data.read(lib.pn_link_remote_properties(pointer))
+        self.properties: dict[Any, Any] = properties if isinstance(properties, dict) else {}
+        mode = lib.pn_link_remote_snd_settle_mode(pointer)
+        self.presettled = mode == lib.PN_SND_SETTLED
+        self._never_settled = mode == lib.PN_SND_UNSETTLED
+
+    @property
+    def address(self) -> str | None:
+        """The address the peer asked for: its target when it sends, its source when it receives."""
+        return (self.target if self.incoming else self.source).address
+
+    def _limit(self, max_message_size: int) -> None:
+        self.max_message_size = max_message_size
+        self._at_once = min(max_message_size or BUFFER_SIZE, BUFFER_SIZE - 1)
+        if self.incoming and max_message_size:
+            lib.pn_link_set_max_message_size(self.ptr, max_message_size)
+
+    def detach(self, error: AmqpError | None = None) -> None:
+        """Detach for good (closed=true); the handler hears `on_detach` before this returns."""
+        if not self.open:
+            return
+        self.left = DetachKind.OURS
+        self._close(error)
+        self.ended(error)
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Take a step that nobody on this connection waits for: where it fails, a bug, this link ends and says so."""
+        try:
+            step()
+        except Exception:
+            text = "the gateway cannot go on with this link; attach again. Its log says why"
+            self.detach(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
+            raise
+
+    def leave(self) -> None:
+        """Detach and let the terminus be, ours or the peer's, which outlives the link (AMQP 2.6.3)."""
+        if self.open:
+            self.left, self.durable = DetachKind.OURS, True
+            self.engine.detached(self)
+            lib.pn_link_detach(self.ptr)
+            self.engine.touch()
+            self.ended(None)
+
+    def fail(self, error: AmqpError) -> None:
+        """A pre-settled message cannot be refused: the link that carried it ends."""
+        self.detach(error)
+
+    def _close(self, error: AmqpError | None) -> None:
+        self.failure = error
+        proton_data.write_condition(lib.pn_link_condition(self.ptr), told(error, self.scope))
+        self.engine.detached(self)
+        lib.pn_link_close(self.ptr)
+        self.engine.touch()
+
+    def began(self) -> None:
+        """Both sides have attached."""
+        self.open = True
+        if self.incoming:
+            self._several = takes_batches(self.handler)
+            self.engine.receivers[self.at] = self.held  # type: ignore[assignment]  # of a `Link`, like every link
+        else:
+            self.unsettled.several = takes_batches(self.handler)
+            self.engine.senders[self.at] = self.unsettled
+
+    def ended(self, error: AmqpError | None) -> None:
+        """The link can carry nothing more: tell the node once."""
+        if self.open:
+            self.open = False
+            (self.engine.receivers if self.incoming else self.engine.senders).pop(self.at, None)
+            self.engine.sends_no_more(self)  # type: ignore[arg-type]  # a `Link`, like every link
+            self.window = 0
+            self.let_go_of_parts()
+            self.handler.on_detach(error)
+
+    def let_go_of_parts(self) -> None:
+        """What came of an unfinished message is needed no more."""
+        if self._parts is not None:
+            self.engine.unfinished -= len(self._parts)
+            self._parts = None

@@ -1,0 +1,266 @@
+"""The links of one connection: attached, answered, refused, ended (AMQP 1.0 part 2, 2.6.3 to 2.6.6).
+
+Part of the engine. A link that was refused, or that we have detached, stays here until the peer detaches it too;
+what still arrives on it is dropped, for nothing else would take it out of proton.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp.engine import proton_data
+from gateway.amqp.link.attach_info import AttachInfo
+from gateway.amqp.link.link import Link, sized
+from gateway.amqp.link.link_state import DetachKind
+from gateway.amqp.link.outcomes import said_in
+from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
+from gateway.held.accounts import LINK
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.config import EngineListener
+    from gateway.amqp.engine.engine import Engine
+
+_REFUSED: Final = 100
+"""Refused links that any peer may leave without its own detach; more than that, and its limit of links, end it."""
+SLICE: Final = 20
+"""Links of a connection or session that is gone whose nodes hear of it before others have their turn of the loop."""
+_FREED: Final = 100
+"""Links that proton frees before others have their turn."""
+_USUAL: Final = 1024
+"""Bytes of an attach that count as nothing beside what every link takes."""
+_COPIES: Final = 4
+"""Of what an attach says, in proton and here."""
+Soon = Callable[[Callable[[], None]], Any]
+"""Calls a function in the next turn of the loop."""
+_DURABLE: Final = 2
+"""The highest terminus-durability (3.5.5)."""
+
+
+class LinkTable:
+    """`live` holds the links that nodes know, by proton's pointer."""
+
+    def __init__(self, engine: Engine, owner: EngineListener) -> None:
+        self._engine: Final = engine
+        self._owner: Final = owner
+        self.live: Final[dict[Any, Link]] = {}
+        self._refused: Final[dict[Any, Link]] = {}
+        self._of_session: Final[dict[Any, dict[Any, None]]] = {}
+        self._large: Final[dict[Any, int]] = {}
+        self._bytes = 0
+        """Of attaches that are larger than is usual, and together."""
+        self._ending: Final[deque[Callable[[], None]]] = deque()
+        """For each link whose node has not heard of its end, and what is to be done when those before it have."""
+        self._then: Callable[[], None] | None = None
+        self._left: list[Any] = []
+        """The links of a connection that is gone, to be freed."""
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(list(self.live.values()))
+
+    @property
+    def count(self) -> int:
+        """How many there are, refused ones included, and for large attaches as many as would take their memory."""
+        return len(self.live) + len(self._refused) + _COPIES * self._bytes // LINK
+
+    def clear(self) -> None:
+        """Let go of all of them: the connection is gone."""
+        self._left += itertools.chain(*self._of_session.values())
+        self.live.clear()
+        self._refused.clear()
+        self._of_session.clear()
+        self._large.clear()
+        self._bytes = 0
+
+    # -- attach
+
+    def add(self, link: Link) -> None:
+        """A link of ours, or one that the peer asks for and is not refused at once."""
+        self._keep(self.live, link)
+
+    def _keep(self, where: dict[Any, Link], link: Link) -> None:
+        where[link.ptr] = link
+        self._of_session.setdefault(link.session, {})[link.ptr] = None
+
+    def opened(self, pointer: Any, asked: AttachInfo) -> None:
+        """The peer's attach: its request, for what it `asked`, or its answer to ours."""
+        if (link := self.live.get(pointer)) is not None:
+            _answered(link)
+            return
+        link = Link(self._engine, pointer)
+        if asked.size > _USUAL:
+            self._large[pointer] = asked.size
+            self._bytes += asked.size
+        sized(link)
+        self._engine.attached(link)
+        link.unsaid = said_in(asked.default, self._engine.peer.scope)
+        if (unwelcome := self._unwelcome(link, asked.address)) is not None:
+            self._keep(self._refused, link)
+            link.refuse(unwelcome)
+            return
+        self.add(link)
+        try:
+            self._owner.link_requested(link)
+        except AmqpError as error:
+            link.refuse(error)
+
+    def _unwelcome(self, link: Link, asked: str | None) -> AmqpError | None:
+        limit = self._engine.config.max_links
+        if len(self._refused) >= max(limit, _REFUSED):
+            text = f"{len(self._refused)} links were refused and are not detached: answer each detach with one"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
+        if asked is not None and "\0" in asked:  # proton knows the address only up to there
+            return AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address")
+        if (durable := max(link.source.durable, link.target.durable)) > _DURABLE:
+            text = f"there is no terminus-durability {durable}: 0 none, 1 configuration, 2 unsettled-state"
+            return AmqpError(INVALID_FIELD, text, info={"field": "durable"})
+        if len(self.live) >= limit:
+            return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {limit} links a connection")
+        return None
+
+    # -- end
+
+    def closed(self, pointer: Any, left: DetachKind) -> None:
+        """The peer's detach; a terminus that stays is detached without being closed (AMQP 2.6.3)."""
+        error = proton_data.read_condition(lib.pn_link_remote_condition(pointer), self._engine.peer.scope)
+        self._of_session.get(lib.pn_link_session(pointer), {}).pop(pointer, None)
+        link = self.live.pop(pointer, None)
+        if link is not None:
+            self._engine.detached(link)
+        keeps = link is not None and link.durable and left is DetachKind.DETACHED
+        (lib.pn_link_detach if keeps else lib.pn_link_close)(pointer)
+        self._refused.pop(pointer, None)
+        self._bytes -= self._large.pop(pointer, 0)
+        if link is not None:
+            self._forget(link, error, left)
+        lib.pn_link_free(pointer)
+
+    def of_session_closed(
+        self, session: Any, error: AmqpError | None, then: Callable[[], None], soon: Soon | None = None
+    ) -> None:
+        """The peer's end takes the session's links with it; `then` is called when their nodes have heard that."""
+        for pointer in self._of_session.pop(session, ()):
+            self._refused.pop(pointer, None)
+            self._bytes -= self._large.pop(pointer, 0)
+            if (link := self.live.pop(pointer, None)) is not None:
+                _left(link, DetachKind.SESSION)
+                self._ending.append(partial(self._ended, link, error))
+        self._ending.extend((then, self._engine.touch))
+        self._end(soon)
+
+    def _forget(self, link: Link, error: AmqpError | None, left: DetachKind) -> None:
+        _left(link, left)
+        self._ended(link, error)
+
+    def _ended(self, link: Link, error: AmqpError | None) -> None:
+        if link.open or link.handler is None:
+            link.ended(error)
+        else:
+            on_refused = getattr(link.handler, "on_refused", None)
+            if on_refused is not None:
+                on_refused(error or AmqpError(NOT_ALLOWED, "the peer refused the link without a reason"))
+        link.take_unsettled()  # proton frees them with the link
+        link.held.clear()
+        self._owner.link_ended(link, link.failure or error)
+
+    def lost(self, error: AmqpError | None, left: DetachKind, soon: Soon | None = None) -> None:
+        """The connection is gone, and every link with it; with `soon`, many end in steps."""
+        links = list(self.live.values())
+        for link in links:
+            _left(link, left)
+        self.clear()
+        self._engine.receivers.clear()
+        self._engine.senders.clear()
+        self._ending.extend(partial(self._lost_one, link, error) for link in links)
+        self._end(soon)
+
+    def _lost_one(self, link: Link, error: AmqpError | None) -> None:
+        link.ended(error)
+        link.held.clear()
+        self._owner.link_ended(link, link.failure or error)
+
+    def _end(self, soon: Soon | None) -> None:
+        if soon is not None and len(self._ending) > SLICE:
+            soon(lambda: self._end_some(soon))
+        else:
+            self._end_some(None)
+
+    def _end_some(self, soon: Soon | None) -> None:
+        ending = self._ending
+        try:
+            for _ in range(len(ending) if soon is None else min(len(ending), SLICE)):
+                ending.popleft()()
+        finally:
+            if ending and soon is not None:
+                soon(lambda: self._end_some(soon))
+            elif ending:  # the node of one has failed
+                self._end_some(None)
+            elif not ending and self._then is not None:
+                then, self._then = self._then, None  # steps of our close and of the lost socket may both come here
+                then()
+
+    def end_all(self) -> None:
+        """Let the nodes hear at once of what has ended: its session's channel is wanted."""
+        self._end_some(None)
+
+    def when_ended(self, then: Callable[[], None]) -> None:
+        """Call `then` when the nodes have heard of the end of all links, or at once."""
+        if self._ending:
+            self._then = then
+        else:
+            then()
+
+    def free(self, transport: Any, connection: Any, collector: Any, soon: Soon | None) -> None:
+        """Free a connection that is gone: its links first, for proton's time for all at once is their square."""
+        self.clear()
+        lib.pn_transport_unbind(transport)
+        self._free_some(transport, connection, collector, soon)
+
+    def _free_some(self, transport: Any, connection: Any, collector: Any, soon: Soon | None) -> None:
+        while self._left:
+            some, self._left = self._left[:_FREED], self._left[_FREED:]
+            for pointer in some:
+                lib.pn_link_free(pointer)
+            while lib.pn_collector_pop(collector):  # it keeps them while it has to say that they are gone
+                pass
+            if soon is not None and self._left:
+                soon(lambda: self._free_some(transport, connection, collector, soon))
+                return
+        lib.pn_collector_release(collector)
+        lib.pn_connection_release(connection)
+        for pointer in (transport, connection, collector):
+            lib.pn_decref(pointer)
+
+    # -- what belongs to no open link
+
+    def stray(self, pointer: Any, delivery: Any) -> None:
+        """A delivery event that is neither an outcome that is waited for nor a message for a node."""
+        link = self.live.get(pointer) or self._refused.get(pointer)
+        if link is None:
+            return
+        if link.incoming:
+            link.discard()
+        elif lib.pn_link_current(pointer) == delivery:
+            raise AmqpError(NOT_ALLOWED, "a transfer came on a link whose receiver is its sender")
+
+
+def _left(link: Link, left: DetachKind) -> None:
+    """Nothing more can be sent on a link, whose node is about to hear that."""
+    link.gone, link.window = True, 0
+    if link.open:
+        link.left = left
+
+
+def _answered(link: Link) -> None:
+    """The peer answered an attach of ours; a null terminus announces a refusal (CORE-2)."""
+    link.read_attach()
+    sized(link)
+    if (link.source if link.incoming else link.target).present:
+        link.began()
+        link.handler.on_attached(link)
+        link.flowed()

@@ -1,0 +1,379 @@
+"""The half of a link on which the peer sends: credit, transfers, outcomes (AMQP 1.0 part 2, 2.6.7 to 2.6.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cproton_ffi import ffi, lib
+
+from gateway.amqp.engine import batch
+from gateway.amqp.engine.control_frames import RESUMED
+from gateway.amqp.link import dispositions
+from gateway.amqp.link.link_state import BUFFER_SIZE, LinkState
+from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
+from gateway.amqp.message.bounds import ANNOTATIONS
+from gateway.amqp.message.hop import may_be_annotated, only, too_many
+from gateway.amqp.message.response_annotations import annotated
+from gateway.errors import (
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT_EXCEEDED,
+    TRANSFER_LIMIT_EXCEEDED,
+    AmqpError,
+)
+
+_END: Final = -1
+"""What `pn_link_recv` says of a complete message with nothing left to read (PN_EOS)."""
+_MOST: Final = 2**31 - 1
+"""Credit that proton can count."""
+_PARTIAL: Final = 128 * 1024
+"""Bytes of an unfinished message that are taken out of proton, so that the session window stays open."""
+_TOO_MUCH: Final = (
+    "this connection has too much under way that nobody has taken (limits.memory, limits.user_memory, gateway.memory): "
+    "wait for outcomes, then send again"
+)
+Message = tuple[int, bytes, bool]
+"""A delivery, its bytes, and whether it came settled."""
+_IGNORED: Final = 10_000
+"""Resumed deliveries of one connection that are kept, unsettled as they are, until their links end."""
+_buffer = ffi.new("char[]", BUFFER_SIZE)
+"""Where proton copies a message on its way to becoming bytes; one suffices, the loop is one thread."""
+
+
+class ReceiverHalf(LinkState):
+    """What a link does when the peer sends."""
+
+    __slots__ = ()
+
+    def grant(self, credit: int) -> None:
+        """Let the peer send `credit` more messages."""
+        credit = min(credit, _MOST - self._granted - self._withheld)
+        if self.open and credit > 0 and self.engine.granting:
+            if self.engine.withholds(self):  # type: ignore[arg-type]  # a `Link`, like every link
+                self._withheld += credit
+                return
+            self._granted += credit
+            lib.pn_link_flow(self.ptr, credit)
+            self.engine.touch()
+
+    @property
+    def granted(self) -> int:
+        """Credit given and not yet used, or to be given as soon as the peer holds less."""
+        return self._granted + self._withheld
+
+    def grant_withheld(self) -> None:
+        """The peer holds less again."""
+        credit, self._withheld = self._withheld, 0
+        self.grant(credit)
+
+    def drain(self) -> None:
+        """Ask the peer to use or give back its credit; the handler hears `on_drained`."""
+        self.draining = True
+        lib.pn_link_drain(self.ptr, 0)
+        self.engine.touch()
+
+    def _drain_answered(self) -> None:
+        """A flow from a peer we asked to drain: done when no credit is left (2.6.7)."""
+        if self.draining and lib.pn_link_credit(self.ptr) <= 0:
+            self.draining = False
+            lib.pn_link_drained(self.ptr)
+            self._granted = 0
+            self.handler.on_drained()
+
+    def received_all(self, messages: list[Message]) -> None:
+        """Whole messages with nothing between: nearly every one, and the hot path."""
+        if self.engine.refusing:
+            self._refuse_all(messages)
+            return
+        if not self.open or self._granted < len(messages) or not self._usual(messages):
+            self._received_each(messages)
+        elif self._several:
+            self._granted -= len(messages)
+            self.transfers += len(messages)
+            self.handler.on_transfers(messages)
+        else:
+            self._hand_on(messages, self.handler.on_transfer)
+
+    def _hand_on(self, messages: list[Message], on_transfer: Callable[[int, bytes, bool], None]) -> None:
+        """Messages that `_received` would only hand on; the node may end the link at any of them."""
+        for delivery, data, settled in messages:
+            if not self.open:
+                return
+            self._granted -= 1
+            self.transfers += 1
+            on_transfer(delivery, data, settled)
+
+    def _received_each(self, messages: list[Message]) -> None:
+        for delivery, data, settled in messages:
+            if self.open:
+                self._received(delivery, data, settled)
+
+    def received_of_any_format(self, messages: list[Message]) -> None:
+        """`received_all` where the peer has used another message-format than 0."""
+        for message in messages:
+            if self.open and not self._foreign(message[0], message[2]):
+                self.received_all([message])
+
+    def _ignore(self, delivery: int, settled: bool) -> None:
+        """A resumed delivery that we know nothing of (2.7.5): it gets no answer, and its credit is given back."""
+        self.engine.ignored += 1
+        self.held.let_go(delivery)
+        if settled:
+            self.forget(delivery)
+        if self.engine.ignored > _IGNORED:
+            text = f"{_IGNORED} deliveries were resumed that are not in the unsettled map of any attach"
+            self.detach(AmqpError(RESOURCE_LIMIT_EXCEEDED, text))
+        else:
+            self.grant(1)
+
+    def _foreign(self, delivery: int, settled: bool) -> bool:
+        """Whether a delivery is not of format 0 (FX-1-4): refused, for neither a node nor a record could keep that."""
+        message_format = self.engine.message_format(self.name, tag := self.tag(delivery))
+        if not message_format:
+            return False
+        self._granted -= 1
+        if self._granted < 0:
+            self._no_credit()
+            return True
+        if message_format == RESUMED:
+            self._ignore(delivery, settled)
+            return True
+        self.transfers += 1
+        text = f"the message-format is {message_format:#x}; the gateway takes only messages of format 0"
+        self._reject(delivery, settled, AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": tag}))
+        return True
+
+    def _reject(self, delivery: int, settled: bool, error: AmqpError) -> None:
+        """Refuse a message that reaches no node; its link ends where its sender could not be told otherwise."""
+        self.message_refused(error)
+        if (settled and not self._never_settled) or not self.rejects:
+            self.detach(error)
+        else:
+            self.settle(delivery, Rejected(error))
+            self.grant(1)
+
+    def _refuse_all(self, messages: list[Message]) -> None:
+        """The peer, or all with it, hold too much: it may send these again when what it sent before is done with."""
+        for delivery, _, settled in messages:
+            if not self.open:
+                return
+            self._granted -= 1
+            if self._granted < 0:
+                self._no_credit()
+            else:
+                self.transfers += 1
+                self._refuse_one(delivery, settled)
+
+    def _refuse_one(self, delivery: int, settled: bool) -> None:
+        if self.engine.ending:
+            if settled:
+                self.drop(delivery)
+            else:
+                self.settle(delivery, RELEASED)
+            return
+        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
+        self.message_refused(error)
+        shared = self.engine.config.shared
+        if not settled:
+            self.settle(delivery, RELEASED if shared or not self.rejects else Rejected(error))
+        elif shared:
+            self.drop(delivery)
+        else:
+            self.detach(error)
+        self.grant(1)
+
+    def _usual(self, messages: list[Message]) -> bool:
+        """Whether `_received` would only hand them on."""
+        return batch.usual(messages, self._at_once, ANNOTATIONS, not self.unannounced, not self._never_settled)
+
+    def understood(self, data: bytes) -> bytes:
+        """A message that may have delivery annotations, with those alone that this link understands (3.2.2)."""
+        return data if self.understands is None else only(data, self.understands)
+
+    def _received(self, delivery: int, data: bytes, settled: bool) -> None:
+        self._granted = granted = self._granted - 1
+        if granted < 0:
+            self._no_credit()
+            return
+        if len(data) > self._at_once:
+            self._too_large(len(data))
+            return
+        self.transfers += 1
+        if too_many(data):
+            self._reject(delivery, settled, self._too_annotated(delivery))
+            return
+        if self.unannounced and may_be_annotated(data) and annotated(data):
+            self._unsupported(delivery)
+            return
+        self.handler.on_transfer(delivery, data, settled and not self._never_settled)
+
+    def arrived(self, delivery: Any) -> None:
+        """A delivery event that `_turn` leaves to us: in parts, large, empty, aborted, or of nothing new."""
+        if not lib.pn_delivery_readable(delivery):
+            return
+        if lib.pn_delivery_aborted(delivery):
+            self._aborted(delivery)
+        elif lib.pn_delivery_partial(delivery) or self._parts is not None or lib.pn_delivery_pending(delivery):
+            self._arrived_in_parts(delivery)
+        else:
+            self._complete(delivery, b"")
+
+    def _complete(self, delivery: Any, data: bytes) -> None:
+        lib.pn_link_advance(self.ptr)
+        number, settled = batch.address(delivery), bool(lib.pn_delivery_settled(delivery))
+        if self._foreign(number, settled):
+            return
+        self._granted -= 1
+        if self._granted < 0:
+            self._no_credit()
+            return
+        self.transfers += 1
+        self.held.hold(number, len(data))
+        if self.engine.refusing:
+            self._refuse_one(number, bool(lib.pn_delivery_settled(delivery)))
+            return
+        if too_many(data):
+            self._reject(number, settled, self._too_annotated(number))
+            return
+        if may_be_annotated(data):
+            data = self.understood(data)
+        if self.unannounced and annotated(data):
+            self._unsupported(number)
+            return
+        self.handler.on_transfer(number, data, settled)
+
+    def _too_annotated(self, delivery: int) -> AmqpError:
+        text = f"delivery annotations have at most {ANNOTATIONS} bytes; what is long belongs in the message itself"
+        return AmqpError(RESOURCE_LIMIT_EXCEEDED, text, info={"delivery-tag": self.tag(delivery)})
+
+    def _unsupported(self, delivery: int) -> None:
+        """RA-2.3-3: whoever was not told that annotations are followed must not send them."""
+        text = "this target did not announce response-address-supported, and the message has its annotations"
+        error = AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": self.tag(delivery)})
+        self.message_refused(error)
+        self.detach(error)
+
+    def _no_credit(self) -> None:
+        self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
+
+    def accept_all(self, deliveries: list[int]) -> None:
+        """`settle` for several that are accepted."""
+        if self.open and deliveries:
+            batch.accept_all(deliveries, self.held)
+            self.accepted += len(deliveries)
+            self.engine.touch()
+
+    def drop(self, delivery: int) -> None:
+        """A pre-settled delivery that nobody can take: counted, for its sender cannot be told."""
+        self.others["dropped"] = self.others.get("dropped", 0) + 1
+        if self.open:
+            self.settle(delivery, SETTLED)
+        else:
+            self.engine.counted_late(self)  # type: ignore[arg-type]  # a `Link`, like every link
+
+    def message_refused(self, error: AmqpError) -> None:
+        """One message of this link was refused: for the operator's log and counters."""
+        self.engine.message_refused(self, error)  # type: ignore[arg-type]  # a `Link`, like every link
+
+    def tag(self, delivery: int) -> bytes:
+        """The delivery's tag as it came: any bytes, not only text; empty when the link is gone."""
+        if not self.open:  # proton has freed it with the link
+            return b""
+        raw = lib.pn_delivery_tag(batch.delivery_at(delivery))
+        return bytes(ffi.buffer(raw.start, raw.size)) if raw.size else b""
+
+    def settle(self, delivery: int, outcome: Outcome) -> None:
+        """Give the peer's delivery its outcome; nothing happens when the link is gone."""
+        if not self.open:
+            return
+        if outcome is ACCEPTED:
+            batch.accept(delivery, self.held)
+            self.accepted += 1
+        else:
+            self.held.let_go(delivery)
+            pointer = batch.delivery_at(delivery)
+            dispositions.write(pointer, outcome, self.scope)
+            self.others[outcome.name] = self.others.get(outcome.name, 0) + 1
+            lib.pn_delivery_settle(pointer)
+        engine = self.engine
+        if not engine.dirty:
+            engine.touch()
+
+    def forget(self, delivery: int) -> None:
+        """Let go of a delivery that came settled: nothing is left to say about it."""
+        self.held.let_go(delivery)
+        lib.pn_delivery_settle(batch.delivery_at(delivery))
+
+    def _arrived_in_parts(self, delivery: Any) -> None:
+        """Large and unfinished messages: collected outside proton, which would copy them again and again."""
+        size = lib.pn_delivery_pending(delivery)
+        if lib.pn_delivery_aborted(delivery):
+            self._aborted(delivery)
+            return
+        if self._granted <= 0:
+            self._no_credit()
+            return
+        if (parts := self._parts) is None:
+            parts = self._parts = bytearray()
+            self.engine.receivers.pop(self.at, None)  # its end is not to be taken for a whole message
+        if self.max_message_size and len(parts) + size > self.max_message_size:
+            self._too_large(len(parts) + size)
+            return
+        done = not lib.pn_delivery_partial(delivery)
+        if self.engine.refusing and not done:
+            self._too_much()
+            return
+        if size >= _PARTIAL or done:
+            before = len(parts)
+            while size > 0 and (got := lib.pn_link_recv(self.ptr, _buffer, min(size, BUFFER_SIZE))) > 0:
+                parts += ffi.buffer(_buffer, got)
+                size -= got
+            self.engine.unfinished += len(parts) - before
+            self.engine.touch()
+        if done:
+            self._whole()
+            self._complete(delivery, bytes(parts))
+
+    def _whole(self) -> None:
+        """No message is unfinished any more."""
+        if self._parts is not None:
+            self.let_go_of_parts()
+            if self.open:
+                self.engine.receivers[self.at] = self.held  # type: ignore[assignment]  # of a `Link`, like every link
+
+    def _too_much(self) -> None:
+        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
+        self.message_refused(error)
+        self.detach(error)
+
+    def _aborted(self, delivery: Any) -> None:
+        """2.6.14: an aborted delivery never happened; its credit is given back."""
+        self._whole()
+        lib.pn_link_advance(self.ptr)
+        lib.pn_delivery_settle(delivery)
+        self._granted -= 1
+        self.grant(1)
+
+    def discard(self) -> None:
+        """The link is closed on our side: take out of proton what the peer sends on it until it knows.
+
+        What it had credit for stays unsettled, so that nothing but the detach answers it (row AT-2.2.2-7).
+        """
+        pointer = self.ptr
+        while delivery := lib.pn_link_current(pointer):
+            if lib.pn_delivery_partial(delivery) and not lib.pn_delivery_aborted(delivery):
+                lib.pn_link_recv(pointer, _buffer, BUFFER_SIZE)
+                return
+            lib.pn_link_advance(pointer)
+            self._granted -= 1
+            if self._granted < 0 or self.engine.refusing:  # more than is to be kept until the peer detaches
+                lib.pn_delivery_settle(delivery)
+
+    def _too_large(self, size: int) -> None:
+        self.detach(
+            AmqpError(
+                MESSAGE_SIZE_EXCEEDED,
+                f"the message has at least {size} bytes, this link takes {self.max_message_size}",
+            )
+        )

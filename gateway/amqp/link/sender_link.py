@@ -1,0 +1,129 @@
+"""The half of a link on which we send: credit, transfers, the peer's outcomes (AMQP 1.0 part 2, 2.6.7 to 2.6.12)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from cproton_ffi import ffi, lib
+
+from gateway.amqp.engine import batch
+from gateway.amqp.link import dispositions
+from gateway.amqp.link.link_state import LinkState
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED
+
+_RECEIVED: Final = lib.PN_RECEIVED
+_GONE: Final = object()
+
+
+class SenderHalf(LinkState):
+    """What a link does when we send."""
+
+    __slots__ = ()
+
+    @property
+    def credit(self) -> int:
+        """What may be sent now: the peer's credit, 0 while its socket or session is full."""
+        if self.engine.blocked:
+            self.engine.hold_up(self)  # type: ignore[arg-type]  # a `Link`, like every link
+            return 0
+        return self.window
+
+    @property
+    def sent(self) -> int:
+        """Deliveries that are written, and credit that was given back: its delivery-count (2.6.7)."""
+        return self.counted + self.transfers - int(lib.pn_link_queued(self.ptr))
+
+    @property
+    def unsettled_bytes(self) -> int:
+        """What messages take that have no outcome yet."""
+        return self.unsettled.bytes
+
+    @property
+    def keeps_too_much(self) -> bool:
+        """Whether so much is kept for the peer that nothing new may be sent; `on_credit` follows when it may again."""
+        if self.engine.stuffed:
+            self.engine.hold_up(self)  # type: ignore[arg-type]  # a `Link`, like every link
+        return self.engine.stuffed
+
+    def keep(self, size: int) -> None:
+        """So many bytes more, or fewer, are kept of what the peer gave back."""
+        self.engine.kept += size
+        self.engine.touch()
+
+    def send(self, data: bytes, context: Any, settled: bool = False) -> None:
+        """Send one message; `context` comes back with its outcome (not when `settled`).
+
+        A receiver that asked for settled messages gives no outcome; that it got the message is all it wants to
+        say, and a sender that waits for an outcome must hear one: accepted (KM-12 reads a missing state so too).
+        """
+        engine, silent = self.engine, settled or self.presettled
+        self.window -= 1
+        self.transfers += 1
+        engine.serial = serial = engine.serial + 1
+        if batch.send(self.at, serial, data, engine.tally if silent else self.unsettled, context):
+            engine.blocked = True  # until it is written and charged
+        if silent and not settled:
+            self.handler.on_outcome(context, ACCEPTED)
+        if not engine.dirty:
+            engine.touch()
+
+    def send_all(self, messages: list[Any]) -> None:
+        """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
+        engine, silent = self.engine, self.presettled
+        engine.serial = batch.send_all(self.at, engine.serial, messages, engine.tally if silent else self.unsettled)
+        engine.blocked = engine.blocked or engine.tally.full
+        self.window -= len(messages)
+        self.transfers += len(messages)
+        engine.touch()
+        if not silent:
+            return
+        if self.unsettled.several:
+            self.handler.on_accepted(messages)
+            return
+        for message in messages:
+            self.handler.on_outcome(message, ACCEPTED)
+
+    def accepted_all(self, found: list[Any]) -> None:
+        """The peer has accepted these: contexts where several are heard of at once, else their numbers."""
+        unsettled = self.unsettled
+        if unsettled.several:
+            if self.open:
+                self.handler.on_accepted(found)
+            return
+        for number in found:
+            context = unsettled.take(number, _GONE)
+            if context is not _GONE and self.open:  # else the link has ended meanwhile: whoever ended it has them
+                self.handler.on_outcome(context, ACCEPTED)
+
+    def number(self, delivery: Any) -> int:
+        """By which number `unsettled` has a delivery: its tag."""
+        tag = lib.pn_delivery_tag(delivery)
+        return int.from_bytes(ffi.buffer(tag.start, tag.size), sys.byteorder)
+
+    def updated(self, delivery: Any, number: int, state: int) -> None:
+        """The peer said something else than accepted: settle and pass the outcome on, if it is one."""
+        if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
+            return
+        context = self.unsettled.take(number)
+        outcome = dispositions.read(delivery, state, self.scope, self.engine.said)
+        if outcome is SETTLED or (outcome is FAILED and self.unsaid is not SETTLED):
+            outcome = self.unsaid  # 3.5.3: also for a state that is no outcome
+        lib.pn_delivery_settle(delivery)
+        engine = self.engine
+        if not engine.dirty:
+            engine.touch()
+        if self.open:
+            self.handler.on_outcome(context, outcome)
+
+    def drained(self) -> None:
+        """Answer a drain: all that could be sent has been sent (2.6.7)."""
+        if self.open:
+            self.counted += lib.pn_link_drained(self.ptr)
+            self.window = 0
+            self.draining = False
+            self.engine.touch()
+
+    def take_unsettled(self) -> list[Any]:
+        """The contexts whose outcome will never come, oldest first; for `on_detach`."""
+        return self.unsettled.take_all()

@@ -1,0 +1,69 @@
+"""Delivery annotations are for the next hop alone (AMQP 1.0 part 3, 3.2.2): what of them a link here understands.
+
+What a peer puts on a message beside that ends where the message comes in, on every link. Most messages have no
+delivery annotations at all, which their first bytes tell (`may_be_annotated`, in C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from gateway.amqp.message._sections import may_be_annotated
+from gateway.amqp.message.bounds import ANNOTATIONS
+from gateway.amqp.message.sections import edit_map, keep_entries, splice, walk
+from gateway.errors import AmqpError
+
+__all__ = ["EVENTS", "ROUTING", "TARGETED", "may_be_annotated", "only", "too_many", "without"]
+
+ROUTING: Final = frozenset(
+    (b"response-address-cookie", b"response-link-target-address", b"response-address-cookie-expiry", b"address-cookie")
+)
+"""Of response routing (RA 2.3, 2.4): on every link; whether they may go on, the crossing says."""
+TARGETED: Final = ROUTING | {b"event-streams-target-partition"}
+"""Where a sender may say which partition its message is for (ES 4.6.6)."""
+EVENTS: Final = ROUTING | {
+    b"event-streams-offset",
+    b"event-streams-timestamp",
+    b"event-streams-source-partition",
+    b"event-streams-associated-partitions-changed",
+    b"event-streams-assigned-partitions-changed",
+    b"x-opt-kafka-timestamp-type",
+}
+"""What an event log says of an event (ES 5.1, 4.6.4, 4.6.5, which has two spellings of the last one; KM-3)."""
+
+
+def only(data: bytes, names: frozenset[bytes]) -> bytes:
+    """The message with the delivery annotations of these names alone; what is no message stays as it is.
+
+    Whoever reads that says what is wrong with it. So does what has too many (`too_many`): its link rejects it.
+    """
+    try:
+        layout = walk(data)
+        section = data[layout.da : layout.ma]
+        if not section or len(section) > ANNOTATIONS or (left := keep_entries(section, names)) is section:
+            return data
+        return splice(data, layout, da=left)
+    except AmqpError:
+        return data
+
+
+def too_many(data: bytes) -> bool:
+    """Whether a message has more than `ANNOTATIONS` bytes of delivery annotations; they are not read for it."""
+    if len(data) <= ANNOTATIONS or not may_be_annotated(data):
+        return False
+    try:
+        layout = walk(data)
+        return layout.ma - layout.da > ANNOTATIONS
+    except AmqpError:
+        return False
+
+
+def without(data: bytes, names: Collection[str]) -> bytes:
+    """The message without the delivery annotations of these names; raises DECODE_ERROR where it is none."""
+    if not may_be_annotated(data):
+        return data
+    layout = walk(data)
+    if layout.da == layout.ma:
+        return data
+    return splice(data, layout, da=edit_map(data[layout.da : layout.ma], drop=names))

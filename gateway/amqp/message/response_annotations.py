@@ -1,0 +1,29 @@
+"""Whether a message carries the annotations of response routing, which not every target takes (RA 2.2, 2.3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.amqp.message.sections import map_entry, walk
+from gateway.errors import AmqpError
+
+SUPPORTED: Final = "response-address-supported"
+_REQUEST: Final = ("response-address-cookie", "response-link-target-address")
+
+
+def annotated(data: bytes) -> bool:
+    """Whether the message carries what only a target that announced support may get (RA-2.3-3).
+
+    What is no message is not judged here: whoever reads it says what is wrong with it.
+    """
+    if b"response-" not in data:
+        return False
+    try:
+        layout = walk(data)
+        section = data[layout.da : layout.ma]
+        return bool(section) and any(
+            map_entry(section, name) is not None for name in _REQUEST
+        )
+    except AmqpError:
+        return False
+

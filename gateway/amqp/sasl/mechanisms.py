@@ -1,0 +1,165 @@
+"""The server's half of each SASL mechanism: one object per attempt, fed with the client's messages.
+
+`step` takes what the client sent and returns a challenge, a `Check` to be made elsewhere or, at the end, `Success`; it
+raises `Denied` for everything else, and says no more than that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from gateway.amqp.sasl.verifiers import RESERVED, UserStore, prepare
+
+ANONYMOUS: Final = "ANONYMOUS"
+PLAIN: Final = "PLAIN"
+EXTERNAL: Final = "EXTERNAL"
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+STRONGEST_FIRST: Final = (EXTERNAL, SCRAM_SHA_512, SCRAM_SHA_256, PLAIN, ANONYMOUS)
+ANONYMOUS_USER: Final = "anonymous"
+
+
+class LoginDenied(Exception):
+    """Authentication failed; `reason` is one of a few words for the log, never sent."""
+
+    def __init__(self, reason: str, claimed: str = "") -> None:
+        super().__init__(reason)
+        self.reason: Final = reason
+        self.claimed: Final = claimed
+
+
+class Success(NamedTuple):
+    """The client is `user`; `data` goes into the outcome's additional-data."""
+
+    user: str
+    data: bytes | None = None
+
+
+class Check(NamedTuple):
+    """The client is `user` if `passes()` says so; that takes processor time, so it is not called here."""
+
+    user: str
+    claimed: str
+    passes: Callable[[], bool]
+
+
+class Attempt(Protocol):
+    """One authentication attempt."""
+
+    wants_initial: bool
+    """Whether an absent initial response is asked for with an empty challenge (RFC 4422, 3.3)."""
+
+    def step(self, data: bytes) -> bytes | Check | Success:
+        """The client's message in, a challenge, a check or the end out."""
+
+
+class Anonymous:
+    """RFC 4505: whatever trace information comes along is nobody's identity."""
+
+    wants_initial = False
+
+    def step(self, data: bytes) -> Success:
+        return Success(ANONYMOUS_USER)
+
+
+class External:
+    """RFC 4422, appendix A: the identity is the client certificate's."""
+
+    wants_initial = False
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+
+    def step(self, data: bytes) -> Success:
+        if data and data != self._subject.encode():
+            raise LoginDenied("authorization-identity", self._subject)
+        if self._subject in RESERVED:
+            raise LoginDenied("reserved-name", self._subject)
+        return Success(self._subject)
+
+
+class PlainAttempt:
+    """RFC 4616: [authzid] NUL authcid NUL passwd."""
+
+    wants_initial = True
+
+    def __init__(self, users: UserStore) -> None:
+        self._users = users
+
+    def step(self, data: bytes) -> Check:
+        try:
+            authorize, name, password = data.decode().split("\0")
+        except ValueError:
+            raise LoginDenied("malformed-credentials") from None
+        if authorize not in ("", name):
+            raise LoginDenied("authorization-identity", name)
+        user, secret = prepare(name), prepare(password)
+        if user is None or secret is None:
+            raise LoginDenied("credentials", name)
+        return Check(user, name, self._users.password_check(user, secret))
+
+
+_AUTHORIZED: Final = re.compile(r"([ny],)a=([^,]*)(,.*)", re.DOTALL)
+"""A client-first-message with an authorization identity (RFC 5802, 7: gs2-header)."""
+
+
+class _Header(NamedTuple):
+    """A gs2-header with what scramp does not take: the client repeats it in its last message."""
+
+    said: bytes
+
+    def make_cbind_input(self, binding: object) -> bytes:
+        """What the client's last message has to repeat."""
+        return self.said
+
+
+class Scram:
+    """RFC 5802 and 7677; channel binding is not offered."""
+
+    wants_initial = True
+
+    def __init__(self, mechanism: str, users: UserStore) -> None:
+        from scramp import ScramMechanism  # a gateway without users has no use for it
+
+        self._users = users
+        self._hash = mechanism.lower()
+        self._server = ScramMechanism(mechanism).make_server(self._verifier)
+        self._user = ""
+        self._asked = False
+
+    def step(self, data: bytes) -> bytes | Success:
+        from scramp import ScramException
+
+        try:
+            message = data.decode()
+            return self._last(message) if self._asked else self._first(message)
+        except UnicodeDecodeError:
+            raise LoginDenied("malformed-credentials", self._user) from None
+        except ScramException:
+            # RFC 5802, 7 lets a server name the error; "unknown-user" is the one we must not tell apart.
+            raise LoginDenied("credentials", self._user) from None
+
+    def _first(self, message: str) -> bytes:
+        self._asked = True
+        if (found := _AUTHORIZED.fullmatch(message)) is None:
+            self._server.set_client_first(message)
+        else:
+            flag, identity, rest = found.groups()
+            self._server.set_client_first(flag + rest)
+            self._server.gs2_header = _Header(f"{flag}a={identity},".encode())
+            if prepare(identity.replace("=2C", ",").replace("=3D", "=")) != self._user:
+                raise LoginDenied("authorization-identity", self._user)
+        return str(self._server.get_server_first()).encode()
+
+    def _last(self, message: str) -> Success:
+        self._server.set_client_final(message)
+        if self._user not in self._users:
+            raise LoginDenied("credentials", self._user)
+        return Success(self._user, str(self._server.get_server_final()).encode())
+
+    def _verifier(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        self._user = prepare(user) or ""
+        salt, iterations, stored_key, server_key = self._users.verifier(self._user, self._hash)
+        return salt, stored_key, server_key, iterations

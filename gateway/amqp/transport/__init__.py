@@ -1,0 +1,1 @@
+"""Sockets, TLS and the first eight bytes: what carries an engine (part 2, 2.2; part 5)."""

@@ -1,0 +1,400 @@
+"""One socket: protocol header, SASL, then the engine (AMQP 1.0 part 2, 2.2 and part 5, 5.3).
+
+All connections of a loop share a `FlushScheduler`, which writes the engines' output once per turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from gateway.amqp.engine.config import EngineConfig, PeerInfo
+from gateway.amqp.engine.engine import Engine
+from gateway.amqp.engine.pressure import Pressure
+from gateway.amqp.link.link import Link
+from gateway.amqp.transport.flush_scheduler import FlushScheduler, guarded
+from gateway.amqp.transport.slices import SLICE, UNREAD, next_slice
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.held.accounts import Account
+from gateway.password_checks import Ticket
+
+_HIGH_WATER: Final = 1024 * 1024
+"""Bytes waiting in one socket above which its links stop sending."""
+_CLOSE_GRACE: Final = 5.0
+"""Seconds a peer has to answer our close before the socket goes."""
+
+
+class Security(Protocol):
+    """What stands in front of the engine: greeting and SASL, sans-IO."""
+
+    def receive(self, data: bytes) -> None: ...
+    def take(self) -> bytes: ...
+    def checked(self, passes: bool) -> None: ...
+    @property
+    def check(self) -> Callable[[], bool] | None: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def failed(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def user(self) -> str | None: ...
+    @property
+    def mechanism(self) -> str: ...
+    @property
+    def rest(self) -> bytes: ...
+
+
+class ConnectionDelegate(Protocol):
+    """A listener or connector: makes the decisions of the connections it owns."""
+
+    def secure(self, connection: Connection) -> Security: ...
+    def engine_config(self, connection: Connection) -> EngineConfig: ...
+    def established(self, connection: Connection) -> None: ...
+    def check_password(
+        self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
+    ) -> Ticket: ...
+    def refused(self, connection: Connection, reason: str) -> None: ...
+    def unauthenticated(self, connection: Connection, security: Any) -> None: ...
+    def opened(self, connection: Connection) -> None: ...
+    def requested(self, connection: Connection, link: Link) -> None: ...
+    def link_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
+    def message_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_counted(self, link: Link) -> None: ...
+    def closed(self, connection: Connection, error: AmqpError | None) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """A socket with its engine; also the engine's owner."""
+
+    def __init__(
+        self, hub: FlushScheduler, host: ConnectionDelegate, *, server: bool, handshake: float, name: str
+    ) -> None:
+        self.hub: Final = hub
+        self._host: Final = host
+        self._server: Final = server
+        self._handshake: Final = handshake
+        self.name: Final = name
+        self.transport: asyncio.Transport | None = None
+        self.engine: Engine | None = None
+        self.peer = PeerInfo(connection=name)
+        self._security: Security | None = None
+        self._ticket: Ticket | None = None
+        self.loss: Exception | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending = False
+        self._unread = b""
+        self._taken = self._uncharged = 0
+        self._slice = SLICE
+        self._deaf = self._lost = self._failed = False
+        self._pressure: Pressure | None = None
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    # -- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=_HIGH_WATER)
+        peername = transport.get_extra_info("peername")
+        self.peer.address = f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else "unknown"
+        self._timer = self.hub.loop.call_later(self._handshake, self._too_slow)
+        self._host.established(self)
+        if not transport.is_closing():
+            self._security = self._host.secure(self)
+            self._write(self._security.take())
+
+    def data_received(self, data: bytes) -> None:
+        self.bytes_in += len(data)
+        try:  # what `guarded` does, without its call
+            if self.engine is not None:
+                self._receive(data)
+                self._uncharged += len(data)
+                if self._uncharged > UNREAD:  # a socket may be read many times before the loop flushes
+                    self._charge()
+            elif self._security is not None:
+                self._secure(self._security, data)
+        except Exception as error:
+            self.hub.failed(self, error)
+
+    def _receive(self, data: bytes) -> None:
+        """Much at once is worked on in pieces: who waits for outcomes, and all others, have theirs in between."""
+        if self._unread:
+            self._unread = self._unread[self._taken :] + data
+            self._taken = 0
+            self._hold(len(self._unread) > UNREAD)
+        elif self.engine is not None and len(data) <= self._slice and self.hub.free():
+            self.engine.receive(data)
+        else:
+            self._unread, self._taken = data, 0
+            self.hub.run(self._go_on)
+
+    def _hold(self, deaf: bool) -> None:
+        """Stop reading the socket, or read it again."""
+        if deaf is not self._deaf:
+            self._deaf = deaf
+            self._listen()
+
+    def _listen(self) -> None:
+        transport, deaf = self.transport, self._deaf or (self._pressure is not None and self._pressure.paused)
+        if transport is not None and not transport.is_closing() and transport.is_reading() is deaf:
+            (transport.pause_reading if deaf else transport.resume_reading)()
+
+    def _go_on(self) -> None:
+        """Work on a piece of what was read; the next has its turn after those of others."""
+        self._work()
+        if self._unread:
+            self.hub.soon(self._go_on)
+        elif self._lost:
+            self._let_go()
+        else:
+            self._hold(False)
+
+    def _work(self) -> None:
+        start, before, size = self._taken, time.monotonic(), len(self._unread)
+        if (engine := self.engine) is not None:
+            try:
+                engine.receive(self._unread[start : start + self._slice])
+            except Exception as error:
+                self.hub.failed(self, error)
+                engine = None
+        self._taken = start + self._slice
+        self._slice = next_slice(self._slice, time.monotonic() - before)
+        if engine is None or self._taken >= size:
+            self._unread = b""
+
+    def eof_received(self) -> bool:
+        return False  # without a close first: connection_lost tells the engine
+
+    def pause_writing(self) -> None:
+        if self.engine is not None:
+            self.engine.pause(True)
+
+    @guarded
+    def resume_writing(self) -> None:
+        if self.engine is not None:
+            self.engine.pause(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.loss = exc
+        self._stop_timer()
+        if self._ticket is not None:
+            self._ticket.cancel()
+        self.transport = None
+        if self.engine is None:
+            self._host.closed(self, None)
+        elif self._unread:  # what it sent before it went counts
+            self._lost = True
+        else:
+            self.hub.run(self._let_go)
+
+    def _let_go(self) -> None:
+        if (engine := self.engine) is not None:
+            try:
+                engine.lost(None)
+            finally:
+                self.engine = None
+                self._close_account()
+                engine.free()
+
+    # -- before the engine
+
+    def _secure(self, security: Security, data: bytes) -> None:
+        security.receive(data)
+        self._secured(security)
+
+    def _secured(self, security: Security) -> None:
+        """Go on as far as greeting and SASL have come."""
+        self._write(security.take())
+        if security.failed:
+            self._host.unauthenticated(self, security)
+            self.abort(gently=True)
+        elif security.done:
+            self.peer.user, self.peer.mechanism = security.user or "anonymous", security.mechanism
+            self._security = None
+            self._start_engine(security.rest)
+        elif (passes := security.check) is not None and self._ticket is None and self.transport is not None:
+            self.transport.pause_reading()  # what else comes waits in the socket
+            self._ticket = self._host.check_password(self, passes, self._checked)
+
+    def _checked(self, passes: bool) -> None:
+        self._ticket = None
+        if (security := self._security) is not None and self.transport is not None:
+            security.checked(passes)
+            self.transport.resume_reading()
+            self._secured(security)
+
+    def _start_engine(self, rest: bytes) -> None:
+        engine = self.engine = Engine(self._host.engine_config(self), self, server=self._server)
+        engine.peer = self.peer
+        self._open_account(engine)
+        if not self._server:
+            engine.open()
+        if rest:
+            self._receive(rest)
+        engine.touch()
+
+    def _open_account(self, engine: Engine) -> None:
+        hub, config, transport = self.hub, engine.config, self.transport
+        if transport is not None:
+            account = hub.budget.open(
+                self.peer.scope, self.peer.user, self._over, connection=config.memory, per_user=config.user_memory
+            )
+            self._pressure = Pressure(hub.loop, engine, account, transport, self._slowed, self._listen)
+
+    def _charge(self) -> None:
+        self._uncharged = 0
+        if self._pressure is not None:
+            self._pressure.turn(len(self._unread))
+
+    def _slowed(self, how: str) -> None:
+        self.hub.slowed(self, how)
+
+    def _over(self) -> None:
+        """Nothing but its end gives back what it holds, and others need it."""
+        self._slowed("closed")
+        self.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the gateway has no memory left, and this connection holds most"))
+
+    def _close_account(self) -> None:
+        if self._pressure is not None:
+            self._pressure.close()
+            self.hub.budget.close(self.peer.scope, self.peer.user, self._pressure.account)
+            self._pressure = None
+
+    @property
+    def account(self) -> Account | None:
+        """What it holds, once its peer is known."""
+        return None if self._pressure is None else self._pressure.account
+
+    def _too_slow(self) -> None:
+        if self.engine is None or not self.engine.opened:
+            self._host.refused(self, "no open within the time allowed")
+            self.abort(gently=False)
+
+    # -- output and time
+
+    def write_out(self) -> None:
+        """Write what the engine has; called by the hub once per loop turn, which hears where it fails."""
+        engine, transport = self.engine, self.transport
+        if engine is None or transport is None:
+            return
+        if data := engine.take():
+            self.bytes_out += len(data)
+            transport.write(data)
+        engine.dispatch()
+        self._charge()
+        if engine.finished and not self._ending:
+            self._end(transport)
+
+    flush = guarded(write_out)
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """End our half only: a socket closed with input unread is reset, and our close frame lost on its way."""
+        self._ending = True
+        if transport.can_write_eof():
+            transport.write_eof()
+            self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
+        else:
+            transport.close()
+
+    def _write(self, data: bytes) -> None:
+        if data and self.transport is not None:
+            self.transport.write(data)
+
+    @guarded
+    def _tick(self) -> None:
+        if self.engine is None:
+            return
+        now = int(time.monotonic() * 1000)
+        deadline = self.engine.tick(now)
+        self.flush()
+        self._timer = (
+            self.hub.loop.call_later(max(deadline - now, 10) / 1000, self._tick) if deadline > 0 else None
+        )
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Close in good order; the socket goes when the peer answers or the grace is over."""
+        if self.engine is None or not self.engine.opened:
+            self.abort(gently=True)
+            return
+        self.engine.close(error)
+        self.flush()
+        self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
+
+    def broken(self) -> None:
+        """A step of ours has failed, a bug: its peer is told if that can be done, and the socket goes."""
+        engine, again, self._failed = self.engine, self._failed, True
+        if again or engine is None or not engine.opened:
+            self.abort()
+            return
+        try:
+            engine.broken()
+        except Exception as error:
+            self.hub.failed(self, error)
+        self.flush()
+
+    def abort(self, gently: bool = False) -> None:
+        """Drop the socket; `gently` lets what is written already go out."""
+        if self.transport is not None:
+            (self.transport.close if gently else self.transport.abort)()
+
+    # -- the engine's owner
+
+    @property
+    def soon(self) -> Callable[[Callable[[], None]], Any] | None:
+        """How many links end in turns; what a connector's links are for asks for them anew at once."""
+        return (lambda step: self.hub.soon(lambda: self._take(step))) if self._server else None
+
+    @guarded
+    def _take(self, step: Callable[[], None]) -> None:
+        step()
+
+    def engine_dirty(self) -> None:
+        self.hub.add(self)
+
+    def engine_opened(self, engine: Engine) -> None:
+        self._stop_timer()
+        self._host.opened(self)
+        self._timer = self.hub.loop.call_later(0.01, self._tick)
+
+    def engine_closed(self, engine: Engine, error: AmqpError | None) -> None:
+        self._stop_timer()
+        if self.transport is not None:  # a peer that does not read our last frame shall not keep the socket
+            self._timer = self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
+        self._host.closed(self, error)
+
+    def link_requested(self, link: Link) -> None:
+        self._host.requested(self, link)
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        self._host.link_refused(link, error)
+
+    def link_ended(self, link: Link, error: AmqpError | None) -> None:
+        self._host.link_ended(link, error)
+
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        self._host.message_refused(link, error)
+
+    def link_counted(self, link: Link) -> None:
+        self._host.link_counted(link)
+
+    @property
+    def descriptor(self) -> int:
+        """The number of the socket's file descriptor; -1: it is closed."""
+        found = self.transport.get_extra_info("socket") if self.transport is not None else None
+        return -1 if found is None else int(found.fileno())
+
+    @property
+    def ssl_object(self) -> Any:
+        """The TLS session of this socket, None on plain TCP."""
+        return self.transport.get_extra_info("ssl_object") if self.transport is not None else None
+

@@ -1,0 +1,117 @@
+"""Accepts TLS connections. asyncio's own TLS servers show a connection only when its handshake has succeeded, and
+drop the others without a word: here limits hold from the first byte, and who failed is counted and named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from gateway.tasks import Supervisor
+
+_BACKLOG: Final = 1024
+_PAUSE: Final = 0.1
+"""Seconds to wait when the system has no more sockets."""
+
+
+class HandshakeLimit(Protocol):
+    """Decides about sockets before anything was said on them."""
+
+    def admits(self, peer: str, descriptor: int) -> bool: ...
+    def exhausted(self, peer: str) -> None: ...
+    def tls_failed(self, peer: str, error: OSError) -> None: ...
+
+
+class TlsServer:
+    """The sockets of one listener; used like an `asyncio.Server`."""
+
+    def __init__(
+        self,
+        gate: HandshakeLimit,
+        make: Callable[[], asyncio.Protocol],
+        context: Callable[[], ssl.SSLContext],
+        *,
+        handshake: float,
+        supervisor: Supervisor,
+    ) -> None:
+        self._gate: Final = gate
+        self._make: Final = make
+        self._context: Final = context  # asked at each handshake: a reload makes a new one
+        self._handshake: Final = handshake
+        self._supervisor: Final = supervisor
+        self._tasks: list[asyncio.Task[None]] = []
+        self.sockets: list[socket.socket] = []
+        self.shaking = 0
+        """Handshakes under way."""
+
+    async def start(self, host: str, port: int) -> None:
+        """Bind every address of the host; raises OSError when one is taken."""
+        loop = asyncio.get_running_loop()
+        places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, _, _, _, place in dict.fromkeys(places):
+                self.sockets.append(_listen(family, place))
+        except OSError:
+            self.close()
+            raise
+        self._tasks = [self._supervisor.keep(partial(self._accept, each), "tls-accept") for each in self.sockets]
+
+    def is_serving(self) -> bool:
+        """Whether connections are accepted."""
+        return bool(self.sockets)
+
+    def close(self) -> None:
+        """Accept no more."""
+        for task in self._tasks:
+            task.cancel()
+        for each in self.sockets:
+            each.close()
+        self.sockets = []
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, place = await loop.sock_accept(listening)
+            except OSError as error:  # the peer has gone already, or the system has no more descriptors
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._gate.exhausted("unknown")
+                await asyncio.sleep(_PAUSE)
+                continue
+            peer = f"{place[0]}:{place[1]}"
+            if self._gate.admits(peer, accepted.fileno()):
+                self._supervisor.start(self._shake_hands(accepted, peer), "tls-handshake")
+            else:
+                accepted.close()
+
+    async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
+        self.shaking += 1
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make, accepted, ssl=self._context(), ssl_handshake_timeout=self._handshake
+            )
+        except OSError as error:  # ssl.SSLError and TimeoutError are of this kind
+            self._gate.tls_failed(peer, error)
+        finally:
+            self.shaking -= 1
+
+
+def _listen(family: int, place: tuple[object, ...]) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(place)
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening
