@@ -1,0 +1,1 @@
+"""Speed and memory against baselines: `python -m tests.bench` (docs/benchmarks.md)."""
