@@ -1,6 +1,6 @@
 """What another policy would have done: one case, two policies, and what differs (pure; docs/journal.md).
 
-The questions are those the gateway itself asks: `ScopeRules.decide` for a link, `gateway.scope.choice.choose` for what
+The questions are those the gateway itself asks: `ScopeRules.decide` for a link, `crossing_rule.choose` for what
 crosses, `filter_set.read` for filters. What only the traffic knew, such as which receivers announced that they follow
 annotations, comes from the journal's crossing rows; where it is not known, both answers are given.
 """

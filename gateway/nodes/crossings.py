@@ -56,7 +56,7 @@ class Right(Protocol):
         """The same for all requesters with the same rights."""
 
     def __call__(self, address: str) -> bool:
-        """As `gateway.scope.permit.Permit`."""
+        """As `gateway.response.permission.Permit`."""
 
 
 def replies_address(scope: str) -> str:
