@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.http.readiness import Readiness
 from gateway.memory import Reading
-from gateway.nodes.scopes import EventStreams
+from gateway.nodes.resolver import EventStreams
 from gateway.state.leases.manager import Leases
 from gateway.state.termini.store import Termini
 from gateway.tasks import Supervisor

@@ -27,7 +27,7 @@ from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.scopes import Scope
+    from gateway.nodes.resolver import Resolver
     from policies.model.scope import ListenerSection as ListenerModel
 
 PRODUCT: Final = {"product": "ScopeGate", "version": __version__}
@@ -49,7 +49,7 @@ class Listener:
     def __init__(
         self,
         settings: Settings,
-        scope: Scope,
+        scope: Resolver,
         hub: FlushScheduler,
         report: Report,
         supervisor: Supervisor,

@@ -14,7 +14,7 @@ from gateway.quota import Quota, Quotas
 if TYPE_CHECKING:
     from gateway.amqp.transport.connection import Connection
     from gateway.materials import Materials
-    from gateway.nodes.scopes import Scope
+    from gateway.nodes.resolver import Resolver
     from gateway.report import Report
 
 MakeListener = Callable[[Settings, "Materials", Logins, Quota], Listener]
@@ -42,7 +42,7 @@ class Listeners:
         for listener in self:
             yield from list(listener.connections)
 
-    async def install(self, wanted: Iterable[Settings], materials: Materials, scopes: Mapping[str, Scope]) -> None:
+    async def install(self, wanted: Iterable[Settings], materials: Materials, scopes: Mapping[str, Resolver]) -> None:
         """Listen as the policy says; a port that cannot be bound is noted in `unbound` and keeps no other back."""
         settings = list(wanted)
         self._logins.install(settings, materials)
@@ -67,7 +67,7 @@ class Listeners:
                 await self._install(settings, self._materials)
                 self.unbound.pop(settings, None)
 
-    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Scope]) -> None:
+    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Resolver]) -> None:
         for settings in set(self.serving) - set(wanted):
             listener = self.serving.pop(settings)
             listener.stop()

@@ -12,7 +12,7 @@ from gateway.held.accounts import Budget
 from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
 from gateway.held.logs import LogShare, LogWish, TurnBudget, shares
-from gateway.nodes.route_limits import DETACHED
+from gateway.routing.requester_limits import DETACHED
 from gateway.tasks import off_loop
 from policies.model.rules import KafkaRule
 

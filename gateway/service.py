@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.transport.connection import Connection
-from gateway.bridging import Bridges, Shared, reads_logs
 from gateway.clusters import ClusterMaker, Clusters, emptied
 from gateway.clusters import Prepared as PreparedClusters
 from gateway.drain import drain
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.filters.parse.filter_set import prepare as prepare_filters
+from gateway.forwarding.manager import BridgeManager, Shared, reads_logs
 from gateway.http.metrics import Metrics
 from gateway.http.readiness import Readiness
 from gateway.journal import Journaling
@@ -28,21 +28,21 @@ from gateway.listening import Listeners
 from gateway.logins import Logins, close_revoked
 from gateway.materials import CheckCluster, Materials, load_materials
 from gateway.memory import Memory
-from gateway.nodes.crossings import Crossings
-from gateway.nodes.homeward import Waits
-from gateway.nodes.scopes import Scope, World
+from gateway.nodes.resolver import GatewayContext, Resolver
 from gateway.password_checks import PasswordChecks
 from gateway.policy_file import make_filter_rules, make_ring, offered, routes_responses
 from gateway.policy_state import PolicyState
 from gateway.quota import Quota
 from gateway.report import Report, kafka_events, kafka_states
+from gateway.routing.response_router import AdmissionContext
+from gateway.routing.transforms import TransformRegistry
 from gateway.sharing import GroupDesk, announced, shared_leases
 from gateway.state import open_state
 from gateway.tasks import Supervisor, off_loop, until
 
 if TYPE_CHECKING:
-    from gateway import connectors
     from gateway.amqp.link.link import Link
+    from gateway.connectors import connector as connectors
     from policies.model.scope import ConnectorSection
     from policies.rules import CompiledPolicy
 
@@ -97,23 +97,23 @@ class Service:
         self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
         self._crossings = self._make_crossings(policy)
-        waits = Waits(self._state.store, now_ms, loop.time, loop.call_later)
+        waits = AdmissionContext(self._state.store, now_ms, loop.time, loop.call_later)
         new_name = partial(secrets.token_urlsafe, _NAME_BYTES)
-        self.world: Final = World({}, self.clusters, self._crossings, new_name, waits, self.memory.hub.soon)
+        self.world: Final = GatewayContext({}, self.clusters, self._crossings, new_name, waits, self.memory.hub.soon)
         self.world.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
-        self.bridges: Final = Bridges(self.world, shared, self.supervisor, self.readiness)
+        self.bridges: Final = BridgeManager(self.world, shared, self.supervisor, self.readiness)
         self._journaling: Final = Journaling(policy, self)
         self._observe()
         loop.set_exception_handler(self._loop_error)
 
-    def _make_crossings(self, policy: CompiledPolicy) -> Crossings:
+    def _make_crossings(self, policy: CompiledPolicy) -> TransformRegistry:
         signing = policy.signing
         if signing is None:
-            return Crossings(None, 0, (*policy.model.scopes,), now_ms)
+            return TransformRegistry(None, 0, (*policy.model.scopes,), now_ms)
         names = tuple(policy.model.scopes)
         unrouted = frozenset(name for name in names if not policy.model.scopes[name].response_routing)
-        return Crossings(
+        return TransformRegistry(
             make_ring(signing),
             signing.expiry,
             names,
@@ -219,7 +219,7 @@ class Service:
             if name in scopes:
                 scopes[name].configure(rules, **options, response_rate=rate)
             else:
-                scopes[name] = Scope(name, rules, self.world, **options, response_rate=rate)
+                scopes[name] = Resolver(name, rules, self.world, **options, response_rate=rate)
         for name in set(self.world.scopes) - set(policy.model.scopes):
             del self.world.scopes[name]
 
@@ -259,7 +259,9 @@ class Service:
     def _make_connector(
         self, key: tuple[str, str], model: ConnectorSection, policy: CompiledPolicy
     ) -> connectors.Connector:
-        from gateway.connectors import Connector as Dialler  # with all that dialling needs: not before it does
+        from gateway.connectors.connector import (
+            Connector as Dialler,  # with all that dialling needs: not before it does
+        )
 
         return Dialler(
             key[0],

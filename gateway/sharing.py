@@ -18,7 +18,7 @@ from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
     from gateway.http.readiness import Readiness
-    from gateway.nodes.scopes import World
+    from gateway.nodes.resolver import GatewayContext
     from policies.rules import CompiledPolicy
 
 
@@ -45,7 +45,7 @@ def announced(policy: CompiledPolicy) -> str:
 class GroupDesk:
     """Answers operators about consumer groups, at any process for all of them."""
 
-    def __init__(self, leases: Leases, world: World) -> None:
+    def __init__(self, leases: Leases, world: GatewayContext) -> None:
         self._leases: Final = leases
         self._world: Final = world
 

@@ -28,7 +28,7 @@ UNAUTHORIZED: Final = "amqp:unauthorized-access"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 REDIRECT: Final = "amqp:link:redirect"
 MAX_HOPS: Final = 8
-"""As many relays into another scope as the resolver follows (gateway/nodes/scopes.py)."""
+"""As many relays into another scope as the resolver follows (gateway/nodes/resolver.py)."""
 _LINKS: Final = frozenset(("send", "receive"))
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 

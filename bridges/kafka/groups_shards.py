@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from gateway.errors import AmqpError
-from gateway.nodes.elsewhere import elsewhere
+from gateway.nodes.redirect import elsewhere
 from gateway.state.leases.manager import Leases
 
 Place = tuple[str, int]

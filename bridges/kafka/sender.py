@@ -26,7 +26,7 @@ from bridges.kafka.records import RecordWriter
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.amqp.message import sections
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
-from gateway.nodes.refusal import refuse
+from gateway.nodes.reject import refuse
 from gateway.redaction import shown
 
 _ANY: Final = -1

@@ -16,7 +16,7 @@ from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.source_options import Options
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.errors import AmqpError
-from gateway.nodes.events import forwarded
+from gateway.routing.event_annotations import forwarded
 
 _LOT: Final = 500
 

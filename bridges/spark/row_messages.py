@@ -31,7 +31,7 @@ from gateway.amqp.codec.codec import (
     encode_list,
 )
 from gateway.amqp.message import sections
-from gateway.nodes.events import forwarded
+from gateway.routing.event_annotations import forwarded
 
 Encoder = Callable[[Mapping[str, Any]], bytes]
 Convert = Callable[[Any], Any]

@@ -21,14 +21,14 @@ from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of
 from gateway.journal.facts import Counts, Crossed, End, Heading, Seen, end_of, finished, message_text
 from gateway.journal.reading import Reading, Readings
-from gateway.nodes.events import GROUP
 from gateway.redaction import shown
 from gateway.response.crossing_rule import WITHIN, CrossingDecision
 from gateway.response.fields import REPLY_TO, TO, address_text
+from gateway.routing.event_annotations import GROUP
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.meeting import Crossing
+    from gateway.nodes.direct.node import Crossing
     from policies.rules import Route
 
 MOST_FILTERS: Final = 8192

@@ -1,0 +1,1 @@
+"""Nodes at addresses, and the resolver that finds them for a user."""

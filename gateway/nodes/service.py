@@ -10,33 +10,33 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.nodes.announcing import RESPONSE_ADDRESS_SUPPORTED, Way, announcing, way
-from gateway.nodes.pairs import ME
-from gateway.nodes.routed import Aim, RoutedLink, Router
+from gateway.nodes.link_pairs import ME
 from gateway.principal import User, nobody
 from gateway.response.echo import Request, echo, read_request
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announcing, way
+from gateway.routing.message_router import Destination, DestinationLink, MessageRouter
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.meeting import Crossing
-    from gateway.nodes.scopes import Scope
+    from gateway.nodes.direct.node import Crossing
+    from gateway.nodes.resolver import Resolver
 
 
-class _Capabilities(NamedTuple):
+class _ServiceCapabilities(NamedTuple):
     capabilities: tuple[str, ...]
 
 
 class _Here(NamedTuple):
     """The service as the receiver of a crossing message."""
 
-    way: Way
-    target: _Capabilities
+    way: LinkContext
+    target: _ServiceCapabilities
 
 
-class Service:
+class ServiceNode:
     """The node of a service in `scope`."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Resolver) -> None:
         self._scope: Final = scope
 
     def attach(self, link: Link) -> None:
@@ -44,24 +44,26 @@ class Service:
         if not link.incoming:
             raise AmqpError(NOT_ALLOWED, "requests are sent here; responses go to their reply-to")
         honours = self._scope.world.crossings.routes(link.way.scope) and link.way.replies != "none"
-        Router(link, _Answers(self._scope)).start(announcing(link, honours))
+        MessageRouter(link, _AnswerLink(self._scope)).start(announcing(link, honours))
 
 
-class _Answers:
+class _AnswerLink:
     """Makes the responses to the requests of one link."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Resolver) -> None:
         self._scope: Final = scope
-        self._here: Final = _Here(way(scope.name), _Capabilities((RESPONSE_ADDRESS_SUPPORTED,)))
+        self._here: Final = _Here(way(scope.name), _ServiceCapabilities((RESPONSE_ADDRESS_SUPPORTED,)))
         self._crossing: tuple[Any, Crossing | None] = (None, None)
 
-    def __call__(self, link: Link, data: bytes) -> Aim:
+    def __call__(self, link: Link, data: bytes) -> Destination:
         scope = self._scope
         if link.way.scope != scope.name and (crossing := self._crossed(link)) is not None:
             data = crossing(data)
         request = read_request(data, honoured=scope.world.crossings.routes(scope.name))
         address = _destination(link, request, scope.name)
-        return Aim((scope.name, address, ""), echo(request), _attach(scope, address, _responder(link, scope.name)))
+        return Destination(
+            (scope.name, address, ""), echo(request), _attach(scope, address, _responder(link, scope.name))
+        )
 
     def _crossed(self, link: Link) -> Crossing | None:
         """How a request of another scope comes in; decided anew when a reload has made new crossings."""
@@ -91,8 +93,8 @@ def _responder(link: Link, scope: str) -> User:
     return asked if isinstance(asked, User) and asked.scope == scope else nobody(scope)
 
 
-def _attach(scope: Scope, address: str, responder: User) -> Callable[[RoutedLink], None]:
-    def attach(route: RoutedLink) -> None:
+def _attach(scope: Resolver, address: str, responder: User) -> Callable[[DestinationLink], None]:
+    def attach(route: DestinationLink) -> None:
         route.way, route.requester = way(scope.name), responder
         scope.attach_to(route, address, responder)
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gateway.amqp.codec.codec import Described, Symbol, Ulong
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, quoted
-from gateway.nodes.meeting import Meeting
+from gateway.nodes.direct.node import DirectNode
 from gateway.principal import Principal, User
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.scopes import Scope
+    from gateway.nodes.resolver import Resolver
 
 TEMPORARY: Final = "$temp/"
 _DELETE_ON_CLOSE: Final = 0x2B
 _LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE), [])}
 
 
-class Temporary(Meeting):
+class Temporary(DirectNode):
     """A meeting point that ends when the link that made it ends; `creator` is that link."""
 
     named_here = True
@@ -58,7 +58,7 @@ T = TypeVar("T", bound=Temporary)
 class Temporaries:
     """The temporary nodes of one scope; their addresses cannot be guessed and lie under `$temp/`."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Resolver) -> None:
         self._scope = scope
         self._nodes: dict[str, Temporary] = {}
 
@@ -75,7 +75,7 @@ class Temporaries:
         self._nodes[address] = node
         return node
 
-    def _drop(self, meeting: Meeting) -> None:
+    def _drop(self, meeting: DirectNode) -> None:
         self._nodes.pop(meeting.address, None)
 
     def find(self, address: str) -> Temporary | None:

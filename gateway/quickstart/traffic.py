@@ -13,12 +13,12 @@ from gateway.amqp.message.sections import message_annotations, walk
 from gateway.errors import UNAUTHORIZED_ACCESS
 from gateway.filters.parse.filter_set import SQL
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET
-from gateway.nodes.events import GROUP
 from gateway.quickstart.checks import Checks
 from gateway.quickstart.clients import ACCEPTED, Announce, ClientError, Clients, Inbox
 from gateway.quickstart.crossing import CAPABILITY
 from gateway.quickstart.place import Place
 from gateway.quickstart.screen import Screen
+from gateway.routing.event_annotations import GROUP
 
 COUNT: Final = 5000
 RED: Final = 500

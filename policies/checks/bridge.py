@@ -11,7 +11,7 @@ from policies.model.bridge import BridgeEnd, BridgeEntry
 from policies.model.policy import Policy
 from policies.rules import KafkaRoute, RelayRoute, Route, ScopeRules
 
-_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
+_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/resolver.py)
 
 
 CheckFilter = Callable[[str], str | None]

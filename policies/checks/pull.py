@@ -11,7 +11,7 @@ from policies.model.policy import Policy
 from policies.model.scope import ConnectorSection
 from policies.rules import RelayRoute, Route, ScopeRules
 
-_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/scopes.py)
+_MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/resolver.py)
 
 
 def pulls(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:

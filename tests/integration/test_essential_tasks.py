@@ -12,10 +12,11 @@ import pytest
 
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.durable import Keeper
-from gateway import app, connectors, tasks
+from gateway import app, tasks
 from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.transport import tls_server
-from gateway.bridging_one import Bridge
+from gateway.connectors import connector
+from gateway.forwarding.worker import BridgeWorker
 from gateway.http import server
 from gateway.journal.pump import Pump
 from gateway.memory import Memory
@@ -38,8 +39,8 @@ KILLED: dict[str, tuple[Any, str]] = {
     "http": (server._QuietServer, "startup"),
     "journal": (Pump, "turn"),
     "policy-watch": (app, "_stamp"),
-    "connector": (connectors.Connector, "_session"),
-    "bridge": (Bridge, "_claim"),
+    "connector": (connector.Connector, "_session"),
+    "bridge": (BridgeWorker, "_claim"),
     "tls-accept": (tls_server.TlsServer, "_accept"),
     "kafka-refresh": (Cluster, "_probe"),
     "termini": (Keeper, "_unpark"),

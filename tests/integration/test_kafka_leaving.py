@@ -14,8 +14,8 @@ from bridges.kafka.redelivery import Event
 from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.amqp.message import sections
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
-from gateway.nodes.keeping import Keeping
-from gateway.nodes.leaving import Leaving
+from gateway.routing.cookie_offload import CookieOffload
+from gateway.routing.topic_requests import TopicRequests
 from tests.support.crossing import hop_annotations
 from tests.support.messages import message
 from tests.support.streams import Streams, bodies, fill
@@ -46,18 +46,18 @@ class Crossings:
 
 
 @pytest.fixture
-def leave(monkeypatch: pytest.MonkeyPatch) -> Callable[[Crossings], Leaving]:
-    monkeypatch.setattr("gateway.nodes.leaving.permit", lambda *_: None)
+def leave(monkeypatch: pytest.MonkeyPatch) -> Callable[[Crossings], TopicRequests]:
+    monkeypatch.setattr("gateway.routing.topic_requests.permit", lambda *_: None)
 
-    def make(crossings: Crossings) -> Leaving:
+    def make(crossings: Crossings) -> TopicRequests:
         scope: Any = SimpleNamespace(name="core", world=crossings.world)
-        return Leaving(scope, None)
+        return TopicRequests(scope, None)
 
     return make
 
 
-def test_a_request_waits_until_its_cookie_is_kept(leave: Callable[[Crossings], Leaving]) -> None:
-    wait = Keeping(b"crossed", KEPT)  # type: ignore[arg-type]
+def test_a_request_waits_until_its_cookie_is_kept(leave: Callable[[Crossings], TopicRequests]) -> None:
+    wait = CookieOffload(b"crossed", KEPT)  # type: ignore[arg-type]
     leaving, called = leave(Crossings(wait)), list[str]()
     assert leaving(EVENT, lambda: called.append("again")) is None
     assert called == []
@@ -67,8 +67,10 @@ def test_a_request_waits_until_its_cookie_is_kept(leave: Callable[[Crossings], L
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known at once", "known later"])
-def test_a_cookie_that_could_not_be_kept_is_tried_again(leave: Callable[[Crossings], Leaving], known: bool) -> None:
-    wait = Keeping(b"lost", KEPT)  # type: ignore[arg-type]
+def test_a_cookie_that_could_not_be_kept_is_tried_again(
+    leave: Callable[[Crossings], TopicRequests], known: bool
+) -> None:
+    wait = CookieOffload(b"lost", KEPT)  # type: ignore[arg-type]
     crossings, called = Crossings(wait, b"crossed"), list[str]()
     leaving = leave(crossings)
     if known:
@@ -82,7 +84,7 @@ def test_a_cookie_that_could_not_be_kept_is_tried_again(leave: Callable[[Crossin
     assert leaving(EVENT, lambda: None) == b"crossed"
 
 
-def test_what_may_not_be_answered_goes_without_annotations(leave: Callable[[Crossings], Leaving]) -> None:
+def test_what_may_not_be_answered_goes_without_annotations(leave: Callable[[Crossings], TopicRequests]) -> None:
     leaving = leave(Crossings(AmqpError(UNAUTHORIZED_ACCESS, "no right")))
     shown = leaving(EVENT, lambda: None)
     assert shown is not None

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from bridges.kafka.bridge import ClusterBridge
-from gateway import app, connectors, service, tasks
-from gateway.bridging import Bridges
+from gateway import app, service, tasks
+from gateway.connectors import connector
+from gateway.forwarding.manager import BridgeManager
 from gateway.listeners import Listener
-from gateway.nodes.scopes import Scope
+from gateway.nodes.resolver import Resolver
 from tests.support.document import Document
 from tests.support.in_process import Gateway, fail_once, served
 from tests.support.links import passes, receiving, refusal, sending
@@ -25,16 +26,16 @@ BEFORE: dict[str, tuple[Any, str]] = {
     "reading the policy": (app, "load"),
     "reading what it names": (service, "load_materials"),
     "filters": (service, "make_filter_rules"),
-    "a connector": (connectors.Connector, "_config"),
+    "a connector": (connector.Connector, "_config"),
     "a cluster": (ClusterBridge, "__init__"),
 }
 """What is done before anything is replaced."""
 AFTER: dict[str, tuple[Any, str]] = {
-    "a scope": (Scope, "configure"),
-    "an old connector": (connectors.Connector, "close"),
-    "bridges": (Bridges, "install"),
+    "a scope": (Resolver, "configure"),
+    "an old connector": (connector.Connector, "close"),
+    "bridges": (BridgeManager, "install"),
     "logins": (service, "close_revoked"),
-    "links of bridges": (Bridges, "judge"),
+    "links of bridges": (BridgeManager, "judge"),
 }
 """What replaces the old policy piece by piece."""
 
@@ -139,7 +140,7 @@ async def test_a_link_that_cannot_be_judged_goes_and_the_others_stay(
 ) -> None:
     port, gateway = reloading.document.edge, reloading.gateway
     peers = {address: await asyncio.to_thread(receiving, port, address) for address in ("chat/a", "chat/b")}
-    fail_once(Scope, "still", monkeypatch)
+    fail_once(Resolver, "still", monkeypatch)
     changed = reloading.document.but()
     changed.scope()["addresses"].append({"match": "more", "direct": "balanced"})
     assert await reloading.reload(changed) == 1

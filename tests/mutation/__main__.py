@@ -1,7 +1,7 @@
 """Break the product in `--count` places, one at a time, and say which breaks no test notices.
 
     python -m tests.mutation --count 150 --seed 14
-    python -m tests.mutation --only gateway/nodes/meeting.py --count 40
+    python -m tests.mutation --only gateway/nodes/direct/node.py --count 40
     python -m tests.mutation --again --reached
 
 Mutants are drawn from the rooms of `ROOMS`, in equal shares. A first run without mutants finds out which tests reach

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.support.parts import ROOT
 
 ROOMS = (
-    ("gateway/nodes/**/*.py",),
+    ("gateway/nodes/**/*.py", "gateway/routing/*.py", "gateway/connectors/*.py", "gateway/forwarding/*.py"),
     ("gateway/response/**/*.py",),
     ("bridges/kafka/**/*.py",),
     ("gateway/filters/**/*.py",),

@@ -1,7 +1,8 @@
 """Writes down which functions of the product run; a copy of the tree has it as its `sitecustomize`.
 
 Every process that a test starts inherits two variables: `SCOPEGATE_REACHED`, the folder to write to, and
-`SCOPEGATE_REACHED_BY`, the file of tests that runs. A line is `gateway/nodes/meeting.py:120`: where a function begins.
+`SCOPEGATE_REACHED_BY`, the file of tests that runs. A line is `gateway/nodes/direct/node.py:120`: where a
+function begins.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, Outcome, Rejected
-from gateway.nodes.bridge_flow import Flow, Item
-from gateway.nodes.bridge_marks import Marks
-from gateway.nodes.events import Event
+from gateway.forwarding.checkpoints import Checkpoints
+from gateway.forwarding.flow import InFlight, InFlightEvent
+from gateway.routing.event_annotations import Event
 from tests.support.examples import examples
 
 CREDIT = 8
@@ -29,7 +29,7 @@ class Log:
         assert credit > 0
         self.granted += credit
 
-    def settle(self, item: Item, outcome: Outcome) -> None:
+    def settle(self, item: InFlightEvent, outcome: Outcome) -> None:
         if item.source is self.machine.log:
             self.machine.marks.done(item.serial, "0")
             self.machine.settled.add(item.origin)
@@ -40,11 +40,11 @@ class FlowMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.flow = Flow(self, CREDIT, (1, 4))
-        self.marks = Marks({})
+        self.flow = InFlight(self, CREDIT, (1, 4))
+        self.marks = Checkpoints({})
         self.timers: list[Callable[[], None]] = []
         self.valid = True
-        self.at_target: list[Item] = []
+        self.at_target: list[InFlightEvent] = []
         self.waiting: set[int] = set()
         """Serials of what is here and not at the target."""
         self.sent: list[int] = []
@@ -57,23 +57,23 @@ class FlowMachine(RuleBasedStateMachine):
     def later(self, seconds: float, call: Callable[[], None]) -> Any:
         self.timers.append(call)
 
-    def moved(self, item: Item) -> None:
+    def moved(self, item: InFlightEvent) -> None:
         self.finally_done.add(item.origin)
 
-    def repeats(self, item: Item, outcome: Outcome) -> None: ...
+    def repeats(self, item: InFlightEvent, outcome: Outcome) -> None: ...
 
-    def given_up(self, item: Item, outcome: Outcome) -> None:
+    def given_up(self, item: InFlightEvent, outcome: Outcome) -> None:
         self.finally_done.add(item.origin)
 
     # the ends
 
-    def send(self, item: Item) -> None:
+    def send(self, item: InFlightEvent) -> None:
         assert item.serial == min(self.waiting), "nothing newer goes before what came back"
         self.waiting.discard(item.serial)
         self.sent.append(item.origin)
         self.at_target.append(item)
 
-    def _back(self, item: Item) -> None:
+    def _back(self, item: InFlightEvent) -> None:
         if item.source is self.log:
             self.waiting.add(item.serial)
 
@@ -181,7 +181,7 @@ def test_what_came_back_goes_before_what_came_since() -> None:
 
 
 def test_marks_count_what_is_done_without_a_gap() -> None:
-    marks = Marks({"1": "kept"})
+    marks = Checkpoints({"1": "kept"})
     for serial, offset in enumerate("abcd"):
         marks.came(serial, "0", offset)
     for serial in (1, 3):

@@ -11,9 +11,9 @@ from typing import Any
 from gateway.amqp.codec.codec import Described, Symbol
 from gateway.amqp.engine.config import EngineConfig
 from gateway.errors import AmqpError
-from gateway.nodes.announcing import way
-from gateway.nodes.meeting import Meeting
-from gateway.nodes.multicast import Multicast
+from gateway.nodes.direct.multicast import Multicast
+from gateway.nodes.direct.node import DirectNode
+from gateway.routing.link_context import way
 
 HERE = way("here")
 
@@ -123,7 +123,7 @@ class Loop:
 class Node:
     """A direct node with its links."""
 
-    def __init__(self, kind: type[Meeting] = Meeting, loop: Loop | None = None) -> None:
+    def __init__(self, kind: type[DirectNode] = DirectNode, loop: Loop | None = None) -> None:
         self.loop = loop or Loop()
         self.meeting = kind("a", lambda origin, target: None, unused=lambda _: None, soon=self.loop.soon)
 

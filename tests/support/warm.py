@@ -29,7 +29,7 @@ from typing import NoReturn
 
 _NUMBER = struct.Struct("=i")
 _MODULES = (
-    "gateway.app", "gateway.cli", "gateway.http.server", "gateway.connectors", "gateway.bridging_one",
+    "gateway.app", "gateway.cli", "gateway.http.server", "gateway.connectors.connector", "gateway.forwarding.worker",
     "gateway.journal.journal", "gateway.journal.pump", "gateway.amqp.sasl.user_file",
     "bridges.kafka.bridge", "uvloop",
     "confluent_kafka.admin", "cryptography.x509", "encodings.idna",

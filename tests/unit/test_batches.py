@@ -20,7 +20,7 @@ from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.journal.facts import Heading
 from gateway.journal.journal import Journal, Options
-from gateway.nodes.entering import _Entrance
+from gateway.nodes.cross_scope import _CrossScopeHandler
 from gateway.state.leases.lease import RevocationReason
 from tests.support.messages import message
 from tests.support.parts import ROOT
@@ -135,7 +135,7 @@ def test_messages_into_a_topic_cross_in_batches_and_in_their_order() -> None:
     scope: Any = SimpleNamespace(name="core", world=world)
     link: Any = SimpleNamespace(way=SimpleNamespace(replies="rewrite"), open=True)
     handler = Batches()
-    entrance = _Entrance(link, handler, scope)
+    entrance = _CrossScopeHandler(link, handler, scope)
     assert takes_batches(entrance)
     entrance.on_transfers([(1, b"a", False), (2, b"b", True)])
     assert handler.lots == [[(1, b"A", False), (2, b"B", True)]]
@@ -169,7 +169,7 @@ def test_what_crosses_is_handed_on_before_what_ends_the_link() -> None:
     )
     handler, link = Batches(), Ending()
     handed: Any = link
-    _Entrance(handed, handler, scope).on_transfers([(1, b"a", True), (2, b"wrong", True), (3, b"b", True)])
+    _CrossScopeHandler(handed, handler, scope).on_transfers([(1, b"a", True), (2, b"wrong", True), (3, b"b", True)])
     assert handler.lots == [[(1, b"a", True)], [INVALID_FIELD]]
 
 

@@ -23,9 +23,9 @@ from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.evaluate.readers import UNREAD
 from gateway.filters.index import PredicateIndex
 from gateway.filters.parse.sql import parse_sql
-from gateway.nodes.filtering import ACCESS, source_of
-from gateway.nodes.multicast import Multicast
-from gateway.nodes.pairs import asks_me
+from gateway.nodes.direct.multicast import Multicast
+from gateway.nodes.direct.receiver_filter import ACCESS, source_of
+from gateway.nodes.link_pairs import asks_me
 from gateway.response.echo import read_request
 from tests.support.direct import Node, steps
 

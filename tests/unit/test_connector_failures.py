@@ -12,8 +12,8 @@ import pytest
 import structlog
 
 from gateway.amqp.transport.tls import client_context
-from gateway.connector_failures import Failures, why, worth_a_line
-from gateway.connectors import Connector
+from gateway.connectors.connector import Connector
+from gateway.connectors.failures import Failures, why, worth_a_line
 from policies.model.scope import ConnectorSection
 from policies.model.units import Endpoint
 from tests.support.certs import Authority

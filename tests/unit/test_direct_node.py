@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.nodes.meeting import Meeting
-from gateway.nodes.multicast import Multicast
+from gateway.nodes.direct.multicast import Multicast
+from gateway.nodes.direct.node import DirectNode
 from tests.support.direct import Loop, Node, Wire, steps
 from tests.support.messages import message
 
@@ -126,8 +126,8 @@ def test_what_goes_back_with_its_receiver_frees_credit_for_the_others() -> None:
     assert sender.granted == 4
 
 
-@pytest.mark.parametrize("kind", [Meeting, Multicast])
-def test_nothing_is_sent_to_the_only_receiver_once_it_has_left(kind: type[Meeting]) -> None:
+@pytest.mark.parametrize("kind", [DirectNode, Multicast])
+def test_nothing_is_sent_to_the_only_receiver_once_it_has_left(kind: type[DirectNode]) -> None:
     node = Node(kind)
     receiver, sender = node.receiver(2), node.sender()
     receiver.leave()
@@ -185,8 +185,8 @@ def test_what_was_sent_unsettled_goes_with_its_sender() -> None:
     sender.leave()
 
 
-@pytest.mark.parametrize("kind", [Meeting, Multicast])
-def test_fifty_senders_share_ten_credits_and_nothing_is_lost(kind: type[Meeting]) -> None:
+@pytest.mark.parametrize("kind", [DirectNode, Multicast])
+def test_fifty_senders_share_ten_credits_and_nothing_is_lost(kind: type[DirectNode]) -> None:
     """Found as C8: each sends what it was granted and closes; the receiver grants ten each time."""
     node, sent = Node(kind), list[bytes]()
     receiver = node.receiver(10)
@@ -215,8 +215,8 @@ def test_who_has_used_its_share_gets_what_idle_senders_leave() -> None:
     assert receiver.got == red(3)
 
 
-@pytest.mark.parametrize("kind", [Meeting, Multicast])
-def test_senders_get_equal_shares_of_all_credit(kind: type[Meeting]) -> None:
+@pytest.mark.parametrize("kind", [DirectNode, Multicast])
+def test_senders_get_equal_shares_of_all_credit(kind: type[DirectNode]) -> None:
     node = Node(kind)
     senders = [node.sender() for _ in range(1000)]
     node.receiver(50_000)
@@ -253,14 +253,16 @@ def test_what_nobody_takes_costs_no_credit(where: str | None) -> None:
 # -- no event walks over all links
 
 
-def crowd_of_receivers(kind: type[Meeting], count: int, *, filtered: bool, credit: int = 2) -> tuple[Node, list[Wire]]:
+def crowd_of_receivers(
+    kind: type[DirectNode], count: int, *, filtered: bool, credit: int = 2
+) -> tuple[Node, list[Wire]]:
     node = Node(kind)
     node.sender()
     where = "number >= 0 AND number <> {}" if filtered else None
     return node, [node.receiver(credit, where and where.format(-1 - number)) for number in range(count)]
 
 
-def crowd_of_senders(kind: type[Meeting], count: int, *, credit: int = 2) -> tuple[Node, list[Wire]]:
+def crowd_of_senders(kind: type[DirectNode], count: int, *, credit: int = 2) -> tuple[Node, list[Wire]]:
     node = Node(kind)
     node.receiver(credit * count)
     senders = [node.sender() for _ in range(count)]
@@ -269,7 +271,7 @@ def crowd_of_senders(kind: type[Meeting], count: int, *, credit: int = 2) -> tup
     return node, senders
 
 
-def of_receivers(kind: type[Meeting], count: int, event: str, filtered: bool) -> int:
+def of_receivers(kind: type[DirectNode], count: int, event: str, filtered: bool) -> int:
     node, receivers = crowd_of_receivers(kind, count, filtered=filtered)
     chosen = receivers[count // 2]
     calls: dict[str, Callable[[], Any]] = {
@@ -281,7 +283,7 @@ def of_receivers(kind: type[Meeting], count: int, event: str, filtered: bool) ->
     return steps(calls[event])
 
 
-def of_senders(kind: type[Meeting], count: int, event: str) -> int:
+def of_senders(kind: type[DirectNode], count: int, event: str) -> int:
     node, senders = crowd_of_senders(kind, count)
     chosen, receiver = senders[count // 2], node.meeting.outlets[0].link
     calls: dict[str, Callable[[], Any]] = {
@@ -294,27 +296,27 @@ def of_senders(kind: type[Meeting], count: int, event: str) -> int:
     return steps(calls[event])
 
 
-@pytest.mark.parametrize("kind", [Meeting, Multicast])
+@pytest.mark.parametrize("kind", [DirectNode, Multicast])
 @pytest.mark.parametrize("filtered", [False, True])
 @pytest.mark.parametrize("event", ["attach", "credit", "detach", "sender"])
 def test_an_event_costs_the_same_beside_four_times_as_many_receivers(
-    kind: type[Meeting], event: str, filtered: bool
+    kind: type[DirectNode], event: str, filtered: bool
 ) -> None:
     """Found as B5: 9,900 links held the loop for 20 s when credit was granted."""
     few, many = (of_receivers(kind, count, event, filtered) for count in (FEW, MANY))
     assert many < 1.5 * few
 
 
-@pytest.mark.parametrize("kind", [Meeting, Multicast])
+@pytest.mark.parametrize("kind", [DirectNode, Multicast])
 @pytest.mark.parametrize("event", ["attach", "credit", "detach", "message", "second"])
-def test_an_event_costs_the_same_beside_four_times_as_many_senders(kind: type[Meeting], event: str) -> None:
+def test_an_event_costs_the_same_beside_four_times_as_many_senders(kind: type[DirectNode], event: str) -> None:
     few, many = (of_senders(kind, count, event) for count in (FEW, MANY))
     assert many < 1.5 * few
 
 
 def test_a_message_to_one_of_many_receivers_costs_the_same() -> None:
     def cost(count: int) -> int:
-        node, _ = crowd_of_receivers(Meeting, count, filtered=False, credit=5)
+        node, _ = crowd_of_receivers(DirectNode, count, filtered=False, credit=5)
         sender: Any = node.meeting.inlets[0].link
         return steps(lambda: sender.transfer(colored("red")))
 

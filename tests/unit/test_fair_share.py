@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.nodes.fair_share import fair_share
-from gateway.nodes.reply_rights import ANONYMOUS, asker
-from gateway.nodes.route_limits import QUIET, STILL, DetachedBudget, RequesterLimit, dispensable
 from gateway.principal import User
+from gateway.routing.fair_share import fair_share
+from gateway.routing.reply_rights import ANONYMOUS, asker
+from gateway.routing.requester_limits import QUIET, STILL, DetachedBudget, RequesterLimit, dispensable
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from gateway.amqp.codec.codec import Described, Symbol
 from gateway.errors import AmqpError
 from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import TRUE
-from gateway.nodes.filtering import message_test, source_of
-from gateway.nodes.meeting import Meeting
-from gateway.nodes.receivers import Receivers
+from gateway.nodes.direct.node import DirectNode
+from gateway.nodes.direct.receiver_filter import message_test, source_of
+from gateway.nodes.direct.receivers import Receivers
 from tests.support.messages import message
 
 
@@ -24,8 +24,8 @@ def receiving(text: str) -> Any:
 
 
 def test_a_node_made_for_a_link_that_is_refused_goes_again() -> None:
-    gone: list[Meeting] = []
-    node = Meeting("chat/x", lambda origin, target: None, unused=gone.append)
+    gone: list[DirectNode] = []
+    node = DirectNode("chat/x", lambda origin, target: None, unused=gone.append)
     with pytest.raises(AmqpError, match="found the end"):
         node.attach(receiving("color ="))
     assert gone == [node]

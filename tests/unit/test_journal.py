@@ -15,9 +15,9 @@ from gateway.journal.facts import Heading
 from gateway.journal.journal import Journal, Options
 from gateway.journal.pump import Pump
 from gateway.journal.reading import MOST_PARTITIONS, Log
-from gateway.nodes.events import GROUP
 from gateway.redaction import shown
 from gateway.response.crossing_rule import WITHIN, choose
+from gateway.routing.event_annotations import GROUP
 from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
 from tests.support.messages import message

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.amqp.message.response_annotations import annotated
 from gateway.errors import INVALID_FIELD, NOT_FOUND, AmqpError
-from gateway.nodes.announcing import way
-from gateway.nodes.pairs import Pair, asks_me, with_own_address
+from gateway.nodes.link_pairs import Pair, asks_me, with_own_address
 from gateway.response.echo import echo, read_request
+from gateway.routing.link_context import way
 from tests.support.crossing import hop_annotations
 from tests.support.messages import message, sections
 

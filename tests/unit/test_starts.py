@@ -32,8 +32,8 @@ OURS = {"gateway", "bridges", "policies"}
 READING = {"click", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "ruamel"}
 LATER = (
     "bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl.client", "gateway.amqp.sasl.user_file",
-    "gateway.bridging_one", "gateway.connectors", "gateway.journal.journal", "numpy", "pandas", "proton", "pyarrow",
-    "pyspark", "redis", "scramp", "yaml",
+    "gateway.forwarding.worker", "gateway.connectors.connector", "gateway.journal.journal", "numpy", "pandas",
+    "proton", "pyarrow", "pyspark", "redis", "scramp", "yaml",
 )  # fmt: skip
 """What a gateway imports only where its policy has clusters, bridges, connectors, a journal, users, TLS or Redis."""
 

@@ -10,12 +10,12 @@ import pytest
 
 from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import NOT_FOUND, AmqpError
-from gateway.nodes.homeward import HomeRouter, Tolled, Waits
-from gateway.nodes.route_limits import BESIDE, DETACHED
-from gateway.nodes.routed import Aim
 from gateway.principal import nobody
 from gateway.response.cookie import Cookie, Uses
 from gateway.response.cookie_store import CookieNotLoaded
+from gateway.routing.message_router import Destination
+from gateway.routing.requester_limits import BESIDE, DETACHED
+from gateway.routing.response_router import AdmissionContext, AdmissionRequired, ResponseRouter
 
 COOKIE = Cookie("edge", "$replies.core", "q/1", 1 << 42, uses=Uses(1, b"n" * 12))
 DATA = b"x" * 100
@@ -70,13 +70,13 @@ class World:
         self.store, self.link, self.got = Store(), Responder(), list[bytes]()
         self.fetched, self.waits_for = False, wait
         later = lambda *_: SimpleNamespace(cancel=lambda: None)  # noqa: E731
-        waits = Waits(self.store, lambda: 0, lambda: 0.0, later)  # type: ignore[arg-type]
-        self.router = HomeRouter(self.link, self._aim, waits)  # type: ignore[arg-type]
+        waits = AdmissionContext(self.store, lambda: 0, lambda: 0.0, later)  # type: ignore[arg-type]
+        self.router = ResponseRouter(self.link, self._aim, waits)  # type: ignore[arg-type]
 
-    def _aim(self, link: Any, data: bytes) -> Aim:
-        aim = Aim(("edge", "q/1", "home"), data, self._attach, COOKIE.expiry_ms)
+    def _aim(self, link: Any, data: bytes) -> Destination:
+        aim = Destination(("edge", "q/1", "home"), data, self._attach, COOKIE.expiry_ms)
         if self.waits_for == "use":
-            raise Tolled(aim, None, COOKIE, lambda fault: AmqpError(NOT_FOUND, "used up"))
+            raise AdmissionRequired(aim, None, COOKIE, lambda fault: AmqpError(NOT_FOUND, "used up"))
         if not self.fetched:
             raise CookieNotLoaded("cookie:1", self._load, lambda fault: AmqpError(NOT_FOUND, "unknown"))
         return aim

@@ -1,0 +1,1 @@
+"""Containers that the gateway connects to: links there, relays, pulls and their reply addresses."""

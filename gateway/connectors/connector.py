@@ -1,0 +1,337 @@
+"""A container the gateway connects to: several URLs, jittered backoff, links attached again (DESIGN 3, `connect`)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.engine import Engine
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.connectors.anonymous_sender import AnonymousRelayNode, SharedAnonymousSender
+from gateway.connectors.failures import Failures, why, worth_a_line
+from gateway.connectors.queue_pull import QueuePull
+from gateway.connectors.relay import Relay, RemoteNode, comes_home
+from gateway.connectors.reply_queue import ConnectorReplyAddress
+from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from gateway.listeners import PRODUCT
+from gateway.nodes.direct.node import CrossingMaker
+from gateway.password_checks import Ticket
+from gateway.report import Report
+from gateway.response.crossing_rule import HOMEWARD
+from gateway.routing.event_annotations import CAPABILITY
+from gateway.routing.link_context import LinkContext, way
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.resolver import Resolver
+    from policies.model.scope import ConnectorSection as ConnectorModel
+    from policies.model.units import Endpoint
+
+_HANDSHAKE: Final = 10.0
+_ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"
+
+
+class Watcher(Protocol):
+    """Who attaches links of its own to the container (bridges)."""
+
+    def opened(self, engine: Engine) -> None: ...
+    def closed(self) -> None: ...
+
+
+class Connector:
+    """Keeps one connection to the container up and carries the relays that use it; the host of its connection."""
+
+    def __init__(
+        self,
+        scope: str,
+        model: ConnectorModel,
+        *,
+        container_id: str,
+        hub: FlushScheduler,
+        report: Report,
+        node_scope: Callable[[], Resolver],
+        routes: bool,
+        bridged: bool = False,
+    ) -> None:
+        """`routes`: the policy routes responses in this scope; `bridged`: it reads an event log there."""
+        self.name: Final = model.name
+        self.scope: Final = scope
+        self.model: Final = model
+        self._password: str | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._hub: Final = hub
+        self._report: Final = report
+        self._relays: set[Relay] = set()
+        self._watchers: set[Watcher] = set()
+        self._connection: Connection | None = None
+        self._endpoint: Endpoint = model.to[0]
+        self._ended = asyncio.Event()
+        self._was_open = False
+        self._down = False
+        self._failures: Final = Failures()
+        self._detail = "not connected yet"
+        self.routes: Final = routes
+        correlation = model.replies.ids == "both"
+        self.home: Final = ConnectorReplyAddress(
+            self, model.replies.address, model.annotations, node_scope, correlation=correlation
+        )
+        self._trunk: SharedAnonymousSender | None = None
+        pauses = (model.backoff.min.seconds, model.backoff.max.seconds)
+        self._pulls: Final = tuple(QueuePull(self, entry, node_scope, pauses) for entry in model.pull)
+        self.bridged: Final = bridged
+        self._unfit = False
+        self._engine_config: Final = self._config(container_id)
+
+    def _config(self, container_id: str) -> EngineConfig:
+        """What our open says; RA-2.1-2: targets of pulls and relays announce response routing."""
+        model, routes = self.model, self.routes
+        streams = (CAPABILITY,) if self.bridged or model.require_event_streams else ()
+        annotations = (_ANNOTATIONS,) if routes and model.annotations != "never" else ()
+        return EngineConfig(
+            container_id=model.container_id or container_id,
+            desired=(("ANONYMOUS-RELAY",) if model.use_relay else ()) + annotations + streams,
+            offered=(_ANNOTATIONS,) if routes else (),
+            properties=PRODUCT,
+            idle_timeout=model.idle_timeout,
+            max_links=65_535,
+            shared=True,
+        )
+
+    @property
+    def settings(self) -> tuple[ConnectorModel, bool, bool]:
+        """What makes another connector necessary when it changes."""
+        return self.model, self.routes, self.bridged
+
+    def credentials(self, password: str | None, tls: ssl.SSLContext | None) -> None:
+        """What the next connection uses; set before `run`, and again by every reload."""
+        self._password, self._tls = password, tls
+
+    async def run(self) -> None:
+        """Connect, and connect again, until cancelled."""
+        pause, low, high = (
+            self.model.backoff.min.seconds,
+            self.model.backoff.min.seconds,
+            self.model.backoff.max.seconds,
+        )
+        for endpoint in cycle(self.model.to):
+            self._was_open = False
+            await self._session(endpoint)
+            pause = low if self._was_open else min(pause * 2, high)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+
+    async def _session(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._down = False
+        self._ended.clear()
+        try:
+            async with asyncio.timeout(_HANDSHAKE):
+                await self._hub.loop.create_connection(
+                    self._make,
+                    endpoint.host,
+                    endpoint.port,
+                    ssl=self._tls if endpoint.tls else None,
+                    server_hostname=endpoint.host if endpoint.tls else None,
+                )
+        except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: a name that DNS cannot hold
+            self._failed(why(error, self._tls if endpoint.tls else None, opened=False))
+            return
+        await self._ended.wait()
+
+    def _make(self) -> Connection:
+        return Connection(
+            self._hub, self, server=False, handshake=_HANDSHAKE, name=f"{self.scope}/{self.name}"
+        )
+
+    def _failed(self, reason: str) -> None:
+        """Once an attempt, with the first reason: that the socket went too says nothing new."""
+        if self._down:
+            return
+        self._down, self._detail = True, f"{self._endpoint}: {reason}"
+        self._report.bump("connector_failures", self.name)
+        if worth_a_line(times := self._failures.count(self._endpoint, reason)):
+            self._report.log.warning(
+                "connector down", connector=self.name, detail=self._detail, relays=len(self._relays), times=times
+            )
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether the container is reached, and if not, why; what is not pulled from it is said beside it."""
+        if self.engine is None:
+            return False, self._detail
+        waiting = [f"; not pulling from {pull.wish.source}: {pull.problem}" for pull in self._pulls if pull.problem]
+        return True, f"connected to {self._endpoint}{''.join(waiting)}"
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Close the connection; relays lose their far half."""
+        if self._connection is not None:
+            self._connection.close(error)
+
+    # -- what relays use
+
+    def relay(self, address: str, make_crossing: CrossingMaker) -> RemoteNode | AnonymousRelayNode:
+        """A node at `address` of the container."""
+        if not self.model.use_relay:
+            return RemoteNode(self, address, make_crossing)
+        if self._trunk is None:
+            self._trunk = SharedAnonymousSender(self, make_crossing)
+            if (engine := self.engine) is not None:
+                self._trunk.opened(engine)
+        return AnonymousRelayNode(self, self._trunk, address)
+
+    @property
+    def engine(self) -> Engine | None:
+        connection = self._connection
+        engine = connection.engine if connection is not None else None
+        usable = engine is not None and engine.opened and not engine.closed and not self._unfit
+        return engine if usable else None
+
+    def join(self, relay: Relay) -> None:
+        self._relays.add(relay)
+
+    def leave(self, relay: Relay) -> None:
+        self._relays.discard(relay)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` when the connection is up, and when it is gone."""
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._hub.loop.call_later(seconds, call)
+
+    def far_way(self, *, home: bool) -> LinkContext:
+        """The way of a link to the container; `home` for requests that come from another scope."""
+        return way(self.scope)._replace(home=self.home) if home else way(self.scope)
+
+    def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None:
+        """Call `then` when responses to what `near` sends can come home; at once where they need not."""
+        if comes_home(near, self.scope) and near.way.replies not in ("none", HOMEWARD):
+            self.home.ready(then)
+        else:
+            then(None)
+
+    # -- host of the response address
+
+    @property
+    def responder(self) -> str:
+        """Who sends what comes there, for `response_rate`; no user has such a name."""
+        return f"\0connector {self.name}"
+
+    def home_changed(self) -> None:
+        """Requests name the new address from now on."""
+        engine = self.engine
+        for link in engine.links if engine is not None else ():
+            if not link.incoming and link.handler is not None:
+                link.handler.policy_changed(None)
+
+    def home_failed(self, error: AmqpError) -> None:
+        self._report.log.warning("no response address", connector=self.name, description=str(error))
+
+    # -- host of the queues that are pulled from
+
+    def pulling(self, source: str, to: str) -> None:
+        self._report.log.info("pulling", connector=self.name, source=source, to=to)
+
+    def pull_failed(self, source: str, to: str, detail: str) -> None:
+        self._report.bump("pull_failures", self.name)
+        self._report.log.warning("not pulling", connector=self.name, source=source, to=to, detail=detail)
+
+    # -- host of the connection
+
+    def established(self, connection: Connection) -> None:
+        connection.peer.scope, connection.peer.connector = self.scope, self.name
+        self._connection = connection
+
+    def secure(self, connection: Connection) -> SaslClient:
+        sasl = self.model.sasl
+        return SaslClient(
+            (sasl.mechanism,),
+            sasl.user,
+            self._password,
+            self._endpoint.host,
+            tls=connection.ssl_object is not None,
+            allow_plain_without_tls=self.model.allow_plain_without_tls,
+        )
+
+    def check_password(
+        self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
+    ) -> Ticket:
+        raise AssertionError("a connector logs in; it checks nobody's password")
+
+    def engine_config(self, connection: Connection) -> EngineConfig:
+        return self._engine_config
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        self._failed(reason)
+
+    def unauthenticated(self, connection: Connection, security: SaslClient) -> None:
+        self._failed(f"authentication failed: {security.reason}")
+
+    def opened(self, connection: Connection) -> None:
+        engine = connection.engine
+        assert engine is not None
+        if self.model.require_event_streams and CAPABILITY not in engine.offered:
+            self._refuse(connection, engine)
+            return
+        self._was_open = True
+        self._failures.clear()
+        self._report.bump("connector_opens", self.name)
+        self._report.log.info(
+            "connector open", connector=self.name, to=str(self._endpoint), container=engine.remote_container
+        )
+        self.home.opened(engine)
+        if self._trunk is not None:
+            self._trunk.opened(engine)
+        for relay in list(self._relays):
+            self.attempt(partial(relay.connect, engine))
+        for each in (*self._pulls, *self._watchers):
+            self.attempt(partial(each.opened, engine))
+
+    def attempt(self, step: Callable[[], object]) -> None:
+        """A relay, pull or bridge that fails must not keep the others, or the next connection, from being made."""
+        try:
+            step()
+        except Exception as error:
+            self._report.task_failed(f"connector:{self.name}", error)
+
+    def _refuse(self, connection: Connection, engine: Engine) -> None:
+        """ES-3.1-4: what the policy requires is not there."""
+        self._unfit = True
+        text = f"the policy requires {CAPABILITY}, and this container does not offer it"
+        self._failed(text)
+        engine.close(AmqpError(NOT_IMPLEMENTED, text))
+        self.later(_HANDSHAKE, connection.abort)
+
+    def requested(self, connection: Connection, link: Link) -> None:
+        """A container we connected to may attach to nothing of ours."""
+        raise AmqpError(NOT_ALLOWED, "this gateway is a client here")
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        self._report.link_refused(link, error)
+
+    def link_ended(self, link: Link, error: AmqpError | None) -> None:
+        self._report.link_ended(link, error)
+
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        self._report.message_refused(link, error)
+
+    def link_counted(self, link: Link) -> None:
+        self._report.flush(link)
+
+    def closed(self, connection: Connection, error: AmqpError | None) -> None:
+        self._connection, self._unfit = None, False
+        self.attempt(self.home.closed)
+        for each in (*self._pulls, *self._watchers):
+            self.attempt(each.closed)
+        tls = self._tls if self._endpoint.tls else None
+        self._failed(str(error) if error is not None else why(connection.loss, tls, opened=self._was_open))
+        self._ended.set()

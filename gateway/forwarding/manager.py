@@ -1,0 +1,130 @@
+"""The bridges of the present policy: started, stopped, looked at after a reload, and shown to operators (KM-24).
+
+Part of the composition root, kept apart from `service`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.http.readiness import Readiness
+from gateway.tasks import Supervisor
+
+if TYPE_CHECKING:
+    from gateway.forwarding.worker import BridgeWorker
+    from gateway.judge import Judge
+    from gateway.nodes.resolver import GatewayContext
+    from gateway.report import Report
+    from gateway.state.leases.manager import Leases
+    from gateway.state.termini.store import Termini
+    from policies.model.bridge import BridgeEntry as Model
+    from policies.model.policy import Policy
+
+_END: Final = 2.0
+"""Seconds for the last positions to be written."""
+
+
+def reads_logs(policy: Policy, scope: str, connector: str) -> bool:
+    """Whether a bridge takes events from behind this connector."""
+    model = policy.scopes.get(scope)
+    return model is not None and any(bridge.source.connector == connector for bridge in model.bridge)
+
+
+class Shared:
+    """What the bridges of a gateway share."""
+
+    def __init__(self, leases: Leases, termini: Termini, report: Report) -> None:
+        self.leases: Final = leases
+        self.termini: Final = termini
+        self.report: Final = report
+
+
+class BridgeManager:
+    """One task for each; names are those of the policy, unique in their scope."""
+
+    def __init__(self, world: GatewayContext, shared: Shared, supervisor: Supervisor, readiness: Readiness) -> None:
+        self._world: Final = world
+        self._shared: Final = shared
+        self._supervisor: Final = supervisor
+        self._readiness: Final = readiness
+        self._running: Final[dict[tuple[str, str], BridgeWorker]] = {}
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
+        shared.report.metrics.count_source(self._count)
+
+    def install(self, policy: Policy) -> None:
+        """Start and stop as the policy says; a bridge whose entry has changed goes on as it says now."""
+        wanted = {(scope, model.name): model for scope, each in policy.scopes.items() for model in each.bridge}
+        for key, bridge in list(self._running.items()):
+            if wanted.get(key) != bridge.model:
+                self._remove(key)
+        for key, model in wanted.items():
+            if key not in self._running:
+                self._add(key, self._make(key, model))
+
+    def _make(self, key: tuple[str, str], model: Model) -> BridgeWorker:
+        from gateway.forwarding.worker import BridgeWorker  # a gateway without bridges has no use for it
+
+        return BridgeWorker(key, model, self._world, self._shared)
+
+    def _add(self, key: tuple[str, str], bridge: BridgeWorker) -> None:
+        self._running[key] = bridge
+        self._readiness.add(_part(key), bridge.ready)
+        for name, read in _gauges(bridge).items():
+            self._shared.report.metrics.gauge(name, read, _labels(key))
+        task = self._supervisor.keep(bridge.run, f"bridge:{key[1]}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _remove(self, key: tuple[str, str]) -> None:
+        bridge = self._running.pop(key)
+        self._readiness.remove(_part(key))
+        for name in _gauges(bridge):
+            self._shared.report.metrics.forget(name, _labels(key))
+        bridge.stop()
+
+    @property
+    def held(self) -> int:
+        """Events under way in all of them."""
+        return sum(bridge.held for bridge in self._running.values())
+
+    def judge(self, judge: Judge) -> None:
+        """A reload: what the ends of every bridge lead to may have changed."""
+        for bridge in list(self._running.values()):
+            bridge.policy_changed(judge)
+
+    def hold(self) -> None:
+        """Ask for nothing new (drain)."""
+        for bridge in self._running.values():
+            bridge.hold()
+
+    async def close(self) -> None:
+        """End them all; what is not done with comes again, here or elsewhere."""
+        for bridge in self._running.values():
+            bridge.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_END)
+
+    def _count(self) -> Iterator[tuple[str, Any, float]]:
+        for key, bridge in self._running.items():
+            for event in bridge.counts.__slots__:
+                yield "bridge_events", (*_labels(key), ("event", event)), float(getattr(bridge.counts, event))
+
+
+def _part(key: tuple[str, str]) -> str:
+    """What `/readyz` calls a bridge."""
+    return f"bridge/{key[0]}/{key[1]}"
+
+
+def _labels(key: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return ("scope", key[0]), ("bridge", key[1])
+
+
+def _gauges(bridge: BridgeWorker) -> dict[str, Callable[[], float]]:
+    return {
+        "scopegate_bridge_up": lambda: float(bridge.up),
+        "scopegate_bridge_held": lambda: float(bridge.held),
+        "scopegate_bridge_delay_seconds": lambda: bridge.delay,
+        "scopegate_bridge_lag": lambda: float("nan") if bridge.lag is None else float(bridge.lag),
+    }

@@ -1,0 +1,237 @@
+"""The receiving end of a bridge at an event log behind a connector, or a queue there (ES 3.1, 4.4, 4.5; KM-24).
+
+A log that offers a durable terminus keeps the position. Besides, the offset of the last event done with is kept here,
+as it came, and asked for when the link is attached anew: offsets are never computed, or interpreted (ES-5.1.1-2). What
+comes again all the same, say because the log has lost its terminus, is left out by these offsets: they sort as text
+(ES-5.1.1-4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.codec.types import Symbol
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.amqp.message.hop import EVENTS
+from gateway.amqp.message.sections import walk
+from gateway.errors import DETACH_FORCED, INVALID_FIELD, RESOURCE_DELETED, AmqpError, quoted
+from gateway.filters.parse.filter_set import RULES, read
+from gateway.filters.position.event_stream import EARLIEST
+from gateway.forwarding.checkpoints import WHOLE, Checkpoints
+from gateway.forwarding.flow import InFlight, InFlightEvent
+from gateway.forwarding.local_source import ReadRequest, SourceOwner, filters, link_name, start
+from gateway.nodes.direct.receiver_filter import Test, message_test
+from gateway.nodes.reject import refuse
+from gateway.routing.event_annotations import CAPABILITY, GROUP, PARTITION, Event, read_event
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.engine import Engine
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.resolver import Resolver
+
+
+class RemoteSource:
+    """Our receiver at the container behind a connector: an event log, or any node where there is none."""
+
+    def __init__(
+        self, owner: SourceOwner, flow: InFlight, scope: Resolver, wish: ReadRequest, marks: Checkpoints
+    ) -> None:
+        self._owner: Final = owner
+        self._flow: Final = flow
+        self._scope: Final = scope
+        self._wish: Final = wish
+        self._marks: Final = marks
+        self._name: Final = link_name(scope.name, wish.name)
+        self._connector: Any = None
+        self._link: Link | None = None
+        self._bound: str | None = None
+        self._test: Test | None = None
+        self._asked = False
+        self._behind: dict[str, str] = {}
+        """By partition: the offset up to which events were done with when the link began, until one is past it."""
+        self.gone = False
+
+    def start(self) -> None:
+        """Attach as soon as the connector is connected; the bridge hears `source_stands` or `source_ended`."""
+        name = self._wish.source.connector
+        self._connector = self._scope.connectors.get(name or "")
+        if self._connector is None:
+            self.end(AmqpError(DETACH_FORCED, f"there is no connector {name} now"))
+            return
+        self._connector.watch(self)
+        if self._connector.engine is not None:
+            self.opened(self._connector.engine)
+
+    def opened(self, engine: Engine) -> None:
+        """The connector is connected."""
+        wish, durable = self._wish, self._wish.durable
+        if durable and any(link.name == self._name for link in engine.links):
+            self.end(AmqpError(DETACH_FORCED, "the container has not yet let go of the link before this one"))
+            return
+        self._marks.begin()
+        streams = CAPABILITY in engine.offered
+        self._behind = self._marks.all() if streams else {}
+        link = engine.attach(self._name, incoming=True, known=durable)
+        granted = AttachReply(
+            wish.source.address,
+            properties=self._properties() if streams else None,
+            filter=filters(wish, self._position() if streams else None),
+            max_message_size=engine.config.max_message_size,
+            durable=durable,
+        )
+        self._asked = True
+        link.understands = EVENTS
+        link.request(self, granted)
+
+    def closed(self) -> None:
+        """The connection is gone; of an attach that was not answered nobody else tells."""
+        if self._asked:
+            self.end(AmqpError(DETACH_FORCED, "the connection was lost"))
+
+    def _properties(self) -> dict[Any, Any]:
+        """ES-4.5.1-6: in a group no partition, so that one is assigned; unless the policy names one."""
+        wish, found = self._wish, dict[Any, Any]()
+        if wish.group is not None:
+            found[Symbol(GROUP)] = wish.group
+        if wish.partition is not None:
+            found[Symbol(PARTITION)] = Symbol(wish.partition)
+        return found
+
+    def _position(self) -> str | None:
+        """The offset to ask for events after; never made up here, a sentinel or one that came from there."""
+        wish, marks = self._wish, self._marks
+        if not marks:
+            return start(wish)
+        if wish.group is not None:
+            return None  # the group has its own position there
+        mark = marks.of(WHOLE if wish.partition is None else wish.partition)
+        return mark or (EARLIEST if wish.partition is None else start(wish))
+
+    # -- our link there
+
+    def on_attached(self, link: Link) -> None:
+        """The log, or queue, is there."""
+        if self.gone:
+            link.leave()
+            return
+        self._link = link
+        try:
+            self._test = self._rest(link)
+        except AmqpError as error:
+            self.end(error)
+            return
+        bound = link.properties.get(PARTITION)
+        self._bound = bound if isinstance(bound, str) else None
+        kept = bool(link.source.durable)
+        self._owner.source_stands("position kept there" if kept else "position kept here")
+        self._flow.source_open(self)
+
+    def _rest(self, link: Link) -> Test | None:
+        """The policy's condition, where the container does not apply it."""
+        own = filters(self._wish, None)
+        left = {name: value for name, value in own.items() if link.source.filter.get(name) != value}
+        return message_test(read(left, self._scope.world.filter_rules or RULES).predicate)
+
+    def on_refused(self, error: AmqpError) -> None:
+        self.end(error)
+
+    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+        event = read_event(data, aim=self._wish.keep_partitions)
+        if self._bound is not None and event.partition not in (None, self._bound):
+            self._misplaced(delivery, event, settled)
+        elif self._unwanted(data, event):
+            self._owner.passed("skipped")
+            if self._link is not None:
+                self._link.settle(delivery, ACCEPTED)
+        else:
+            serial = self._flow.came(self, None if settled else delivery, event)
+            if event.offset is not None:
+                self._marks.came(serial, self._partition(event), event.offset)
+        self._flow.pump()
+
+    def _misplaced(self, delivery: Any, event: Event, settled: bool) -> None:
+        """ES-4.4-3: not of the partition that this link is bound to."""
+        assert event.partition is not None
+        self._owner.passed("misplaced")
+        text = f"this link is bound to partition {quoted(self._bound or '')}, the event is of {quoted(event.partition)}"
+        error = AmqpError(INVALID_FIELD, text, info={"field": "event-streams-source-partition"})
+        if self._link is not None:
+            refuse(self._link, delivery, error, settled)
+
+    def _unwanted(self, data: bytes, event: Event) -> bool:
+        if self._behind and event.offset is not None and self._was_moved(self._partition(event), event.offset):
+            return True
+        return self._test is not None and not self._matches(data)
+
+    def _was_moved(self, partition: str, offset: str) -> bool:
+        """Whether the event was done with before this link began; the first that was not ends the question."""
+        mark = self._behind.get(partition)
+        if mark is None:
+            return False
+        if offset.encode() <= mark.encode():
+            return True
+        del self._behind[partition]
+        return False
+
+    def _matches(self, data: bytes) -> bool:
+        try:
+            return self._test is None or self._test((data, walk(data)))
+        except AmqpError:
+            return False
+
+    def _partition(self, event: Event) -> str:
+        """What the event's mark is kept under."""
+        return event.partition or self._bound or self._wish.partition or WHOLE
+
+    def on_drained(self) -> None:
+        """We never drain it."""
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self._link = None
+        self.end(error or AmqpError(DETACH_FORCED, "the container has ended the link"))
+
+    # -- what the flow does
+
+    @property
+    def granted(self) -> int:
+        """Events asked for that have not come."""
+        return self._link.granted if self._link is not None else 0
+
+    def ask(self, credit: int) -> None:
+        """Take `credit` more events."""
+        if self._link is not None:
+            self._link.grant(credit)
+
+    def settle(self, item: InFlightEvent, outcome: Outcome) -> None:
+        """The final word on an event."""
+        if item.event.offset is not None:
+            self._marks.done(item.serial, self._partition(item.event))
+        if item.origin is not None and self._link is not None:
+            self._link.settle(item.origin, outcome)
+
+    # -- the end
+
+    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
+        """A reload: the connector may be another one now."""
+        if self._scope.connectors.get(self._wish.source.connector or "") is not self._connector:
+            self.end(AmqpError(DETACH_FORCED, "the connector has changed"))
+
+    def end(self, error: AmqpError | None) -> None:
+        """End it, once; a durable terminus there stays."""
+        if self.gone:
+            return
+        self.gone = True
+        if error is not None and error.condition == RESOURCE_DELETED:
+            self._marks.forget()
+        if self._connector is not None:
+            self._connector.unwatch(self)
+        link, self._link = self._link, None
+        if link is not None:
+            if self._wish.durable:
+                link.leave()
+            else:
+                link.detach()
+        self._flow.source_gone()
+        self._owner.source_ended(error)

@@ -1,0 +1,169 @@
+"""The sending end of a bridge: to the node at its target the gateway itself looks as if a sender had attached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gateway.amqp.engine.config import EngineConfig, PeerInfo
+from gateway.amqp.engine.proton_data import ABSENT
+from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.message.hop import ROUTING, may_be_annotated, only
+from gateway.amqp.message.response_annotations import SUPPORTED, annotated
+from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError
+from gateway.forwarding.flow import InFlight, InFlightEvent
+from gateway.nodes.internal_link import InternalLink
+from gateway.nodes.reject import refuse
+from gateway.principal import Container, GatewayItself, Requester, nobody
+from gateway.routing.link_context import way
+
+if TYPE_CHECKING:
+    from gateway.nodes.resolver import Resolver
+
+
+class TargetEnd(Protocol):
+    """The policy's word for one end (`policies.model_bridge.BridgeEnd`)."""
+
+    @property
+    def connector(self) -> str | None: ...
+    @property
+    def address(self) -> str: ...
+
+
+class TargetOwner(Protocol):
+    """The bridge."""
+
+    def target_stands(self) -> None: ...
+    def target_ended(self, error: AmqpError | None) -> None: ...
+    def message_refused(self, error: AmqpError) -> None: ...
+
+
+def _author(scope: str, source: TargetEnd) -> Requester:
+    """Whose events these are: the container's that they come from; a topic does not say who wrote to it."""
+    return nobody(scope) if source.connector is None else Container(scope, source.connector)
+
+
+def inside(scope: str) -> Any:
+    """What nodes read of a link's engine, where the gateway itself is the peer."""
+    return SimpleNamespace(
+        config=EngineConfig(container_id=""),
+        peer=PeerInfo(scope=scope, user=""),
+        remote_container="bridge",
+        blocked=False,
+        closed=False,
+        granting=True,
+        desired=frozenset(),
+        links=(),
+        unsettled={},
+    )
+
+
+class ForwardingTarget(InternalLink):
+    """The sender that the node sees; see `gateway.amqp.link.Link` for what a node uses of it."""
+
+    incoming: Final = True
+    rejects: Final = True
+    user: Final = ""
+    filter_rules: Final = None
+
+    def __init__(
+        self, owner: TargetOwner, flow: InFlight, scope: Resolver, name: str, end: TargetEnd, source: TargetEnd
+    ) -> None:
+        super().__init__(way(scope.name), _author(scope.name, source))
+        self._owner: Final = owner
+        self._flow: Final = flow
+        self._scope: Final = scope
+        self._end: Final = end
+        self.engine: Final = inside(scope.name)
+        self.scope: Final = scope.name
+        self.name: Final = name
+        self.address: Final = end.address
+        self.source: Final = ABSENT._replace(present=True, address=name)
+        self.target: Final = ABSENT._replace(present=True, address=end.address)
+        self.properties: Final[dict[Any, Any]] = {}
+        self._announced = False
+        self._connector: Any = None
+
+    def start(self) -> None:
+        """Attach; the bridge hears `target_stands` or `target_ended`."""
+        try:
+            if self._end.connector is None:
+                self._scope.attach_to(self, self.address, GatewayItself(self.scope, "bridge", self.address))
+                return
+            self._connector = connector = self._scope.connectors.get(self._end.connector)
+            if connector is None:
+                raise AmqpError(DETACH_FORCED, f"there is no connector {self._end.connector} now")
+            connector.relay(self._end.address, self._scope.world.between).attach(self)  # type: ignore[arg-type]
+        except AmqpError as error:
+            self.end(error)
+
+    # -- what a node does
+
+    def accept(
+        self,
+        handler: Any,
+        *,
+        max_message_size: int = 0,
+        capabilities: Iterable[str] = (),
+        understands: frozenset[bytes] = ROUTING,
+        **_: Any,
+    ) -> None:
+        """The node takes the link."""
+        if not self.taken(self.tapped(handler)):
+            return
+        self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
+        self.understands = understands
+        self._flow.target_open(self._give)
+        self._owner.target_stands()
+
+    def fail(self, error: AmqpError) -> None:
+        """One bad message must not keep the others from being moved."""
+
+    @property
+    def granted(self) -> int:
+        """What the node has granted and not got yet."""
+        return self._flow.room if self.open else 0
+
+    def grant(self, credit: int) -> None:
+        """The node takes `credit` more messages."""
+        if self.open:
+            self._flow.credited(credit)
+
+    def settle(self, delivery: InFlightEvent, outcome: Outcome) -> None:
+        """The node's word on an event."""
+        if self.open:
+            self._flow.outcome(delivery, outcome)
+
+    def drop(self, delivery: InFlightEvent) -> None:
+        """Only pre-settled messages are dropped, and there are none."""
+
+    def tag(self, delivery: InFlightEvent) -> bytes:
+        return delivery.serial.to_bytes(8)
+
+    def message_refused(self, error: AmqpError) -> None:
+        self._owner.message_refused(error)
+
+    # -- from the bridge
+
+    def _give(self, item: InFlightEvent) -> None:
+        data = only(item.event.data, self.understands) if may_be_annotated(item.event.data) else item.event.data
+        if not self._announced and annotated(data):
+            text = "the target of this bridge does not take response annotations"
+            refuse(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)  # type: ignore[arg-type]
+        else:
+            self.handler.on_transfer(item, data, False)
+
+    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
+        """A reload: the connector may have changed, too."""
+        if self._end.connector is not None and self._scope.connectors.get(self._end.connector) is not self._connector:
+            self.end(AmqpError(DETACH_FORCED, "the connector has changed"))
+        else:
+            super().policy_changed(verdict)
+
+    def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
+        """What is under way belongs to the flow again."""
+        if was_open:
+            self._flow.target_gone()
+            self.handler.on_detach(error)
+        self._owner.target_ended(error)

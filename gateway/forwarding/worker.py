@@ -1,0 +1,355 @@
+"""One bridge of a policy: when it is this gateway that moves events, from where on, and what happens (KM-24).
+
+One gateway owns a bridge by a lease, like a partition of a consumer group; the others wait for it. A position is
+written under the token that its owner took when it began, so that whoever was displaced, or has slept, writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.link.outcomes import Outcome, Rejected
+from gateway.errors import AmqpError
+from gateway.forwarding.checkpoints import Checkpoints
+from gateway.forwarding.flow import InFlight, InFlightEvent
+from gateway.forwarding.local_source import LocalSource, link_name
+from gateway.forwarding.remote_source import RemoteSource
+from gateway.forwarding.target import ForwardingTarget
+from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
+from gateway.state.termini.store import Fenced, Save, TerminiUnavailable
+from gateway.tasks import set_within
+from policies.rules import KafkaRoute
+
+if TYPE_CHECKING:
+    from gateway.forwarding.manager import Shared
+    from gateway.judge import Judge
+    from gateway.nodes.resolver import GatewayContext
+    from policies.model.bridge import BridgeEntry as Model
+
+_PAUSES: Final = (0.1, 5.0)
+"""Seconds before an end is attached anew, and before what came back is sent again: from, to, doubling."""
+_EVERY: Final = 0.1
+"""Seconds between two writes of marks; a written record also says that we are not displaced."""
+_BEAT: Final = 20
+_WAITERS: Final = 1000
+_PATIENCE_MS: Final = 60_000
+
+
+class BridgeCounts:
+    """Totals of one bridge since start."""
+
+    __slots__ = ("given_up", "misplaced", "moved", "repeated", "skipped")
+
+    def __init__(self) -> None:
+        self.moved = 0
+        """Events that the target has accepted."""
+        self.repeated = 0
+        """Times the target gave one back."""
+        self.given_up = 0
+        """Events that the target has rejected."""
+        self.skipped = 0
+        """Events that the source brought and the bridge does not want."""
+        self.misplaced = 0
+        """Events of another partition than their link's (ES-4.4-3)."""
+
+
+class BridgeWorker:
+    """One entry of `bridge`: runs as a task of the supervisor, ends with `stop`."""
+
+    def __init__(self, key: tuple[str, str], model: Model, world: GatewayContext, shared: Shared) -> None:
+        self.model: Final = model
+        self.counts: Final = BridgeCounts()
+        self.delay = 0.0
+        """Seconds from an event's timestamp in its log to its acceptance by the target; of the last one."""
+        self.lag: int | None = None
+        """Events of a topic here that are not done with; None where that is not known."""
+        self._scope: Final = key[0]
+        self._world: Final = world
+        self._shared: Final = shared
+        self._loop: Final = asyncio.get_running_loop()
+        self._flow = InFlight(self, model.credit, _PAUSES)
+        self._marks = Checkpoints({})
+        self._lease: Lease | None = None
+        self._over = asyncio.Event()
+        self._ended = False
+        self._target: ForwardingTarget | None = None
+        self._source: LocalSource | RemoteSource | None = None
+        self._pauses: dict[str, float] = {}
+        self._problems: dict[str, str] = {}
+        self._state = "standing by: another gateway moves the events"
+        self._refusals = 0
+
+    # -- life
+
+    async def run(self) -> None:
+        """Own the bridge, move events until it is lost, and again; until cancelled."""
+        try:
+            while not self._ended:
+                lease = await self._claim()
+                if lease is not None:
+                    try:
+                        await self._own(lease)
+                    finally:
+                        self._shared.leases.release(lease, orderly=True)
+        finally:
+            self._end_links()
+
+    async def _claim(self) -> Lease | None:
+        wish = LeaseRequest(None, None, (0,), _WAITERS, _PATIENCE_MS)
+        key = f"bridge//{self._scope}/{self.model.name}"
+        try:
+            return await self._shared.leases.claim(key, wish, gone=lambda: self._ended)
+        except AmqpError as error:
+            if self._shared.leases.in_time:
+                self._state = "standing by: another gateway moves the events"
+            else:
+                self._state = str(error)
+            await asyncio.sleep(_PAUSES[0])
+            return None
+
+    async def _own(self, lease: Lease) -> None:
+        """Move events while the lease is ours."""
+        self._over.clear()
+        self._lease = lease
+        self._shared.leases.hold(lease, self)
+        self._flow = InFlight(self, self.model.credit, _PAUSES)
+        self._pauses.clear()
+        self._problems = {"to": "not attached yet", "from": "not attached yet"}
+        try:
+            token = await self._remembered(lease)
+            self._log("bridge begins")
+            self._start_target()
+            self._start_source()
+            await self._keep(token)
+        except (TerminiUnavailable, Fenced) as error:
+            self._state = f"the shared state does not give the position: {error or 'a later owner has it'}"
+            await asyncio.sleep(_PAUSES[0])
+        finally:
+            self._end_links()
+            self._log("bridge ends")
+            self._lease = None
+
+    async def _remembered(self, lease: Lease) -> str | None:
+        """What was kept of a log behind a connector; the token to write with, None: nothing is kept here."""
+        model = self.model
+        self._marks = Checkpoints({})
+        if not model.durable or model.source.connector is None:
+            return None
+        about = f"{model.source} {model.partition} {model.filter}"
+        kept = await self._shared.termini.take(self._key, _digest(about), None, lease.fence)
+        self._marks = Checkpoints(kept.marks)
+        return kept.token
+
+    @property
+    def _key(self) -> str:
+        return _digest(link_name(self._scope, self.model.name))
+
+    async def _keep(self, token: str | None) -> None:
+        """Write marks when they have changed, until the bridge is another one's, or over."""
+        beat = 0
+        while not self._over.is_set():
+            await set_within(self._over, _EVERY)
+            beat = (beat + 1) % _BEAT
+            if not beat:
+                await self._look()
+            if token is not None and not await self._written(token):
+                return
+        if token is not None:
+            await self._written(token)
+
+    async def _written(self, token: str) -> bool:
+        changed = self._marks.take_changed()
+        if not changed:
+            return True
+        try:
+            (ours,) = await self._shared.termini.save([Save(self._key, token, {}, None, changed)])
+        except TerminiUnavailable:
+            self._marks.changed = {**changed, **self._marks.changed}
+            return True
+        return bool(ours)
+
+    async def _look(self) -> None:
+        """How far behind a topic of ours this is."""
+        source = self._source
+        if not isinstance(source, LocalSource) or source.node is None:
+            return
+        route, positions = source.node.routes[-1], source.positions()
+        if isinstance(route, KafkaRoute) and positions:
+            try:
+                self.lag = await self._world.kafka[route.cluster].behind(route.topic, positions)
+            except (AmqpError, KeyError):
+                self.lag = None
+
+    def stop(self, lease: Lease | None = None, why: RevocationReason | None = None) -> None:
+        """Called by the lease when it ends, or by the service when the bridge does."""
+        if lease is None:
+            self._ended = True
+        self._end_links()
+        self._over.set()
+
+    def hold(self) -> None:
+        """Ask for nothing new (drain)."""
+        self._flow.stopping = True
+        if isinstance(self._source, LocalSource):
+            self._source.window = 0
+
+    # -- the links
+
+    def _start_target(self) -> None:
+        if self._may(self._start_target):
+            end, source = self.model.to, self.model.source
+            self._target = ForwardingTarget(
+                self, self._flow, self._world.scopes[self._scope], self._link_name, end, source
+            )
+            self._target.start()
+
+    def _start_source(self) -> None:
+        if self._may(self._start_source):
+            scope = self._world.scopes[self._scope]
+            if self.model.source.connector is None:
+                self._source = LocalSource(self, self._flow, scope, self.model)
+            else:
+                self._source = RemoteSource(self, self._flow, scope, self.model, self._marks)
+            self._source.start()
+
+    def _may(self, start: Callable[[], None]) -> bool:
+        """Whether to attach now; while it is not certain that the bridge is ours, that is asked again."""
+        if self._moving and not self.valid:
+            self.later(_PAUSES[0], self._again(start, self._flow))
+            return False
+        return self._moving
+
+    @property
+    def _moving(self) -> bool:
+        return self._lease is not None and not self._over.is_set() and self._scope in self._world.scopes
+
+    @property
+    def _link_name(self) -> str:
+        return link_name(self._scope, self.model.name)
+
+    def _end_links(self) -> None:
+        self._over.set()
+        for end in (self._source, self._target):
+            if end is not None:
+                end.end(None)
+        self._source = self._target = None
+
+    def target_stands(self) -> None:
+        """The target takes events."""
+        self._stands("to")
+
+    def source_stands(self, how: str) -> None:
+        """The source gives events; `how` it is remembered how far."""
+        self._stands("from", position=how)
+
+    def _stands(self, end: str, **more: str) -> None:
+        self._problems.pop(end, None)
+        self._pauses.pop(end, None)
+        self._log("bridge link open", end=end, **more)
+
+    def target_ended(self, error: AmqpError | None) -> None:
+        """The target is gone, or not there: again, less and less often."""
+        self._missing("to", error, self._start_target)
+
+    def source_ended(self, error: AmqpError | None) -> None:
+        """The same of the source; ES-4-14: also after `detach-forced`."""
+        self._missing("from", error, self._start_source)
+
+    def _missing(self, end: str, error: AmqpError | None, start: Callable[[], None]) -> None:
+        if not self._moving:
+            return
+        detail = "the link has ended" if error is None else str(error)
+        if detail != self._problems.get(end):
+            self._shared.report.log.warning("bridge link down", **self._ids, end=end, detail=detail)
+        self._shared.report.bump("bridge_failures", self.model.name)
+        self._problems[end] = detail
+        pause = self._pauses.get(end, _PAUSES[0])
+        self._pauses[end] = min(pause * 2, _PAUSES[1])
+        self.later(pause, self._again(start, self._flow))
+
+    def _again(self, start: Callable[[], None], flow: InFlight) -> Callable[[], None]:
+        return lambda: start() if flow is self._flow else None
+
+    # -- what the links and the flow need
+
+    @property
+    def valid(self) -> bool:
+        """Whether the bridge is certainly ours."""
+        return self._lease is not None and self._lease.valid
+
+    @property
+    def fence(self) -> int:
+        """Greater than that of every earlier owner."""
+        return 0 if self._lease is None else self._lease.fence
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Any:
+        return self._loop.call_later(seconds, call)
+
+    def soon(self, call: Callable[[], None]) -> Any:
+        return self._loop.call_soon(call)
+
+    def moved(self, item: InFlightEvent) -> None:
+        self.counts.moved += 1
+        if item.event.timestamp is not None:
+            self.delay = max(0.0, time.time() - item.event.timestamp / 1000)
+
+    def repeats(self, item: InFlightEvent, outcome: Outcome) -> None:
+        self.counts.repeated += 1
+
+    def given_up(self, item: InFlightEvent, outcome: Outcome) -> None:
+        """The target will never take this event: it counts as done with."""
+        self.counts.given_up += 1
+        if self.counts.given_up & (self.counts.given_up - 1) == 0:  # the 1st, 2nd, 4th…: no flood
+            error = outcome.error if isinstance(outcome, Rejected) else None
+            event = {"offset": item.event.offset, "partition": item.event.partition}
+            detail = outcome.name if error is None else str(error)
+            log = self._shared.report.log
+            log.warning("bridge gives an event up", **self._ids, **event, detail=detail, given_up=self.counts.given_up)
+
+    def passed(self, event: str) -> None:
+        setattr(self.counts, event, getattr(self.counts, event) + 1)
+
+    def message_refused(self, error: AmqpError) -> None:
+        """The event's outcome follows, and is logged."""
+
+    # -- what operators see
+
+    @property
+    def held(self) -> int:
+        """Events under way."""
+        return self._flow.held
+
+    @property
+    def up(self) -> bool:
+        """Whether both ends are there and this gateway is the one that moves."""
+        return self.valid and not self._problems
+
+    def ready(self) -> tuple[bool, str]:
+        """For `/readyz`: an end that is missing is said; the gateway serves its clients all the same."""
+        if not self.valid:
+            return True, self._state
+        if self._problems:
+            return True, "; ".join(f"not moving, {end}: {text}" for end, text in sorted(self._problems.items()))
+        return True, f"moving from {self.model.source} to {self.model.to}, {self.counts.moved} moved"
+
+    def policy_changed(self, judge: Judge) -> None:
+        """A reload: what the addresses mean may have changed."""
+        for end in (self._source, self._target):
+            if end is not None:
+                end.policy_changed(judge.decided)
+
+    @property
+    def _ids(self) -> dict[str, str]:
+        model = self.model
+        return {"bridge": model.name, "scope": self._scope, "source": str(model.source), "to": str(model.to)}
+
+    def _log(self, what: str, **more: str) -> None:
+        self._shared.report.log.info(what, **self._ids, **more)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,156 @@
+"""Messages of another scope on their way into a node that is no meeting point: a Kafka topic (X-5, KM-22).
+
+A topic is the other scope's, and keeps no delivery annotations. So requests are rewritten on their way in, like those
+to any receiver that announces nothing; or, where the relay says `replies: cookie`, annotated: the topic keeps the
+annotations in headers of the record, for a responder at Kafka that knows them, and for readers over AMQP (`leaving`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.outcomes import RELEASED
+from gateway.errors import AmqpError
+from gateway.nodes.reject import refuse
+from gateway.routing.cookie_offload import CookieOffload
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announcing, way
+from gateway.routing.topic_requests import TopicRequests
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.direct.node import Crossing
+    from gateway.nodes.resolver import Resolver
+
+
+class WrappedNode(Protocol):
+    """The node itself."""
+
+    def attach(self, link: Link) -> None: ...
+
+
+class _Capabilities(NamedTuple):
+    capabilities: tuple[str, ...]
+
+
+class _Inside(NamedTuple):
+    """The node as the receiver of a crossing message."""
+
+    way: LinkContext
+    target: _Capabilities
+
+
+class CrossScopeNode:
+    """A node of `scope`; what comes from other scopes crosses before the node has it, what is read of it afterwards."""
+
+    def __init__(self, node: WrappedNode, scope: Resolver) -> None:
+        self._node: Final = node
+        self._scope: Final = scope
+
+    def attach(self, link: Link) -> None:
+        if not link.incoming:
+            link.leaving = TopicRequests(self._scope, link)
+        crosses = link.incoming and link.way.scope != self._scope.name and link.way.replies != "none"
+        self._node.attach(_CrossScopeLink(link, self._scope) if crosses else link)  # type: ignore[arg-type]
+
+
+class _CrossScopeLink:
+    """The link, as the node sees it: all of it, but for what its handler hears."""
+
+    def __init__(self, link: Link, scope: Resolver) -> None:
+        self._link: Final = link
+        self._scope: Final = scope
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
+
+    def accept(self, handler: Any, *, capabilities: Iterable[str] = (), **more: Any) -> None:
+        """The target leads into another scope, and honours annotations (RA-2.2-4)."""
+        announced = announcing(self._link, self._link.way.announces)
+        entrance = _CrossScopeHandler(self._link, handler, self._scope)
+        self._link.accept(entrance, capabilities=(*capabilities, *announced), **more)
+
+
+class _CrossScopeHandler:
+    """The handler around the node's own."""
+
+    def __init__(self, link: Link, handler: Any, scope: Resolver) -> None:
+        self._link: Final = link
+        self._handler: Final = handler
+        self._scope: Final = scope
+        self._crossing: tuple[Any, Crossing | None] = (None, None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return takes_batches(self._handler)
+
+    def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+        """Several: what stands before one that does not simply cross is handed on before that one."""
+        crossed: list[tuple[Any, bytes, bool]] = []
+        for delivery, data, settled in messages:
+            try:
+                crossed.append((delivery, self._cross(data), settled))
+            except (AmqpError, CookieOffload) as why:
+                if crossed:
+                    self._handler.on_transfers(crossed)
+                    crossed = []
+                if self._link.open:
+                    self._not_crossed(delivery, settled, why)
+                if not self._link.open:
+                    return
+        if crossed:
+            self._handler.on_transfers(crossed)
+
+    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+        """Cross, then what the node does with it; what cannot cross is rejected."""
+        try:
+            data = self._cross(data)
+        except (AmqpError, CookieOffload) as why:
+            self._not_crossed(delivery, settled, why)
+        else:
+            self._handler.on_transfer(delivery, data, settled)
+
+    def _cross(self, data: bytes) -> bytes:
+        crossing = self._crossed()
+        return data if crossing is None else crossing(data)
+
+    def _not_crossed(self, delivery: Any, settled: bool, why: AmqpError | CookieOffload) -> None:
+        if isinstance(why, AmqpError):
+            refuse(self._link, delivery, why, settled)
+            self._link.grant(1)
+            return
+        crossed = partial(self._kept, delivery, why.data, settled)
+        if why.kept is None:
+            why.when_known(crossed)
+        else:  # known already, and not kept
+            crossed(why.kept)
+
+    def _kept(self, delivery: Any, data: bytes, settled: bool, kept: bool) -> None:
+        """The long cookie is in shared state, or never will be."""
+        if not self._link.open:
+            if settled:
+                self._link.drop(delivery)
+            return
+        if kept:
+            self._handler.on_transfer(delivery, data, settled)
+            return
+        if settled:
+            self._link.drop(delivery)
+        else:
+            self._link.settle(delivery, RELEASED)
+        self._link.grant(1)
+
+    def _crossed(self) -> Crossing | None:
+        """How messages come in; decided anew when a reload has made new crossings."""
+        crossings = self._scope.world.crossings
+        if self._crossing[0] is not crossings:
+            capable = (RESPONSE_ADDRESS_SUPPORTED,) if self._link.way.replies == "cookie" else ()
+            inside = _Inside(way(self._scope.name), _Capabilities(capable))
+            made = self._scope.world.between(self._link, inside)  # type: ignore[arg-type]
+            self._crossing = (crossings, made)
+        return self._crossing[1]

@@ -1,0 +1,55 @@
+"""What the policy decided for a link, and what a reload makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gateway.errors import DETACH_FORCED, AmqpError
+from gateway.principal import Principal
+from gateway.routing.link_context import way
+from policies.rules import RelayRoute, Route
+
+if TYPE_CHECKING:
+    from policies.model.rules import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the policy decided for a link: equal decisions keep the link on a reload."""
+
+    scope: str
+    principal: Principal
+    action: Action
+    address: str
+    rule: str
+    routes: tuple[Route, ...]
+
+
+def places(routes: tuple[Route, ...]) -> tuple[Route, ...]:
+    """Where routes lead, whatever becomes of reply addresses on the way."""
+    return tuple(replace(each, replies="auto", uses=None) if isinstance(each, RelayRoute) else each for each in routes)
+
+
+def differs(before: Decided, now: Decided) -> AmqpError | None:
+    """Why a link that was attached under one decision cannot go on under another (reload); None: it can."""
+    if places(now.routes) == places(before.routes) and (now.rule, now.action) == (before.rule, before.action):
+        return None
+    return AmqpError(DETACH_FORCED, "the rule for this address has changed; attach again")
+
+
+def answered_by(link: Any, before: Route, now: Decided) -> AmqpError | None:
+    """Let a link that stays follow what its rule says of responses now; not where there were none, or are none now.
+
+    What was announced for it would not be true any more (RA-2.2-4).
+    """
+    after, own = now.routes[0], link.way
+    link.node = now
+    if own is None or not (isinstance(before, RelayRoute) and isinstance(after, RelayRoute)):
+        return None  # a link of ours at a container (`pull`) has a near half that has its own way
+    if own.replies != before.replies:
+        return None
+    if before.replies != after.replies and "none" in (before.replies, after.replies):
+        return AmqpError(DETACH_FORCED, "the way of responses from this address has changed; attach again")
+    link.way = way(own.scope, after.replies, own.announces, own.pair, own.answer, after.uses)
+    return None

@@ -1,0 +1,1 @@
+"""The direct node: senders and receivers meet, and nothing is stored."""

@@ -1,0 +1,137 @@
+"""What waits at a direct node until a receiver that takes it grants credit.
+
+A message that waits knows who takes it, so that nobody is asked about it twice: it stands in the queue of each of these
+groups of receivers, and once it has gone it is passed over there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.routing.requester_limits import BESIDE, DETACHED
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+
+UNREAD: Final = object()
+"""No filter has looked at the message."""
+_FEW: Final = 32
+"""Messages that have gone and may still stand in a queue, whatever its length."""
+
+
+class WaitingMessage:
+    """A message with its sender's link and delivery; `takers` counts the groups that are still there to take it."""
+
+    __slots__ = ("charged", "data", "delivery", "gone", "link", "queues", "settled", "source", "takers")
+
+    def __init__(self, link: Link, delivery: Any, data: bytes, settled: bool, source: Any = UNREAD) -> None:
+        """`source`: the message as filters read it (`filtering.source_of`), where that is known."""
+        self.link, self.delivery, self.data, self.settled = link, delivery, data, settled
+        self.source = source
+        self.queues: list[Queue] = []
+        self.takers = self.charged = 0
+        """`charged`: what it takes of `DETACHED`, since its link has ended."""
+        self.gone = False
+
+
+class Queue:
+    """The messages that one group of receivers takes, oldest first."""
+
+    __slots__ = ("_gone", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: deque[WaitingMessage] = deque()
+        self._gone = 0
+
+    @property
+    def first(self) -> WaitingMessage | None:
+        """The oldest that still waits."""
+        return self._messages[0] if self._messages else None
+
+    def put(self, message: WaitingMessage, *, first: bool = False) -> None:
+        """Add a message, behind all others or before them."""
+        if first:
+            self._messages.appendleft(message)
+        else:
+            self._messages.append(message)
+
+    def passed(self) -> None:
+        """One of its messages has gone: the first is one that waits, and at most half of the others are gone."""
+        messages = self._messages
+        self._gone += 1
+        while messages and messages[0].gone:
+            messages.popleft()
+            self._gone -= 1
+        if self._gone > _FEW and 2 * self._gone > len(messages):
+            self._messages = deque(message for message in messages if not message.gone)
+            self._gone = 0
+
+    def clear(self) -> list[WaitingMessage]:
+        """Let go of all; returns those that wait."""
+        left = [message for message in self._messages if not message.gone]
+        self._messages.clear()
+        self._gone = 0
+        return left
+
+
+class WaitingMessages:
+    """All that waits at one node, oldest first.
+
+    `add` and `take` are the only ways in and out: what waits can be charged there.
+    """
+
+    __slots__ = ("_all", "_of")
+
+    def __init__(self) -> None:
+        self._all: dict[WaitingMessage, None] = {}
+        self._of: dict[Link, dict[WaitingMessage, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[WaitingMessage]:
+        return iter(list(self._all))
+
+    def add(self, message: WaitingMessage, queues: Iterable[Queue], *, first: bool = False) -> None:
+        """A message begins to wait for whoever serves one of `queues`."""
+        self._all[message] = None
+        self._of.setdefault(message.link, {})[message] = None
+        for queue in queues:
+            self.also(message, queue, first=first)
+
+    @staticmethod
+    def also(message: WaitingMessage, queue: Queue, *, first: bool = False) -> None:
+        """A message that waits already is for one more group."""
+        message.queues.append(queue)
+        message.takers += 1
+        queue.put(message, first=first)
+
+    def take(self, message: WaitingMessage) -> None:
+        """The message waits no more: it is sent, or goes back."""
+        del self._all[message]
+        message.gone = True
+        own = self._of[message.link]
+        del own[message]
+        if not own:
+            del self._of[message.link]
+        DETACHED.give_back(message.charged)
+        for queue in message.queues if message.takers else ():  # no taker: no queue has it any more
+            queue.passed()
+
+    def unsettled_of(self, link: Link) -> list[WaitingMessage]:
+        """What came on `link` and waits for an outcome that its sender can hear."""
+        return [message for message in self._of.get(link, ()) if not message.settled]
+
+    def left_by(self, link: Link) -> list[WaitingMessage]:
+        """A link has ended: what came settled on it waits on while there is room for it; returns what has none."""
+        over = []
+        for message in self._of.get(link, ()):
+            if message.settled and not message.charged:
+                size = len(message.data) + BESIDE
+                if DETACHED.take(size):
+                    message.charged = size
+                else:
+                    over.append(message)
+        return over

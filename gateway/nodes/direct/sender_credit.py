@@ -1,0 +1,118 @@
+"""The credit of the senders of a direct node: equal shares of what its receivers take.
+
+Senders are filed by the size of the credit they have left, in powers of two. One is granted its share again when what
+it has left has fallen to about half of it, so that neither a message nor a flow frame has to ask all of them. Each has
+at least one credit while there is any: whoever sends nothing must not keep the others from sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from gateway.nodes.direct.node import SenderEndpoint
+
+MOST: Final = 10_000
+"""Credit that one sender is handed on, whatever its receivers grant: it cannot be taken back when they stop."""
+SLICE: Final = 200
+"""Senders that are granted credit before others have their turn of the loop."""
+
+
+class SenderCredit:
+    """The senders by their credit; `soon(call)` calls in the next turn of the loop, None: all is done at once."""
+
+    __slots__ = ("_again", "_free", "_later", "_levels", "_sharing", "_soon", "all")
+
+    def __init__(self, free: Callable[[], int], soon: Callable[[Callable[[], None]], Any] | None = None) -> None:
+        """`free()`: how many messages the receivers would take now."""
+        self.all: dict[SenderEndpoint, None] = {}
+        self._free: Final = free
+        self._soon: Final = soon
+        self._levels: Final[dict[int, dict[SenderEndpoint, None]]] = {}
+        self._sharing = self._again = self._later = False
+
+    def join(self, inlet: SenderEndpoint) -> None:
+        """Add a sender, which has no credit yet."""
+        self.all[inlet] = None
+        self._file(inlet, inlet.link.granted)
+
+    def leave(self, inlet: SenderEndpoint) -> None:
+        """Remove a sender."""
+        del self.all[inlet]
+        self._unfile(inlet)
+        if len(self.all) == 1:  # the places of many that have left are not to be looked through for the last
+            self.all = self.all.copy()
+
+    def used(self, inlet: SenderEndpoint) -> None:
+        """A sender has used so much that it belongs to another level."""
+        self._unfile(inlet)
+        self._file(inlet, inlet.link.granted)
+
+    def _file(self, inlet: SenderEndpoint, granted: int) -> None:
+        granted = max(granted, 0)
+        inlet.level = level = granted.bit_length()
+        inlet.left = granted - (1 << level >> 1)
+        self._levels.setdefault(level, {})[inlet] = None
+
+    def _unfile(self, inlet: SenderEndpoint) -> None:
+        level = self._levels[inlet.level]
+        del level[inlet]
+        if not level:
+            del self._levels[inlet.level]
+
+    # -- sharing
+
+    def share(self) -> None:
+        """Grant what there is.
+
+        A link of our own may send at once, and what nobody wants is to be granted anew: that is done here in turn.
+        """
+        self._again = True
+        if self._sharing or self._later:
+            return
+        self._sharing = True
+        try:
+            while self._again:
+                self._again = False
+                self._round()
+        finally:
+            self._sharing = False
+
+    def _round(self) -> None:
+        if not self.all or (free := self._free()) <= 0:
+            return
+        if len(self.all) == 1:
+            self._grant(next(iter(self.all)), min(free, MOST))
+            return
+        share = min(free // len(self.all) or 1, MOST)
+        for inlet in self._poorest(share.bit_length()):
+            if inlet in self.all:  # none that a grant before has ended
+                self._grant(inlet, share)
+
+    def _poorest(self, below: int) -> list[SenderEndpoint]:
+        """Those in the levels `below` one; where they are too many for one turn the others are asked for later."""
+        found: list[SenderEndpoint] = []
+        for level in sorted(at for at in self._levels if at < below):
+            found += islice(self._levels[level], SLICE + 1 - len(found)) if self._soon else self._levels[level]
+            if self._soon is not None and len(found) > SLICE:
+                self._later = True
+                self._soon(self._go_on)
+                return found[:SLICE]
+        return found
+
+    def _go_on(self) -> None:
+        self._later = False
+        self.share()
+
+    def _grant(self, inlet: SenderEndpoint, share: int) -> None:
+        """One that takes no credit now is filed as if it had: it is not to be asked at every event."""
+        link = inlet.link
+        if (missing := share - link.granted) > 0:
+            link.grant(missing)
+        elif inlet.level >= share.bit_length():
+            return
+        if inlet in self.all:
+            self._unfile(inlet)
+            self._file(inlet, max(link.granted, share))

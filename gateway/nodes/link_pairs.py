@@ -1,0 +1,136 @@
+"""Link pairs: two links of one session with one name, and what `$me` means on them (ledger CORE-10, RA 2.3).
+
+A requester's half on which it receives is nobody's consumer: it is the place for the responses of its pair. Inside it
+is a temporary node with an address that nobody can guess, so that a cookie can name it like any other.
+
+A responder's pair consumes requests on that half and answers on the other (RA-2.3-8). Its sending half, attached first,
+tells it apart: it leads to `$replies.<scope>`, or to the anonymous terminus while the source of the receiving half is a
+node that the peer may receive from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+from gateway.amqp.codec.codec import Symbol, encode
+from gateway.amqp.message.properties import REPLY_TO, field_value
+from gateway.amqp.message.sections import property_field, replace_properties, walk
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
+from gateway.nodes.temporary import Temporary
+from gateway.principal import client
+from policies.rules import ServiceRoute
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.resolver import Resolver
+
+ME: Final = "$me"
+_TEXT: Final = ME.encode()
+PAIRED: Final = Symbol("paired")
+"""The link property of both halves; it speaks of two links between one pair of containers (hop by hop)."""
+ECHO: Final = {PAIRED: True}
+"""What both answers say (CORE-10)."""
+_LATE: Final = "a responder attaches the sending half of its link pair first: to $replies, it takes no responses"
+
+
+class Pair:
+    """What the halves share; `address` is that of the half that takes responses, None while it is not there."""
+
+    __slots__ = ("__weakref__", "address", "responder", "sender")
+
+    def __init__(self) -> None:
+        self.address: str | None = None
+        self.sender: Link | None = None
+        """Its sending half; one that is not open counts for nothing: a new session may be where its session was."""
+        self.responder = False
+        """Its receiving half consumes requests."""
+
+
+class _Responses(Temporary):
+    """The half on which the peer receives: only its own link takes what comes here."""
+
+    named_here = False
+    pair: Pair
+
+    def attach(self, link: Link) -> None:
+        if not link.incoming and link is not self.creator:
+            raise AmqpError(NOT_ALLOWED, "the responses of a link pair are for its own link")
+        super().attach(link)
+
+    def close(self, error: AmqpError | None = None) -> None:
+        if self.pair.address == self.address:
+            self.pair.address = None
+        super().close(error)
+
+
+class Pairs:
+    """The pairs of one scope; one is forgotten when both its links are."""
+
+    def __init__(self, scope: Resolver) -> None:
+        self._scope: Final = scope
+        self._pairs: WeakValueDictionary[tuple[Any, str], Pair] = WeakValueDictionary()
+
+    def of(self, link: Link) -> Pair | None:
+        """The pair that this link asks to be half of."""
+        if link.properties.get(PAIRED) is not True:
+            return None
+        link.echo = ECHO
+        key = (link.session, link.name)
+        if (pair := self._pairs.get(key)) is None:
+            pair = self._pairs[key] = Pair()
+        if link.incoming:
+            self._sends(link, pair)
+        return pair
+
+    def _sends(self, link: Link, pair: Pair) -> None:
+        pair.sender = link
+        if pair.address is not None and self._takes_responses(link):  # the other half was taken for a requester's
+            self._scope.temporaries.at(pair.address).close(AmqpError(NOT_ALLOWED, _LATE))
+
+    def _takes_responses(self, sender: Link) -> bool:
+        return sender.target.address is not None and self._scope.takes_replies(sender.target.address)
+
+    def consumes(self, link: Link, pair: Pair) -> bool:
+        """Whether this receiving half consumes what its source has: the pair is a responder's."""
+        pair.responder = False
+        sender = pair.sender
+        if sender is not None and sender.open and link.address is not None and not link.source.dynamic:
+            unnamed = sender.target.address is None and not sender.target.dynamic
+            pair.responder = self._takes_responses(sender) or (unnamed and self._may_receive(link))
+        return pair.responder
+
+    def _may_receive(self, link: Link) -> bool:
+        try:
+            decided = self._scope.decide("receive", link.address or "", client(link))
+        except AmqpError:
+            return False
+        return not isinstance(decided.routes[-1], ServiceRoute)
+
+    def attach_responses(self, link: Link, pair: Pair) -> None:
+        """The half for responses: it may be where requests to the same address may be sent."""
+        if link.address is not None:
+            self._scope.decide("send", link.address, client(link))
+        node = self._scope.temporaries.add(_Responses, link)
+        node.pair = pair
+        node.attach(link)
+        pair.address = node.address
+
+
+def asks_me(data: bytes) -> bool:
+    """Whether the response goes to the other link of the pair that the request came on."""
+    if data.find(_TEXT, 0, 8192) < 0:
+        return False
+    return bool(field_value(property_field(data, walk(data), REPLY_TO)) == ME)
+
+
+def with_own_address(data: bytes, pair: Pair | None) -> bytes:
+    """The request with the address that `$me` stands for."""
+    return replace_properties(data, walk(data), {REPLY_TO: own_address(pair)})
+
+
+def own_address(pair: Pair | None) -> bytes:
+    """The encoded address that `$me` stands for; without one there is nowhere to answer to."""
+    if pair is None or pair.address is None:
+        raise AmqpError(NOT_FOUND, "$me: there is no paired link for the response")
+    return encode(pair.address)

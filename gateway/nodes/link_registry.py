@@ -1,0 +1,50 @@
+"""Who holds a link's name: the later attach wins, the earlier link is told (AMQP 1.0 part 2, 2.6.1; row CORE-7).
+
+A link is known by the containers at its ends, its name and its direction. The user counts, too: whoever merely calls
+himself as somebody else does takes nothing from him. A container without an id has nothing to be known by.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.errors import STOLEN, AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+
+_Key = tuple[str, str, str, bool]
+_TEXT: Final = (
+    "a link of the same name was attached by a container with the same id; "
+    "give each connection a container id of its own"
+)
+
+
+class LinkRegistry:
+    """The links of one scope by what identifies them; a link is forgotten when it has ended."""
+
+    def __init__(self) -> None:
+        self._holders: Final[dict[_Key, Link]] = {}
+
+    def claim(self, link: Link) -> Link | None:
+        """Take the name for `link`; who had it gets `amqp:link:stolen` first, so that its node is free of it."""
+        if not link.engine.remote_container:
+            return None
+        key = _key(link)
+        holder, self._holders[key] = self._holders.get(key), link
+        if holder is not None:
+            holder.end(AmqpError(STOLEN, _TEXT))
+        return holder
+
+    def release(self, link: Link) -> None:
+        """The link has ended or was refused."""
+        key = _key(link)
+        if self._holders.get(key) is link:
+            del self._holders[key]
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+
+def _key(link: Link) -> _Key:
+    return link.user, link.engine.remote_container, link.name, link.incoming

@@ -1,0 +1,396 @@
+"""The resolver: an address and who asks become a node, or the one AMQP error (DESIGN 3).
+
+One `Scope` per address space. Attach, anonymous terminus and responses all come through `Scope.attach` and
+`Scope.attach_to`, so the error a direct link would have got is the error they get. Neither can be asked without
+saying who acts (`gateway.principal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gateway.errors import (
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    UNAUTHORIZED_ACCESS,
+    AmqpError,
+    Fault,
+    quoted,
+)
+from gateway.filters.parse.filter_set import RULES, Rules
+from gateway.nodes.cross_scope import CrossScopeNode
+from gateway.nodes.decision import Decided, answered_by, differs
+from gateway.nodes.direct.multicast import Multicast
+from gateway.nodes.direct.node import Crossing, DirectNode
+from gateway.nodes.link_pairs import Pairs
+from gateway.nodes.link_registry import LinkRegistry
+from gateway.nodes.redirect import redirected
+from gateway.nodes.service import ServiceNode
+from gateway.nodes.temporary import TEMPORARY, Temporaries
+from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
+from gateway.response.rate_limit import Buckets
+from gateway.routing.anonymous_terminus import attach_anonymous, attach_replies
+from gateway.routing.link_context import announcing, way
+from gateway.routing.reply_rights import permit
+from gateway.routing.response_router import AdmissionContext
+from gateway.routing.transforms import TransformRegistry, replies_address
+from policies.rules import (
+    DEEDS,
+    INFO_SUFFIX,
+    MAX_HOPS,
+    DirectRoute,
+    KafkaRoute,
+    RedirectRoute,
+    RelayRoute,
+    Route,
+    ScopeRules,
+    ServiceRoute,
+)
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.journal.journal import Journal
+    from policies.model.rules import Action
+    from policies.model.units import Rate
+
+_RELAY: Final = "ANONYMOUS-RELAY"
+
+
+class Node(Protocol):
+    """Whatever can be attached to: accepts or refuses the link now or later, or raises AmqpError."""
+
+    def attach(self, link: Link) -> None: ...
+
+
+class EventStreams(Protocol):
+    """A Kafka cluster as the resolver sees it (bridges/kafka)."""
+
+    def node(self, route: Any) -> Node: ...
+    def info_node(self, route: Any) -> Node: ...
+    async def behind(self, topic: str, positions: Mapping[int, int]) -> int: ...
+
+
+class Remotes(Protocol):
+    """A connector as the resolver sees it."""
+
+    @property
+    def engine(self) -> Any: ...
+    def relay(self, address: str, make_crossing: Any) -> Node: ...
+    def watch(self, watcher: Any) -> None: ...
+    def unwatch(self, watcher: Any) -> None: ...
+
+
+@dataclass(slots=True)
+class GatewayContext:
+    """All that the scopes of one gateway share."""
+
+    scopes: dict[str, Resolver]
+    kafka: Mapping[str, EventStreams]
+    crossings: TransformRegistry
+    new_name: Callable[[], str]
+    waits: AdmissionContext
+    soon: Callable[[Callable[[], None]], None]
+    """Take a short step in a later turn of the loop, with all others that are to be taken."""
+    filter_rules: Rules = RULES
+    journal: Journal | None = None
+
+    def between(self, origin: Link, target: Link) -> Crossing | None:
+        """How messages cross from one link to another, by the present policy and the right of their requester."""
+        crossing = self.crossings.between(origin, target, permit(self.scopes.get(origin.way.scope), origin.requester))
+        if self.journal is None:
+            return crossing
+        return self.journal.crossing(origin, target, self.crossings.choose(origin, target), crossing)
+
+
+class Resolver:
+    """One address space and its nodes."""
+
+    def __init__(
+        self,
+        name: str,
+        rules: ScopeRules,
+        world: GatewayContext,
+        *,
+        anonymous: bool,
+        temporary: bool,
+        strict_desired: bool = False,
+        response_rate: Rate | None = None,
+    ) -> None:
+        """`configure` says what the options are."""
+        self.name: Final = name
+        self.world: Final = world
+        self.connectors: dict[str, Remotes] = {}
+        self.meetings: dict[tuple[str, str], DirectNode] = {}
+        self.temporaries: Final = Temporaries(self)
+        self.pairs: Final = Pairs(self)
+        self.names: Final = LinkRegistry()
+        self.askers: Final[dict[str, Requester]] = {}
+        """Who last asked to be answered at an address (`reply_rights`)."""
+        self._replies: Final = replies_address(name)
+        self._response_rate: Rate | None = None
+        self.buckets: Buckets | None = None
+        """Where `response_rate` is set: whose turn it is, for each responder."""
+        self.configure(
+            rules,
+            anonymous=anonymous,
+            temporary=temporary,
+            strict_desired=strict_desired,
+            response_rate=response_rate,
+        )
+
+    def configure(
+        self,
+        rules: ScopeRules,
+        *,
+        anonymous: bool,
+        temporary: bool,
+        strict_desired: bool = False,
+        response_rate: Rate | None = None,
+    ) -> None:
+        """Take the rules of a new policy; links already attached are judged by `still`.
+
+        `strict_desired`: the anonymous terminus is for connections that desired it when they were opened.
+        """
+        self.rules = rules
+        self.strict_desired = strict_desired
+        if response_rate != self._response_rate:
+            self._response_rate = response_rate
+            self.buckets = None if response_rate is None else Buckets(response_rate.number, response_rate.per_ms)
+        self.anonymous = anonymous
+        self.temporary = temporary
+
+    # -- attach
+
+    def attach(self, link: Link) -> None:
+        """Take a link of a peer in this scope."""
+        pair = self.pairs.of(link)
+        link.way = way(self.name, pair=pair if link.incoming else None)
+        link.filter_rules = self.world.filter_rules
+        terminus = link.target if link.incoming else link.source
+        peer = client(link)
+        responses = pair is not None and not link.incoming and not self.pairs.consumes(link, pair)
+        if terminus.address is not None and not (terminus.dynamic or responses):
+            self.attach_to(link, terminus.address, peer)
+            return
+        with self._journaled(link, terminus.address, peer):
+            if terminus.coordinator:
+                raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
+            if not (terminus.dynamic or terminus.present):
+                raise AmqpError(INVALID_FIELD, f"the attach has no {'target' if link.incoming else 'source'} address")
+            if pair is not None and responses:
+                self._allowed(link, terminus.address, peer, "pair")
+                self.pairs.attach_responses(link, pair)
+            else:
+                self._attach_unnamed(link, terminus.dynamic)
+
+    def attach_to(self, link: Any, address: str, principal: Principal, *, passed_on: bool = False) -> None:
+        """Attach to `address` with the rights of `principal`; raises AmqpError where it has none.
+
+        `passed_on`: the address is another gateway's, even if it looks like a response address of ours.
+        """
+        with self._journaled(link, address, principal):
+            if address.startswith(TEMPORARY):
+                node = self.temporaries.at(address)
+                node.admit(link, principal)
+                self._allowed(link, address, principal, "temporary")
+                announcing(link, self._announces(link, node))
+                node.attach(link)
+            elif not passed_on and self.takes_replies(address):
+                self._allowed(link, address, principal, "replies")
+                attach_replies(self, link, address)
+            else:
+                self._attach_route(link, address, principal)
+
+    @contextmanager
+    def _journaled(self, link: Any, address: str | None, principal: Principal) -> Iterator[None]:
+        """What goes wrong with an attach is told to the journal, too."""
+        try:
+            yield
+        except AmqpError as error:
+            error.scope = error.scope or self.name
+            if self.world.journal is not None:
+                self.world.journal.refused(link, self.name, address, user_name(principal), error)
+            raise
+
+    def _allowed(self, link: Any, address: str | None, principal: Principal, route: str) -> None:
+        """Tell the journal before the node has the link: it counts from the first message on."""
+        if self.world.journal is not None:
+            self.world.journal.allowed(link, self.name, address, user_name(principal), route)
+
+    def takes_replies(self, address: str) -> bool:
+        """Whether responses sent to `address` are this gateway's to bring home.
+
+        The gateway behind a connector may call its scope by the same name. What we have not issued is that
+        gateway's if a rule leads there, and ours to refuse if not.
+        """
+        if not address.startswith(self._replies):
+            return False
+        separator, token = address[len(self._replies) : len(self._replies) + 1], address[len(self._replies) + 1 :]
+        if separator != "/":
+            return not separator
+        return self.rules.route(address) is None or self.world.crossings.issued(self.name, token)
+
+    def passes_on(self, address: str, cookie: bytes | None) -> bool:
+        """Whether a response to a previous gateway's link target, with that gateway's cookie, only looks like ours.
+
+        That gateway may call the scope between the two by the same name as this one: then the cookie tells, if a rule
+        leads there.
+        """
+        if address != self._replies or self.rules.route(address) is None:
+            return False
+        return cookie is None or not self.world.crossings.own_cookie(self.name, cookie)
+
+    def _attach_route(self, link: Any, address: str, principal: Principal) -> None:
+        action: Action = "send" if link.incoming else "receive"
+        decided = self.decide(action, address, principal)
+        link.node = decided
+        if (journal := self.world.journal) is not None:
+            journal.allowed(link, self.name, address, user_name(principal), "", decided.routes, decided.rule)
+        first = decided.routes[0]
+        if isinstance(first, RelayRoute) and link.way.replies == "auto":
+            # A response keeps the scope that it comes from.
+            own = link.way
+            link.way = way(own.scope, first.replies, pair=own.pair, answer=own.answer, uses=first.uses)
+        node = self._node(decided)
+        announcing(link, self._announces(link, node, decided.routes))
+        node.attach(link)
+
+    def _announces(self, link: Any, node: Node, routes: tuple[Route, ...] = ()) -> bool:
+        """Whether annotations on what `link` sends are honoured (RA-2.2-4).
+
+        They are when the message crosses into another scope, and where every receiver that is there now said
+        so; what is at a remote container is for the relay to find out.
+        """
+        if not (link.incoming and self.world.crossings.routes(self.name)):
+            return False
+        if link.way.replies == "none":
+            return False
+        if any(isinstance(route, RelayRoute) and route.scope not in (None, self.name) for route in routes):
+            return True
+        if not isinstance(node, DirectNode):
+            return isinstance(routes[-1], RelayRoute)
+        honours = self.world.crossings.honours
+        kinds = node.receivers.kinds
+        return bool(kinds) and all(honours(self.name, each) for each in kinds)
+
+    def _attach_unnamed(self, link: Link, dynamic: bool) -> None:
+        if not (dynamic or link.incoming):
+            raise AmqpError(INVALID_FIELD, "the source has no address and is not dynamic")
+        if (error := self.unnamed(link)) is not None:
+            raise error
+        self._allowed(link, None, client(link), "temporary" if dynamic else "anonymous")
+        if dynamic:
+            self.temporaries.create(link)
+        else:
+            attach_anonymous(self, link)
+
+    # -- policy
+
+    def decide(self, action: Action, address: str, principal: Principal) -> Decided:
+        """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
+        if principal.scope != self.name:  # a name of another scope says nothing here
+            raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: not allowed to {DEEDS[action]} this address")
+        if isinstance(principal, User):
+            route, info = self._decide_for_user(action, address, principal.name)
+        else:
+            route, info = self._decide_for_gateway(action, address, principal)
+        if route is None:
+            raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
+        rule = self.rules.rule(address.removesuffix(INFO_SUFFIX) if info else address)
+        assert rule is not None  # it made the route
+        routes = (route, *self._further(route))
+        return Decided(self.name, principal, "info" if info else action, address, rule.match.text, routes)
+
+    def _decide_for_user(self, action: Action, address: str, user: str) -> tuple[Route | None, bool]:
+        """The route, and whether it is its `$info`; by the access entries."""
+        decision = self.rules.decide(user, action, address)
+        if decision.condition is not None and isinstance(decision.route, RedirectRoute) and decision.grant.allowed:
+            raise redirected(decision.route)
+        if decision.condition is not None:
+            raise AmqpError(decision.condition, f"{quoted(address)}: {decision.reason}")
+        return decision.route, decision.info
+
+    def _decide_for_gateway(self, action: Action, address: str, itself: GatewayItself) -> tuple[Route | None, bool]:
+        """The same for a link of our own: no access entry names it, its purpose says what it may."""
+        if not itself.may(action, address):
+            text = f"{quoted(address)}: a {itself.purpose} may not {DEEDS[action]} this address"
+            raise AmqpError(UNAUTHORIZED_ACCESS, text)
+        log = self.rules.log_of(address)
+        route = log or self.rules.route(address)
+        if isinstance(route, RedirectRoute):  # a redirect is for clients of this scope, who can follow it
+            raise AmqpError(NOT_FOUND, "the node behind this address is in another container")
+        return route, log is not None
+
+    def _further(self, route: Route, hops: int = 0) -> tuple[Route, ...]:
+        """The routes in the scopes that a relay leads to."""
+        if not isinstance(route, RelayRoute) or route.scope is None:
+            return ()
+        onward = self.world.scopes[route.scope].rules.route(route.address)
+        if onward is None or hops >= MAX_HOPS:
+            raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
+        if isinstance(onward, RedirectRoute):  # where to is the other scope's own business (RA 1)
+            raise AmqpError(NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY)
+        return (onward, *self.world.scopes[route.scope]._further(onward, hops + 1))
+
+    def still(self, link: Any) -> AmqpError | None:
+        """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
+        decided = link.node
+        action: Action = "receive" if decided.action == "info" else decided.action
+        try:
+            now = self.decide(action, decided.address, decided.principal)
+        except AmqpError as error:
+            error.scope = error.scope or self.name
+            return error
+        return differs(decided, now) or answered_by(link, decided.routes[0], now)
+
+    def unnamed(self, link: Link) -> AmqpError | None:
+        """Why a link without an address of the policy's may not be; None: it may."""
+        terminus = link.target if link.incoming else link.source
+        if terminus.dynamic:
+            return None if self.temporary else AmqpError(NOT_ALLOWED, "this scope makes no temporary nodes")
+        if terminus.address is None and not self.anonymous:
+            return AmqpError(NOT_IMPLEMENTED, "this scope has no anonymous terminus")
+        if terminus.address is None and self.strict_desired and _RELAY not in link.engine.desired:
+            text = f"the anonymous terminus is for who desired {_RELAY} when it opened the connection"  # AT-2.3-6
+            return AmqpError(NOT_ALLOWED, text)
+        return None
+
+    # -- nodes
+
+    def _node(self, decided: Decided) -> Node:
+        scope, address = self, decided.address
+        for route in decided.routes:
+            if not isinstance(route, RelayRoute):
+                break
+            if route.scope is None:
+                return scope._remote(route)
+            scope, address = self.world.scopes[route.scope], route.address
+        if isinstance(route, KafkaRoute):
+            bridge = self.world.kafka[route.cluster]
+            return bridge.info_node(route) if decided.action == "info" else CrossScopeNode(bridge.node(route), scope)
+        if isinstance(route, ServiceRoute):
+            return ServiceNode(scope)
+        assert isinstance(route, DirectRoute)
+        return scope.meeting(address, route.mode)
+
+    def _remote(self, route: RelayRoute) -> Node:
+        assert route.connector is not None
+        return self.connectors[route.connector].relay(route.address, self.world.between)
+
+    def meeting(self, address: str, mode: str) -> DirectNode:
+        """The direct node at `address`, made when it is first used and gone when it is left."""
+        key = (address, mode)
+        if (meeting := self.meetings.get(key)) is None:
+            kind = Multicast if mode == "multicast" else DirectNode
+            meeting = self.meetings[key] = kind(
+                address, self.world.between, unused=lambda _: self._drop(key), soon=self.world.soon
+            )
+        return meeting
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        self.meetings.pop(key, None)

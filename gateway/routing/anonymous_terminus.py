@@ -1,0 +1,136 @@
+"""Where each message finds its own way: the anonymous terminus and the reply addresses.
+
+- null target: the message goes to its `to` (AT 2.2), with the error a direct link would have got;
+- `$replies.<scope>`: a response that carries a cookie goes home (RA 2.4);
+- `$replies.<scope>/<token>`: a response to a rewritten request goes home (RA 2.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.message.sections import property_field, walk
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
+from gateway.nodes.link_pairs import ME
+from gateway.principal import GatewayItself, client
+from gateway.response.annotate import Restored
+from gateway.response.crossing_rule import HOMEWARD
+from gateway.response.fields import NULL, TO, address_text
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announcing, way
+from gateway.routing.message_router import WINDOW, Destination, DestinationLink, RequiredCapabilities
+from gateway.routing.reply_rights import asker
+from gateway.routing.response_router import AdmissionRequired, ResponseRouter
+from gateway.routing.transforms import replies_address
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.resolver import Resolver
+
+_PARTITION: Final = Symbol("event-streams-partition")
+_COUNTED: Final = ", counted"
+"""What the routes of responses whose uses are counted have at the end of their key."""
+_PASSED_ON: Final = ", passed on"
+"""What those have before it whose link target is another gateway's with the name of one of ours."""
+_new: Final = tuple.__new__
+
+
+def attach_anonymous(scope: Resolver, link: Link) -> None:
+    """The anonymous terminus of `scope` (AT 2.3)."""
+
+    world, name, replies = scope.world, scope.name, replies_address(scope.name)
+    rewritten, home, sender = replies + "/", homing(scope, link.user), client(link)
+
+    def attach(route: DestinationLink) -> None:
+        scope.attach_to(route, route.key[1], sender)
+
+    def aim(link: Link, data: bytes) -> Destination:
+        layout = walk(data)
+        raw = property_field(data, layout, TO) or NULL
+        crossings = world.crossings
+        if (token := crossings.tokens[name].get(raw)) is not None:
+            return home(crossings.undo(name, token, data, layout))
+        to = address_text(raw, "to")
+        if to is None:
+            raise AmqpError(PRECONDITION_FAILED, "a message on an anonymous link needs a `to`")
+        if to.startswith(rewritten) and scope.takes_replies(to):
+            token = to[len(rewritten) :]
+            restored = crossings.undo(name, token, data, layout)
+            crossings.remember(name, raw, token)
+            return home(restored)
+        if to == replies or (to == ME and link.way.pair is not None and link.way.pair.responder):
+            return home(crossings.restore(name, data))
+        return Destination((name, to, ""), data, attach)
+
+    capabilities, properties = _wishes(scope, link)
+    announcing(link, bool(capabilities))
+    demands = RequiredCapabilities(frozenset(capabilities), frozenset(properties))
+    ResponseRouter(link, aim, scope.world.waits, demands).start(capabilities, properties)
+
+
+def _wishes(scope: Resolver, link: Link) -> tuple[tuple[str, ...], dict[Any, Any]]:
+    """What of a sender's wishes at least some destination can fulfil (AT-2.2.1-3); by policy, not by asking them."""
+    routed = scope.world.crossings.routes(scope.name) and scope.rules.responses
+    wanted = routed and RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities
+    bound = scope.rules.event_streams and _PARTITION in link.properties
+    return (
+        (RESPONSE_ADDRESS_SUPPORTED,) if wanted else (),
+        {_PARTITION: link.properties[_PARTITION]} if bound else {},
+    )
+
+
+def attach_replies(scope: Resolver, link: Any, address: str) -> None:
+    """The addresses under which responses come home through this gateway."""
+    if not link.incoming:
+        raise AmqpError(NOT_ALLOWED, "responses are sent here, not received")
+    aim = _responses(scope, address, link.user)
+    router = ResponseRouter(link, aim, scope.world.waits, window=window(scope))
+    router.start(announcing(link, scope.world.crossings.routes(link.way.scope)))
+
+
+def _responses(scope: Resolver, address: str, user: str) -> Callable[[Link, bytes], Destination]:
+    world, name, home = scope.world, scope.name, homing(scope, user)
+    _, rewritten, token = address.partition("/")
+    if not rewritten:
+        return lambda _, data: home(world.crossings.restore(name, data))
+    world.crossings.check(name, token)
+    return lambda _, data: home(world.crossings.undo(name, token, data))
+
+
+def window(scope: Resolver) -> int:
+    """Credit for responses: with `response_rate`, what one responder may send in a second."""
+    return WINDOW if scope.buckets is None else min(scope.buckets.burst, WINDOW)
+
+
+def homing(scope: Resolver, responder: str) -> Callable[[Restored], Destination]:
+    """What finds the responses of one link their routes home.
+
+    It raises `Tolled` where a response has to wait for its turn, or for a use that is left.
+    """
+
+    def attach(route: DestinationLink) -> None:
+        origin, address, kind = route.key
+        kind, passed_on = kind.removesuffix(_COUNTED), kind.removesuffix(_COUNTED).endswith(_PASSED_ON)
+        route.way = way(scope.name, kind.removesuffix(_PASSED_ON), answer=True)
+        there = scope.world.scopes.get(origin)
+        if there is None:  # a reload has taken it away while this response waited
+            raise AmqpError(NOT_FOUND, "the requester is gone")
+        route.group = origin, asker(there, address)
+        there.attach_to(route, address, GatewayItself(origin, "response"), passed_on=passed_on)
+
+    def home(restored: Restored) -> Destination:
+        origin, near, data, target, onward, cookie, refuse = restored
+        address = target or near  # where a previous gateway gave a link target, to that (RA-2.3-17)
+        assert address is not None  # a response without a destination was refused before
+        assert cookie is not None  # what brought it
+        kind, buckets = "auto" if onward else HOMEWARD, scope.buckets
+        if target is not None and scope.world.scopes[origin].passes_on(target, cookie.inner_cookie):
+            kind += _PASSED_ON
+        if buckets is None and cookie.uses is None:
+            return _new(Destination, ((origin, address, kind), data, attach, cookie.expiry_ms))
+        key = (origin, address, kind if cookie.uses is None else kind + _COUNTED)
+        aim = Destination(key, data, attach, cookie.expiry_ms)
+        raise AdmissionRequired(aim, None if buckets is None else buckets.of(responder), cookie, refuse)
+
+    return home

@@ -1,0 +1,109 @@
+"""Where a requester may be answered: asked when its reply-to is first made into a cookie or a token (RA 2.3, 2.5).
+
+A response is brought home by the gateway itself, which may send anywhere. So whose reply-to it is has to have a right
+there: an access entry that lets it send at the address, or receive where nothing is kept (a topic keeps the response
+for all its readers). Its own temporary nodes need none, nor does an address under which this gateway takes responses:
+there the response needs a cookie or token of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
+
+from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError, quoted
+from gateway.nodes.temporary import TEMPORARY
+from gateway.principal import Container, Requester, User
+from policies.rules import RelayRoute
+
+if TYPE_CHECKING:
+    from gateway.nodes.resolver import Resolver
+
+
+_REMEMBERED: Final = 256
+"""Addresses that are known to be allowed, of one requester."""
+
+
+_ASKERS: Final = 4096
+ANONYMOUS: Final = "anonymous"
+"""The user that all clients without a login are."""
+
+
+class ReplyRight:
+    """The right of one requester to be answered at addresses of its scope.
+
+    Requesters with an equal `key` have the same rights: what is made for one may serve the others.
+    """
+
+    __slots__ = ("_known", "_requester", "_scope", "_user", "key")
+
+    def __init__(self, scope: Resolver | None, requester: Requester) -> None:
+        """`scope` None: it is gone, and nobody may do anything there."""
+        self._requester: Final = requester
+        self._scope: Final = scope if scope is not None and scope.name == requester.scope else None
+        self._user: Final = requester.name if isinstance(requester, User) else ""
+        self._known: Final[set[str]] = set()
+        self.key: Final[Hashable] = self._key()
+
+    def _key(self) -> Hashable:
+        connector = self._requester.connector if isinstance(self._requester, Container) else None
+        return None if self._scope is None else (connector, self._scope.rules.entries_for(self._user))
+
+    def __call__(self, address: str) -> bool:
+        """Whether the answer is the same for all with this `key`; raises AmqpError where there is no right."""
+        scope = self._scope
+        if address in self._known:
+            return True
+        if scope is None:
+            raise _refusal(address)
+        if address.startswith(TEMPORARY):
+            return self._at_temporary(scope, address)
+        if not (self._may(scope, address) or scope.takes_replies(address)):
+            raise _refusal(address)
+        if len(self._known) < _REMEMBERED:
+            self._known.add(address)
+        if len(scope.askers) >= _ASKERS:
+            scope.askers.clear()
+        scope.askers[address] = self._requester
+        return True
+
+    def _may(self, scope: Resolver, address: str) -> bool:
+        if scope.rules.answers(self._user, address):
+            return True
+        if not isinstance(self._requester, Container):
+            return False
+        route = scope.rules.route(address)  # back to where the request came from
+        return isinstance(route, RelayRoute) and route.connector == self._requester.connector
+
+    def _at_temporary(self, scope: Resolver, address: str) -> bool:
+        """Everybody may send to one where its creator receives; to any other only who made it.
+
+        One that is not here may be in another process; if there is none, the response will find none.
+        """
+        node = scope.temporaries.find(address)
+        if node is None or not node.creator.incoming:
+            return True
+        if node.creator.requester == self._requester:
+            return False
+        raise _refusal(address)
+
+
+def asker(scope: Resolver, address: str) -> Hashable:
+    """Whose responses come to `address`, as far as this process knows; for shares, not for rights.
+
+    All anonymous clients are one user: each address stands for itself.
+    """
+    if (node := scope.temporaries.find(address)) is not None:
+        return node.creator.engine
+    found = scope.askers.get(address)
+    return address if found is None or found == User(scope.name, ANONYMOUS) else found
+
+
+def permit(scope: Resolver | None, requester: Requester) -> ReplyRight:
+    """The right that decides on the reply-tos of `requester`, whose messages leave `scope`."""
+    return ReplyRight(scope, requester)
+
+
+def _refusal(address: str) -> AmqpError:
+    text = f"reply-to {quoted(address)}: responses go only where the requester may send, or receive and no topic is"
+    return AmqpError(UNAUTHORIZED_ACCESS, text)

@@ -1,0 +1,341 @@
+"""What happens to a message that enters another scope: annotated, rewritten, or refused (RA 2.1 to 2.5).
+
+One decision per pair of links, at the first message: the target that understands annotations announces it
+(ledger A30), the policy says what is wanted, and what is left per message is one pure function.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.message.hop import without
+from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.sections import SectionOffsets, map_entry, walk
+from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
+from gateway.nodes.link_pairs import asks_me, own_address, with_own_address
+from gateway.response.annotate import Annotator, LinkTarget, Restored
+from gateway.response.annotations import REQUEST_ANNOTATIONS, RESPONSE_COOKIE
+from gateway.response.cookie_store import CookieStore
+from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
+from gateway.response.crossing_rule import (
+    ANNOTATED,
+    CARRIED,
+    HOMEWARD,
+    REFUSED,
+    UNCHANGED,
+    WITHIN,
+    CrossingDecision,
+    choose,
+)
+from gateway.response.keys import KeyRing
+from gateway.response.rewrite import Rewriter
+from gateway.routing.cookie_offload import keeping
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.direct.node import Crossing
+    from gateway.nodes.direct.receivers import FilterGroupKey
+    from gateway.routing.link_context import ReplyAddress
+    from gateway.state.counters.store import CounterStore
+
+_REPLIES: Final = "$replies"
+_REMEMBERED: Final = 4096
+"""Reply addresses whose origin is remembered, so that a response is not tried against every scope."""
+
+
+class Right(Protocol):
+    """Where one requester may be answered (`reply_rights`)."""
+
+    @property
+    def key(self) -> Hashable:
+        """The same for all requesters with the same rights."""
+
+    def __call__(self, address: str) -> bool:
+        """As `gateway.response.permission.Permit`."""
+
+
+def replies_address(scope: str) -> str:
+    """The address in `scope` under which the gateway takes responses."""
+    return f"{_REPLIES}.{scope}"
+
+
+class TransformRegistry:
+    """The crossings between the scopes of one policy; `ring` None: nothing can be signed."""
+
+    def __init__(
+        self,
+        ring: KeyRing | None,
+        ttl_ms: int,
+        scopes: Collection[str],
+        clock: Callable[[], int],
+        *,
+        unrouted: Collection[str] = (),
+        max_cookie: int | None = None,
+        store: CounterStore | None = None,
+    ) -> None:
+        """`unrouted` are the scopes without response routing: nothing there is annotated.
+
+        Cookies longer than `max_cookie` bytes are kept in the store.
+        """
+        self._ring: Final = ring
+        self._shelf: Final = None if ring is None else CookieStore(ring, None if store is None else max_cookie)
+        self._store: Final = store
+        self._unrouted: Final = unrouted
+        self._ttl_ms: Final = ttl_ms
+        self._scopes: Final = scopes
+        self._clock: Final = clock
+        self._annotators: dict[tuple[str, str, str | None, int | None, Hashable], Annotator] = {}
+        self._carriers: dict[tuple[str, str, int | None, Hashable, bool], CorrelationRewriter] = {}
+        self._carried: dict[str, CorrelationRestorer] = {}
+        self._targets: dict[str, LinkTarget] = {}
+        self._origins: dict[tuple[str, str], Rewriter] = {}
+        self.tokens: Final[dict[str, dict[bytes, str]]] = defaultdict(dict)
+        """By scope, of encoded rewritten addresses that proved to be ours there: their tokens. For `replies`."""
+        self._rewriters: dict[tuple[str, str, int | None, Hashable], Rewriter] = {}
+
+    def routes(self, scope: str) -> bool:
+        """Whether targets of this scope may announce that responses follow the annotations."""
+        return self._ring is not None and scope not in self._unrouted
+
+    def honours(self, scope: str, receiver: FilterGroupKey) -> bool:
+        """Whether annotations on requests from `scope` do what they say when such a receiver gets them (RA-2.2-4)."""
+        if receiver.way.scope != scope:
+            return receiver.way.replies != "none"
+        return receiver.supports
+
+    def choose(self, origin: Link, target: Link) -> CrossingDecision:
+        """What becomes of messages from `origin` that go to `target`."""
+        from_way, to_way = origin.way, target.way
+        if from_way.scope == to_way.scope:
+            return WITHIN
+        wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
+        home = to_way.home
+        carries = home is not None and home.address is not None
+        return choose(wanted, keys=self._ring is not None, capable=self._capable(target), carries=carries)
+
+    def between(self, origin: Link, target: Link, right: Right) -> Crossing | None:
+        """How messages from `origin` must change for `target`; None: not at all.
+
+        `right` is that of their requester to be answered where they say.
+        """
+        from_way, to_way = origin.way, target.way
+        choice = self.choose(origin, target)
+        if choice is WITHIN:
+            return self._within(from_way, to_way, self._capable(target), right)
+        if choice.result == UNCHANGED:
+            return partial(without, names=(*REQUEST_ANNOTATIONS, *(() if from_way.answer else (RESPONSE_COOKIE,))))
+        if choice.result == REFUSED:
+            fault = Fault.GATEWAY if choice.condition == NOT_ALLOWED else Fault.PEER
+            return _refuse(AmqpError(choice.condition or "", choice.why, fault=fault))
+        if from_way.uses is None and to_way.uses is not None and from_way.replies != HOMEWARD:
+            from_way = from_way._replace(uses=to_way.uses)
+        return self._into(from_way, to_way, choice.result, right)
+
+    def _into(self, from_way: LinkContext, to_way: LinkContext, result: str, right: Right) -> Crossing:
+        """The request as the other side understands it, with an address that can be answered there."""
+        if result == ANNOTATED:
+            return self._annotating(from_way, to_way.scope, right, to_way.home)
+        if result == CARRIED:
+            assert to_way.home is not None
+            return self._carrying(from_way, to_way.scope, to_way.home, right)
+        return self._rewriting(from_way, to_way.scope, right)
+
+    def _capable(self, target: Link) -> bool:
+        """Whether requests to this target are annotated; the target's word counts, not the container's (RA-2.1-4)."""
+        home = target.way.home
+        believed = target.way.scope not in self._unrouted and (home is None or home.annotates)
+        return believed and RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
+
+    def _within(self, origin: LinkContext, target: LinkContext, capable: bool, right: Right) -> Crossing | None:
+        """In one scope only two things need a change: `$me`, and annotations for a receiver that does not know
+        them, behind a target that announced them for others (RA-2.2-3)."""
+        if self._ring is None:
+            return None
+        if origin.pair is not None:
+            carries = target.home is not None and target.home.address is not None
+            choice = choose("auto", keys=True, capable=capable, carries=carries)
+            change = self._into(origin, target, choice.result, right)
+            return lambda data: change(data) if asks_me(data) or (not capable and annotated(data)) else data
+        if capable or not origin.announces:
+            return None
+        rewrite = self._rewriting(origin, origin.scope, right)
+        return lambda data: rewrite(data) if annotated(data) else data
+
+    def _annotating(
+        self, origin: LinkContext, destination: str, right: Right, home: ReplyAddress | None = None
+    ) -> Crossing:
+        announced = None if home is None else home.address
+        annotate = self._annotator((origin.scope, destination, announced, origin.uses, right.key)).annotate
+        clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
+        return self._kept(lambda data: annotate(data, clock(), own, right, answer=answer))
+
+    def _rewriting(self, origin: LinkContext, destination: str, right: Right) -> Crossing:
+        rewrite = self._rewriter(origin.scope, destination, origin.uses, right.key).rewrite
+        clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
+        return self._kept(lambda data: rewrite(data, clock(), own, right, answer=answer))
+
+    def _carrying(self, origin: LinkContext, destination: str, home: ReplyAddress, right: Right) -> Crossing:
+        """Rewritten for a container that answers at an address of its own: the way home is in the ids."""
+        assert home.address is not None
+        carrier = self._carrier((origin.scope, destination, origin.uses, right.key, home.correlation))
+        clock, pair = self._clock, origin.pair
+        reply_to, answer = encode(home.address), origin.answer
+
+        def crossing(data: bytes) -> bytes:
+            own = with_own_address(data, pair) if asks_me(data) else data
+            return carrier.rewrite(own, clock(), reply_to=reply_to, answer=answer, permit=right)
+
+        return self._kept(crossing)
+
+    def _kept(self, crossing: Crossing) -> Crossing:
+        """The crossing, so that long cookies are kept first; unchanged where none ever is."""
+        if self._shelf is None or self._store is None:
+            return crossing
+        return keeping(crossing, self._shelf, self._store, self._clock)
+
+    def _annotator(self, key: tuple[str, str, str | None, int | None, Hashable]) -> Annotator:
+        """One for all requesters with the same rights; so what it remembers of them was permitted to each."""
+        origin, destination, announced, uses, _ = key
+        if key not in self._annotators:
+            assert self._ring is not None
+            if len(self._annotators) >= _REMEMBERED:  # a connector's own address changes with its connection
+                self._annotators.clear()
+            target = replies_address(destination)
+            self._annotators[key] = Annotator(
+                self._ring, origin, target, self._ttl_ms, announced=announced, uses=uses, shelf=self._shelf
+            )
+        return self._annotators[key]
+
+    def _carrier(self, key: tuple[str, str, int | None, Hashable, bool]) -> CorrelationRewriter:
+        origin, destination, uses, _, correlation = key
+        if key not in self._carriers:
+            assert self._ring is not None
+            if len(self._carriers) >= _REMEMBERED:
+                self._carriers.clear()
+            target = replies_address(destination)
+            self._carriers[key] = CorrelationRewriter(
+                self._ring,
+                origin,
+                destination,
+                target,
+                self._ttl_ms,
+                uses=uses,
+                correlation=correlation,
+                shelf=self._shelf,
+            )
+        return self._carriers[key]
+
+    def _rewriter(
+        self, origin: str, destination: str, uses: int | None = None, right: Hashable = None
+    ) -> Rewriter:
+        """One for all requesters with the same rights; that without any undoes what the others did."""
+        key = (origin, destination, uses, right)
+        if key not in self._rewriters:
+            assert self._ring is not None
+            if len(self._rewriters) >= _REMEMBERED:
+                self._rewriters.clear()
+            first = None if key == (origin, destination, None, None) else self._rewriter(origin, destination)
+            self._rewriters[key] = Rewriter(
+                self._ring,
+                origin,
+                replies_address(destination),
+                self._ttl_ms,
+                destination=destination,
+                uses=uses,
+                shelf=self._shelf,
+                like=first,
+            )
+        return self._rewriters[key]
+
+    # -- responses
+
+    def restore(self, scope: str, data: bytes) -> Restored:
+        """A response with a cookie, that came to the reply address of `scope`."""
+        return self._target(scope).restore(data, self._clock())
+
+    def own_cookie(self, scope: str, cookie: bytes) -> bool:
+        """Whether a cookie is for the reply address of `scope` here, and not for another gateway's of the same name."""
+        return self._target(scope).issued(cookie, self._clock())
+
+    def _target(self, scope: str) -> LinkTarget:
+        target = self._targets.get(scope)
+        if target is None:
+            if self._ring is None:
+                raise AmqpError(NOT_FOUND, "no such response address")
+            target = LinkTarget(self._ring, replies_address(scope), self._scopes, shelf=self._shelf)
+            self._targets[scope] = target
+        return target
+
+    def homecome(self, scope: str, data: bytes) -> Restored:
+        """A response that came to a connector's own address in `scope`: by its cookie, or by its correlation-id."""
+        if self._ring is None:
+            raise AmqpError(NOT_FOUND, "no such response address")
+        layout = walk(data)
+        if map_entry(data[layout.da : layout.ma], RESPONSE_COOKIE) is not None:
+            return self.restore(scope, data)
+        if scope not in self._carried:
+            self._carried[scope] = CorrelationRestorer(
+                self._ring, scope, replies_address(scope), self._scopes, shelf=self._shelf
+            )
+        return self._carried[scope].restore(data, self._clock())
+
+    def undo(self, scope: str, token: str, data: bytes, layout: SectionOffsets | None = None) -> Restored:
+        """A response to a rewritten request, that came to the address with `token` in `scope`."""
+        return self._origin(scope, token).undo(token, data, self._clock(), layout)
+
+    def check(self, scope: str, token: str) -> None:
+        """Refuse an attach to a rewritten address that is forged or expired (RA-2.5-9)."""
+        self._origin(scope, token).resolve(token, self._clock())
+
+    def remember(self, scope: str, address: bytes, token: str) -> None:
+        """The encoded `address` has brought a response home: `tokens`."""
+        known = self.tokens[scope]
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[address] = token
+
+    def issued(self, scope: str, token: str) -> bool:
+        """Whether the rewritten address with `token` in `scope` is ours, be it expired."""
+        try:
+            self.check(scope, token)
+        except AmqpError as error:
+            return error.condition != NOT_FOUND
+        return True
+
+    def _origin(self, scope: str, token: str) -> Rewriter:
+        """The crossing that made `token`; it still judges the expiry at every use."""
+        found = self._origins.get((scope, token))
+        if found is None:
+            if len(self._origins) >= _REMEMBERED:
+                self._origins.clear()
+            found = self._origins[scope, token] = self._find_origin(scope, token)
+        return found
+
+    def _find_origin(self, scope: str, token: str) -> Rewriter:
+        """Any crossing into `scope` may have made it; all refuse a forged one in the same words."""
+        refusal = AmqpError(NOT_FOUND, "there is no such response address")
+        if self._ring is None:
+            raise refusal
+        for name in self._scopes:
+            rewriter = self._rewriter(name, scope)
+            try:
+                rewriter.resolve(token, self._clock())
+            except AmqpError as error:
+                if error.condition != NOT_FOUND:
+                    raise
+                refusal = error
+            else:
+                return rewriter
+        raise refusal
+
+
+def _refuse(error: AmqpError) -> Crossing:
+    def crossing(data: bytes) -> bytes:
+        raise error
+
+    return crossing
