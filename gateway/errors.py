@@ -112,7 +112,7 @@ _BEYOND: Final = {
     NOT_IMPLEMENTED: "does not support this",
     DETACH_FORCED: "has ended the link; try again",
     CONNECTION_FORCED: "has ended the link; try again",
-    MESSAGE_SIZE_EXCEEDED: "does not take messages of this size",
+    MESSAGE_SIZE_EXCEEDED: "does not accept messages of this size",
 }
 STANDARD: Final = frozenset(
     (

@@ -56,14 +56,14 @@ class Judge:
             return self.link(link)
         except Exception as error:
             self._report.task_failed("judge", error)
-            text = "the gateway could not tell whether the new policy allows this link; attach again"
+            text = "the gateway could not check this link under the new policy; attach again"
             return AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY)
 
     def link(self, link: Link) -> AmqpError | None:
         """Why a link may not stay; None: it may. A handler with links of its own asks about those first."""
         scope = self._scopes.get(link.scope)
         if scope is None:
-            return AmqpError(CONNECTION_FORCED, "the scope is gone")
+            return AmqpError(CONNECTION_FORCED, "the scope was removed from the policy")
         if (told := getattr(link.handler, "policy_changed", None)) is not None:
             told(self.decided)
         return scope.unnamed(link) or self.decided(link)
@@ -75,7 +75,7 @@ class Judge:
             return None
         scope = self._scopes.get(node.scope)
         if scope is None:
-            return AmqpError(CONNECTION_FORCED, "the scope is gone")
+            return AmqpError(CONNECTION_FORCED, "the scope was removed from the policy")
         return scope.still(link) or self._backend(node)
 
     def _backend(self, node: Decided) -> AmqpError | None:

@@ -75,7 +75,7 @@ class Listeners:
         self.retired = [listener for listener in self.retired if listener.busy]
         for listener in self.retired:
             if listener.settings.scope not in scopes:
-                listener.close(AmqpError(CONNECTION_FORCED, "the scope is gone"))
+                listener.close(AmqpError(CONNECTION_FORCED, "the scope was removed from the policy"))
         self._quotas.keep(_place(each) for each in [*wanted, *(listener.settings for listener in self.retired)])
 
     async def _install(self, settings: Settings, materials: Materials) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 REVOKED: Final = AmqpError(
     UNAUTHORIZED_ACCESS,
-    "a connection like this one is no longer accepted: its listener, user, certificate or SASL mechanism was removed, "
-    "or the listener asks for more now; connect again",
+    "this connection is no longer accepted: its listener, user, certificate or SASL mechanism was removed, "
+    "or the listener now requires more; connect again",
 )
 
 

@@ -71,12 +71,12 @@ class Quota:
         use, limits = self._users.setdefault(user, _Use()), self.limits
         use.connections += 1
         if limits.users is not None and use.connections > limits.users:
-            raise Refusal("too-many-connections-of-user", f"at most {limits.users} connections a user")
+            raise Refusal("too-many-connections-of-user", f"connection limit of this user ({limits.users}) exceeded")
         if (rate := limits.user_opens_per_second) is not None:
             while use.recent and use.recent[0] < now - 1:
                 use.recent.popleft()
             if len(use.recent) >= rate:
-                raise Refusal("too-many-opens-of-user", f"at most {rate} new connections a second and user")
+                raise Refusal("too-many-opens-of-user", f"limit of this user ({rate} connections a second) exceeded")
             use.recent.append(now)
 
     def closed(self, user: str) -> None:
@@ -90,7 +90,7 @@ class Quota:
         """A link of `user` is asked for; raises the AMQP error when that is one too many."""
         most, links = self.limits.user_links, self._users[user].links
         if most is not None and len(links) >= most:
-            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {most} links a user")
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"link limit of this user ({most}) exceeded")
         links.add(link)
 
     def detached(self, user: str, link: Link) -> None:

@@ -61,7 +61,7 @@ class GroupDesk:
         found = self._world.scopes.get(scope)
         route = found.rules.route(address) if found is not None else None
         if not isinstance(route, KafkaRoute):
-            raise AmqpError(NOT_FOUND, f"{quoted(address)} is no event log in scope {quoted(scope)}")
+            raise AmqpError(NOT_FOUND, f"{quoted(address)} is not an event log in scope {quoted(scope)}")
         cluster: Any = self._world.kafka[route.cluster]
         key: str = cluster.group_key(route.topic, group)
         return key

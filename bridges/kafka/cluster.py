@@ -189,7 +189,7 @@ class Cluster:
 
     async def _find(self, name: str) -> Topic:
         if not legal_topic(name):
-            raise AmqpError(NOT_FOUND, "no event log can have this name")
+            raise AmqpError(NOT_FOUND, "an event log cannot have this name")
         await self.probed.wait()
         if self._embedded is not None:
             await self._invent(self._embedded, name)
@@ -277,7 +277,7 @@ class Cluster:
         if self.config.topics or name in self._invented:
             return
         if len(self._invented | {name}) > _MAX_EMBEDDED_TOPICS:
-            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka holds {_MAX_EMBEDDED_TOPICS} topics")
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka is limited to {_MAX_EMBEDDED_TOPICS} topics")
         await self.in_thread(lambda: embedded.create_topic(name, _EMBEDDED_PARTITIONS))
         self._invented.add(name)
 

@@ -123,13 +123,13 @@ class Keeper:
     async def take(self, wish: Wish, fence: int = 0) -> Held:
         """Have the record for a link; INTERNAL_ERROR while the state is away, STOLEN when a later owner has it."""
         if len(self._held) + len(self._parked) >= MOST:
-            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{MOST} durable termini are kept by this process already")
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"this process already stores {MOST} durable termini, its limit")
         await self.flush()  # what an earlier link of this process got done counts
         ttl = wish.ttl_ms if wish.ttl_ms is None else wish.ttl_ms + _GRACE_MS
         try:
             kept = await self._termini.take(wish.key, wish.about, ttl, fence, wish.owner)
         except Full as error:
-            text = f"one user has at most {error.most} positions kept here (gateway.user_termini)"
+            text = f"the limit of {error.most} stored positions for one user (gateway.user_termini) is reached"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text) from error
         except Fenced as error:
             raise _lost(Saved.TAKEN) from error
@@ -325,7 +325,7 @@ class Held:
 
 
 def _unavailable(error: TerminiUnavailable) -> AmqpError:
-    text = "the state that keeps durable termini cannot be used now; attach again later"
+    text = "the shared state that stores durable termini is unavailable; attach again later"
     log.warning("durable terminus refused", reason=str(error))
     return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)
 
@@ -334,6 +334,6 @@ def _lost(saved: Saved) -> AmqpError:
     """Why a link has no record any more."""
     if saved is Saved.TAKEN:
         return AmqpError(STOLEN, "another link has taken over this durable terminus")
-    text = "the state has this durable terminus no more (expired, or emptied); attach again, which begins a new one"
+    text = "this durable terminus is no longer in the shared state (expired or deleted); attach again to begin anew"
     log.warning("durable terminus gone from the state")
     return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)

@@ -28,12 +28,12 @@ TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_L
 
 # Definitive refusals only: for everything else, a time-out above all, nobody knows whether it was written.
 _REFUSALS: Final[dict[int, tuple[str, str]]] = {
-    **dict.fromkeys(TOO_LARGE, (MESSAGE_SIZE_EXCEEDED, "Kafka does not take a record of this size")),
-    KafkaError.INVALID_RECORD: (INVALID_FIELD, "the topic refuses the record, for example for want of a key"),
+    **dict.fromkeys(TOO_LARGE, (MESSAGE_SIZE_EXCEEDED, "Kafka does not accept a record of this size")),
+    KafkaError.INVALID_RECORD: (INVALID_FIELD, "the topic refuses the record, for example because it has no key"),
     KafkaError.INVALID_TIMESTAMP: (INVALID_FIELD, "the topic refuses the record's timestamp"),
     KafkaError._UNKNOWN_PARTITION: (NOT_FOUND, "the partition does not exist"),
     **dict.fromkeys(UNKNOWN_TOPIC, (NOT_FOUND, "the topic does not exist")),
-    **dict.fromkeys(UNAUTHORIZED, (UNAUTHORIZED_ACCESS, "Kafka does not let the gateway write here")),
+    **dict.fromkeys(UNAUTHORIZED, (UNAUTHORIZED_ACCESS, "the gateway is not authorized to write to this topic")),
 }
 
 
@@ -65,7 +65,7 @@ def link_error(error: KafkaError) -> AmqpError:
     if error.code() in UNKNOWN_TOPIC:
         return AmqpError(NOT_FOUND, "there is no event log behind this address")
     if error.code() in UNAUTHORIZED:
-        return AmqpError(UNAUTHORIZED_ACCESS, "the gateway may not use the event log behind this address")
+        return AmqpError(UNAUTHORIZED_ACCESS, "the gateway is not authorized to use the event log behind this address")
     return unreachable()
 
 

@@ -41,12 +41,12 @@ def membership(properties: dict[Any, Any], rules: Assignment) -> Membership | No
     if group is None:
         return None  # an epoch means something in a group only
     if not legal_group(group):
-        text = f"{partitions.GROUP} is a printable string of 1 to {MAX_GROUP_NAME} characters"
+        text = f"{partitions.GROUP} must be a printable string of 1 to {MAX_GROUP_NAME} characters"
         raise AmqpError(INVALID_FIELD, text, info={"field": partitions.GROUP})
     if rules.groups == "none":
         raise AmqpError(NOT_ALLOWED, "this node has no consumer groups")
     if rules.groups != "dynamic" and group not in rules.groups:
-        raise AmqpError(NOT_FOUND, f"there is no consumer group {group!r}, and none is made when it is used")
+        raise AmqpError(NOT_FOUND, f"there is no consumer group {group!r}, and groups are not created on use")
     member = Membership(str(group), epoch_of(properties))
     if rules.group_mode == "shared":
         _refuse_binding(properties)
@@ -57,7 +57,7 @@ def _refuse_binding(properties: dict[Any, Any]) -> None:
     """Links that share are bound to nothing, so that nothing of theirs can be named or taken over (ES-4.5.1-8)."""
     for name in (partitions.PARTITION, EPOCH):
         if properties.get(name) is not None:
-            text = f"links of a group share its partitions here (group_mode: shared): attach without {name}"
+            text = f"links of a group share its partitions at this node (group_mode: shared): attach without {name}"
             raise AmqpError(NOT_ALLOWED, text, info={"field": name})
 
 
@@ -67,7 +67,7 @@ def epoch_of(properties: dict[Any, Any]) -> int | None:
     if epoch is None:
         return None
     if isinstance(epoch, bool | Timestamp) or not isinstance(epoch, int) or not 0 <= epoch <= _GREATEST:
-        raise AmqpError(INVALID_FIELD, f"{EPOCH} is a long, 0 or greater", info={"field": EPOCH})
+        raise AmqpError(INVALID_FIELD, f"{EPOCH} must be a long, 0 or greater", info={"field": EPOCH})
     return int(epoch)
 
 

@@ -44,15 +44,15 @@ class Placing:
         """ES-4-10: exactly what the link asks for, or a refusal."""
         named = partitions.bound(link.properties, count)
         if named is not None and not self._rules.grants(named):
-            raise AmqpError(NOT_ALLOWED, f"links may not be bound to partition {named} here")
+            raise AmqpError(NOT_ALLOWED, f"this node does not permit links bound to partition {named}")
         if named is None and self._rules.binding == "client":
-            raise AmqpError(NOT_ALLOWED, f"links name their partition here: {partitions.PARTITION}")
+            raise AmqpError(NOT_ALLOWED, f"links of this node have to name their partition: {partitions.PARTITION}")
         return named
 
     def _assigned(self, link: Any, topic: Topic | None, shards: Shards | None) -> int:
         """ES-4-11: each in its turn, so that links without a group spread."""
         if topic is None:
-            raise AmqpError(INTERNAL_ERROR, "Kafka cannot say which partitions there are", fault=Fault.BACKEND)
+            raise AmqpError(INTERNAL_ERROR, "Kafka does not return the partitions of the topic", fault=Fault.BACKEND)
         among = self._among(topic.partitions)
         mine = among if shards is None else shards.mine(link, among)
         chosen = self._cluster.turn(f"{self._topic}/{link.incoming}", mine or among)

@@ -163,7 +163,7 @@ class InfoSource:
             else:
                 self._link.detach(error)
         except Exception:
-            text = "the information cannot be told; the gateway's log says why"
+            text = "the information is not available; the gateway's log says why"
             self._link.detach(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
             raise
 

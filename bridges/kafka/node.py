@@ -173,7 +173,7 @@ class KafkaNode:
         """The topic, if it is as the policy wants it (KM-3)."""
         topic = await self._cluster.topic(self._route.topic)
         if self._route.reading.strict_timestamps and not topic.append_time:
-            why = "the event log keeps its producers' times; strict_timestamps wants LogAppendTime"
+            why = "the event log stores producers' timestamps; strict_timestamps requires LogAppendTime"
             raise AmqpError(PRECONDITION_FAILED, why)
         return topic
 

@@ -63,12 +63,12 @@ def stored(
     key = _first_key(data, layout, keys)
     if compacted and key is None:
         raise AmqpError(
-            INVALID_FIELD, "a compacted event log takes only messages with a key", info=_field(GROUP_KEY)
+            INVALID_FIELD, "a compacted event log accepts only messages with a key", info=_field(GROUP_KEY)
         )
     tombstone = tombstones and key is not None and _is_null(data, layout)
     asked = response_headers(data, layout) if layout.da < layout.ma else []
     if mode == "cloudevents" and not tombstone and not is_binary(data, layout) and not is_structured(data, layout):
-        raise AmqpError(INVALID_FIELD, "this event log takes only CloudEvents, in binary or structured mode")
+        raise AmqpError(INVALID_FIELD, "this event log accepts only CloudEvents, in binary or structured mode")
     if mode in ("auto", "cloudevents"):
         return _auto(data, layout, key, tombstone, asked)
     if mode == "amqp":
@@ -83,7 +83,7 @@ def _refuse_many(data: bytes, layout: SectionOffsets) -> None:
     """What a record's headers are made of is gone through in Python: each value costs as much as a small message."""
     spans = ((0, layout.da), (layout.ma, layout.body))
     if sum(items(data, start, end, ITEMS) for start, end in spans) > ITEMS:
-        text = f"an event log takes at most {ITEMS} values in annotations, properties and header; put more in the body"
+        text = f"at most {ITEMS} values in annotations, properties and header fit an event log; put more in the body"
         raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
 
 
@@ -130,7 +130,7 @@ def _annotation(annotations: bytes, name: str) -> Any:
 
 
 def _wrong_type(name: str, expected: str) -> AmqpError:
-    return AmqpError(INVALID_FIELD, f"annotation {name} is not a {expected}", info=_field(name))
+    return AmqpError(INVALID_FIELD, f"annotation {name} must be a {expected}", info=_field(name))
 
 
 def _field(name: str) -> dict[str, object]:
@@ -194,5 +194,5 @@ def _whole(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[bytes 
 
 def _joined_data(data: bytes, layout: SectionOffsets) -> bytes:
     if body_kind(data, layout) != DATA:
-        raise AmqpError(INVALID_FIELD, "this event log takes only messages with a data body")
+        raise AmqpError(INVALID_FIELD, "this event log accepts only messages with a data body")
     return b"".join(body_values(data, layout))

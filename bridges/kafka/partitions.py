@@ -15,7 +15,7 @@ TARGET: Final = "event-streams-target-partition"
 def number(value: object, partitions: int, field: str) -> int:
     """The partition that `value` names; a string serves too, many clients cannot send symbols."""
     if not isinstance(value, str):
-        raise AmqpError(INVALID_FIELD, f"{field} is a symbol", info={"field": field})
+        raise AmqpError(INVALID_FIELD, f"{field} must be a symbol", info={"field": field})
     if not (value.isascii() and value.isdigit() and len(value) < 10 and str(int(value)) == value):
         raise AmqpError(NOT_FOUND, f"there is no partition {value[:40]!r}")
     if (index := int(value)) >= partitions:

@@ -133,7 +133,7 @@ class Receiver:
     def _overtaken(self, partition: int, low: int) -> None:
         self._counters.gaps += 1
         if self._terms.detach_at_gap:
-            self._link.detach(AmqpError(RESOURCE_DELETED, "retention has deleted what this link was to read next"))
+            self._link.detach(AmqpError(RESOURCE_DELETED, "retention has deleted the next event of this link"))
             return
         self._positions[partition] = low
         self._gaps.add(partition)
@@ -352,7 +352,7 @@ class Receiver:
     def _repeat(self, event: Event, *, failed: bool, annotations: bytes | None = None) -> None:
         if event.attempts >= self._terms.max_redeliveries:
             self._counters.dropped += 1
-            self._give_up(event, AmqpError(RESOURCE_LIMIT_EXCEEDED, "delivered too often"))
+            self._give_up(event, AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many redeliveries"))
             return
         if self._terms.strict_order:
             self._unresolved.setdefault(event.partition, set()).add(event.offset)

@@ -81,7 +81,7 @@ class SharedAnonymousSender(DirectNode):
             inlet.link.detach(error or self._gone())
 
     def _gone(self) -> AmqpError:
-        text = "the relay behind this address is gone; try again"
+        text = "the relay behind this address was lost; try again"
         return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)
 
 

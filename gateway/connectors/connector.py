@@ -265,7 +265,7 @@ class Connector:
     def check_password(
         self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
     ) -> Ticket:
-        raise AssertionError("a connector logs in; it checks nobody's password")
+        raise AssertionError("a connector logs in and verifies no passwords")
 
     def engine_config(self, connection: Connection) -> EngineConfig:
         return self._engine_config
@@ -313,7 +313,7 @@ class Connector:
 
     def requested(self, connection: Connection, link: Link) -> None:
         """A container we connected to may attach to nothing of ours."""
-        raise AmqpError(NOT_ALLOWED, "this gateway is a client here")
+        raise AmqpError(NOT_ALLOWED, "the gateway is the client of this connection")
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
         self._report.link_refused(link, error)

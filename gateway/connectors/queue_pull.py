@@ -214,7 +214,7 @@ class PulledSender(InternalLink):
     def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
         self._busy += 1
         if not self._announced and annotated(data):
-            text = "the address this is pulled to does not take response annotations"
+            text = "the target of this pull does not support response annotations"
             refuse(self, delivery, AmqpError(NOT_IMPLEMENTED, text), settled)  # type: ignore[arg-type]
         else:
             self.handler.on_transfer(delivery, data, settled)

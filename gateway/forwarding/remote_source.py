@@ -58,7 +58,7 @@ class RemoteSource:
         name = self._wish.source.connector
         self._connector = self._scope.connectors.get(name or "")
         if self._connector is None:
-            self.end(AmqpError(DETACH_FORCED, f"there is no connector {name} now"))
+            self.end(AmqpError(DETACH_FORCED, f"connector {name} is not in the policy"))
             return
         self._connector.watch(self)
         if self._connector.engine is not None:
@@ -68,7 +68,7 @@ class RemoteSource:
         """The connector is connected."""
         wish, durable = self._wish, self._wish.durable
         if durable and any(link.name == self._name for link in engine.links):
-            self.end(AmqpError(DETACH_FORCED, "the container has not yet let go of the link before this one"))
+            self.end(AmqpError(DETACH_FORCED, "the container has not yet detached the previous link"))
             return
         self._marks.begin()
         streams = CAPABILITY in engine.offered

@@ -93,7 +93,7 @@ class ForwardingTarget(InternalLink):
                 return
             self._connector = connector = self._scope.connectors.get(self._end.connector)
             if connector is None:
-                raise AmqpError(DETACH_FORCED, f"there is no connector {self._end.connector} now")
+                raise AmqpError(DETACH_FORCED, f"connector {self._end.connector} is not in the policy")
             connector.relay(self._end.address, self._scope.world.between).attach(self)  # type: ignore[arg-type]
         except AmqpError as error:
             self.end(error)
@@ -149,7 +149,7 @@ class ForwardingTarget(InternalLink):
     def _give(self, item: InFlightEvent) -> None:
         data = only(item.event.data, self.understands) if may_be_annotated(item.event.data) else item.event.data
         if not self._announced and annotated(data):
-            text = "the target of this bridge does not take response annotations"
+            text = "the target of this bridge does not support response annotations"
             refuse(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)  # type: ignore[arg-type]
         else:
             self.handler.on_transfer(item, data, False)

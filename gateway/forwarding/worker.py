@@ -80,7 +80,7 @@ class BridgeWorker:
         self._source: LocalSource | RemoteSource | None = None
         self._pauses: dict[str, float] = {}
         self._problems: dict[str, str] = {}
-        self._state = "standing by: another gateway moves the events"
+        self._state = "standing by: another gateway forwards the events"
         self._refusals = 0
 
     # -- life
@@ -105,7 +105,7 @@ class BridgeWorker:
             return await self._shared.leases.claim(key, wish, gone=lambda: self._ended)
         except AmqpError as error:
             if self._shared.leases.in_time:
-                self._state = "standing by: another gateway moves the events"
+                self._state = "standing by: another gateway forwards the events"
             else:
                 self._state = str(error)
             await asyncio.sleep(_PAUSES[0])
@@ -126,7 +126,7 @@ class BridgeWorker:
             self._start_source()
             await self._keep(token)
         except (TerminiUnavailable, Fenced) as error:
-            self._state = f"the shared state does not give the position: {error or 'a later owner has it'}"
+            self._state = f"the position cannot be read from the shared state: {error or 'a later owner has it'}"
             await asyncio.sleep(_PAUSES[0])
         finally:
             self._end_links()
@@ -333,8 +333,8 @@ class BridgeWorker:
         if not self.valid:
             return True, self._state
         if self._problems:
-            return True, "; ".join(f"not moving, {end}: {text}" for end, text in sorted(self._problems.items()))
-        return True, f"moving from {self.model.source} to {self.model.to}, {self.counts.moved} moved"
+            return True, "; ".join(f"not forwarding, {end}: {text}" for end, text in sorted(self._problems.items()))
+        return True, f"forwarding from {self.model.source} to {self.model.to}, {self.counts.moved} forwarded"
 
     def policy_changed(self, judge: Judge) -> None:
         """A reload: what the addresses mean may have changed."""

@@ -32,7 +32,7 @@ def group_routes(desk: Desk) -> list[Route]:
 
     async def rebalance(request: Request) -> Response:
         if not _local(request):
-            return _error(403, "only programs on the gateway's own machine may do this")
+            return _error(403, "only programs on the gateway's own machine may use this")
         return await _answer(request, desk.rebalance)
 
     return [Route("/groups", show), Route("/groups/rebalance", rebalance, methods=["POST"])]

@@ -50,6 +50,6 @@ def answered_by(link: Any, before: Route, now: Decided) -> AmqpError | None:
     if own.replies != before.replies:
         return None
     if before.replies != after.replies and "none" in (before.replies, after.replies):
-        return AmqpError(DETACH_FORCED, "the way of responses from this address has changed; attach again")
+        return AmqpError(DETACH_FORCED, "the response routing of this address has changed; attach again")
     link.way = way(own.scope, after.replies, own.announces, own.pair, own.answer, after.uses)
     return None

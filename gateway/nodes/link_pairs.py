@@ -31,7 +31,7 @@ PAIRED: Final = Symbol("paired")
 """The link property of both halves; it speaks of two links between one pair of containers (hop by hop)."""
 ECHO: Final = {PAIRED: True}
 """What both answers say (CORE-10)."""
-_LATE: Final = "a responder attaches the sending half of its link pair first: to $replies, it takes no responses"
+_LATE: Final = "a responder has to attach the sending half of its link pair, to $replies, first"
 
 
 class Pair:
@@ -55,7 +55,7 @@ class _Responses(Temporary):
 
     def attach(self, link: Link) -> None:
         if not link.incoming and link is not self.creator:
-            raise AmqpError(NOT_ALLOWED, "the responses of a link pair are for its own link")
+            raise AmqpError(NOT_ALLOWED, "only the link pair itself receives its responses")
         super().attach(link)
 
     def close(self, error: AmqpError | None = None) -> None:

@@ -6,7 +6,7 @@ from gateway.amqp.codec.codec import Uint
 from gateway.errors import LINK_REDIRECT, AmqpError
 from policies.rules import RedirectRoute
 
-_TEXT = "this node is in another container: connect to network-host and port, and attach to address there"
+_TEXT = "this node is in another container: connect to network-host and port, and attach to address"
 
 
 def elsewhere(*, hostname: str, host: str, port: int, address: str) -> AmqpError:

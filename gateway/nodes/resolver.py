@@ -352,11 +352,12 @@ class Resolver:
         """Why a link without an address of the policy's may not be; None: it may."""
         terminus = link.target if link.incoming else link.source
         if terminus.dynamic:
-            return None if self.temporary else AmqpError(NOT_ALLOWED, "this scope makes no temporary nodes")
+            text = "this scope does not allow dynamic sources and targets"
+            return None if self.temporary else AmqpError(NOT_ALLOWED, text)
         if terminus.address is None and not self.anonymous:
             return AmqpError(NOT_IMPLEMENTED, "this scope has no anonymous terminus")
         if terminus.address is None and self.strict_desired and _RELAY not in link.engine.desired:
-            text = f"the anonymous terminus is for who desired {_RELAY} when it opened the connection"  # AT-2.3-6
+            text = f"the anonymous terminus requires {_RELAY} in the desired-capabilities of the open"  # AT-2.3-6
             return AmqpError(NOT_ALLOWED, text)
         return None
 

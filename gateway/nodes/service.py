@@ -42,7 +42,7 @@ class ServiceNode:
     def attach(self, link: Link) -> None:
         """Take a sender of requests."""
         if not link.incoming:
-            raise AmqpError(NOT_ALLOWED, "requests are sent here; responses go to their reply-to")
+            raise AmqpError(NOT_ALLOWED, "this address accepts requests; responses go to their reply-to")
         honours = self._scope.world.crossings.routes(link.way.scope) and link.way.replies != "none"
         MessageRouter(link, _AnswerLink(self._scope)).start(announcing(link, honours))
 
@@ -81,7 +81,7 @@ def _destination(link: Link, request: Request, scope: str) -> str:
     else:
         address = request.target or request.reply_to
         if address is None:
-            raise AmqpError(PRECONDITION_FAILED, "the request says nowhere where its response should go")
+            raise AmqpError(PRECONDITION_FAILED, "the request has no reply-to")
     if address is None or address == ME:
         raise AmqpError(NOT_FOUND, "$me: there is no paired link for the response")
     return address

@@ -34,9 +34,9 @@ class Temporary(DirectNode):
         if link.engine is self.creator.engine:
             return
         if not link.incoming:
-            raise AmqpError(NOT_ALLOWED, "only the connection that made this temporary node receives from it")
+            raise AmqpError(NOT_ALLOWED, "only the connection that created this temporary node may receive from it")
         if self.creator.incoming and not self.receivers.all and isinstance(principal, User):
-            raise AmqpError(NOT_ALLOWED, "only the connection that made this temporary node sends to it")
+            raise AmqpError(NOT_ALLOWED, "only the connection that created this temporary node may send to it")
 
     def leave_inlet(self, inlet: Any) -> None:
         super().leave_inlet(inlet)
@@ -49,7 +49,7 @@ class Temporary(DirectNode):
     def _end_with(self, link: Link) -> None:
         if link is self.creator:
             self._unused(self)
-            self.close(AmqpError(RESOURCE_DELETED, "the temporary node went with the link that made it"))
+            self.close(AmqpError(RESOURCE_DELETED, "the temporary node was deleted with the link that created it"))
 
 
 T = TypeVar("T", bound=Temporary)

@@ -324,7 +324,7 @@ def _field(value: bytes) -> bytes:
 def too_long() -> AmqpError:
     return AmqpError(
         RESOURCE_LIMIT_EXCEEDED,
-        "reply-to, message-id or a previous gateway's response address is too long to bring a response home",
+        "reply-to, message-id or a previous gateway's response address is too long to route a response",
     )
 
 

@@ -219,7 +219,7 @@ def no_request(fault: BadToken) -> AmqpError:
     """What the container is told: expiry, or one and the same sentence for everything else."""
     if isinstance(fault, Expired):
         return AmqpError(PRECONDITION_FAILED, "the response address has expired")
-    return AmqpError(NOT_FOUND, "the response names no request in its correlation-id")
+    return AmqpError(NOT_FOUND, "the correlation-id of the response names no request")
 
 
 def open_return_id(ring: KeyRing, data: bytes, now_ms: int) -> tuple[bytes, bytes]:

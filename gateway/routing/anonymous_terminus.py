@@ -53,7 +53,7 @@ def attach_anonymous(scope: Resolver, link: Link) -> None:
             return home(crossings.undo(name, token, data, layout))
         to = address_text(raw, "to")
         if to is None:
-            raise AmqpError(PRECONDITION_FAILED, "a message on an anonymous link needs a `to`")
+            raise AmqpError(PRECONDITION_FAILED, "a message to the anonymous terminus needs a `to`")
         if to.startswith(rewritten) and scope.takes_replies(to):
             token = to[len(rewritten) :]
             restored = crossings.undo(name, token, data, layout)
@@ -83,7 +83,7 @@ def _wishes(scope: Resolver, link: Link) -> tuple[tuple[str, ...], dict[Any, Any
 def attach_replies(scope: Resolver, link: Any, address: str) -> None:
     """The addresses under which responses come home through this gateway."""
     if not link.incoming:
-        raise AmqpError(NOT_ALLOWED, "responses are sent here, not received")
+        raise AmqpError(NOT_ALLOWED, "this address accepts responses; nothing can be received from it")
     aim = _responses(scope, address, link.user)
     router = ResponseRouter(link, aim, scope.world.waits, window=window(scope))
     router.start(announcing(link, scope.world.crossings.routes(link.way.scope)))

@@ -343,7 +343,7 @@ class MessageRouter:
             route = dispensable(self._routes.values())
             if route is None:
                 raise AmqpError(
-                    RESOURCE_LIMIT_EXCEEDED, f"one link reaches at most {ROUTES} addresses at a time"
+                    RESOURCE_LIMIT_EXCEEDED, f"one link can have at most {ROUTES} destinations at a time"
                 )
             del self._routes[route.key]
             route.end(None)

@@ -105,5 +105,5 @@ def permit(scope: Resolver | None, requester: Requester) -> ReplyRight:
 
 
 def _refusal(address: str) -> AmqpError:
-    text = f"reply-to {quoted(address)}: responses go only where the requester may send, or receive and no topic is"
-    return AmqpError(UNAUTHORIZED_ACCESS, text)
+    needed = "the requester must have the right to send to it, or to receive from it if it is not a topic"
+    return AmqpError(UNAUTHORIZED_ACCESS, f"reply-to {quoted(address)}: {needed}")

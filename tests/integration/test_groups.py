@@ -378,7 +378,7 @@ def test_what_operators_see(port: int, gateway: Gateway) -> None:
     assert gateway.get("/groups?scope=edge&address=nowhere&group=g")[0] == 404
     assert gateway.get("/groups?scope=edge")[0] == 400
     wrong = command(gateway, "--address", "nowhere", "--group", "g")
-    assert (wrong.returncode, wrong.stderr) == (1, "'nowhere' is no event log in scope 'edge'\n")
+    assert (wrong.returncode, wrong.stderr) == (1, "'nowhere' is not an event log in scope 'edge'\n")
 
 
 def test_a_web_page_cannot_deal_anew(gateway: Gateway) -> None:

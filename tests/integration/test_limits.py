@@ -143,7 +143,7 @@ def test_links_of_a_user(limited: Limited) -> None:
     first.attach_receiver("chat/b", 1)
     second.attach("third", RECEIVER, 0, source=frames.source("chat/c"))
     error = second.until("detach", error="amqp:resource-limit-exceeded").error
-    assert "2 links a user" in error["description"]
+    assert "link limit of this user (2) exceeded" in error["description"]
     first.detach(1).until("detach", handle=1)
     second.detach(0)
     second.attach_receiver("chat/d", 1, name="fourth")
@@ -183,7 +183,7 @@ def test_handshake_time(limited: Limited, said: str) -> None:
         if said == "header":
             peer.send_raw(AMQP_HEADER).expect_header()
         peer.expect_eof()
-    limited.bad_input("no open within the time allowed")
+    limited.bad_input("no open frame within the time limit")
 
 
 def test_handshake_time_of_tls(limited: Limited) -> None:

@@ -236,4 +236,4 @@ def test_a_responders_pair_says_so_with_its_first_half(place: Place) -> None:
     attach(peer, RECEIVER, "svc/late")
     peer.attach("p", SENDER, 0, properties=PAIRED, target=frames.target("$replies.core"))
     detach = peer.until("detach", closed=True, error="amqp:not-allowed")
-    assert "attaches the sending half of its link pair first" in detach.error["description"]
+    assert "has to attach the sending half of its link pair" in detach.error["description"]

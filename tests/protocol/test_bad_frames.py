@@ -177,7 +177,7 @@ def test_frames_out_of_place(served: Served, watch: Watch, condition: str, say: 
 
 def test_a_disposition_whose_last_delivery_is_before_its_first(served: Served, watch: Watch) -> None:
     text = ended(served, watch, "amqp:not-allowed", lambda peer: peer.disposition(5, "accepted", last=4))
-    assert text == "the deliveries 5 to 4 (in hex) of a disposition are none"
+    assert text == "a disposition has the empty range 5 to 4 (in hex)"
 
 
 def test_a_control_frame_that_is_too_large_for_the_peer_is_not_sent(served: Served, watch: Watch) -> None:
@@ -187,7 +187,7 @@ def test_a_control_frame_that_is_too_large_for_the_peer_is_not_sent(served: Serv
         long = "chat/" + "x" * 220
         peer.attach(name="y" * 220, role=RECEIVER, handle=1, source=source(long), target=target("y" * 30))
         close = peer.until("close", error="amqp:frame-size-too-small")
-        assert close.error["description"].endswith("max-frame-size is 512")
+        assert close.error["description"].endswith("max-frame-size of 512")
         peer.expect_eof()
     watch.bad_input("amqp:frame-size-too-small")
 

@@ -36,7 +36,7 @@ def test_what_is_no_header_of_ours_is_answered_with_one_that_is(
         peer.send_raw(said)
         if reason is None:  # it may still become one: the handshake's time decides
             peer.expect_eof()
-            watch.bad_input("no open within the time allowed")
+            watch.bad_input("no open frame within the time limit")
         else:
             peer.expect_header(SASL_HEADER).expect_eof()
             watch.bad_input(reason)
@@ -72,7 +72,7 @@ def test_silence_before_open_ends_with_the_time_allowed(served: Served, watch: W
         peer.send_raw(said)
         while peer.read(1):
             pass
-    watch.bad_input("no open within the time allowed")
+    watch.bad_input("no open frame within the time limit")
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,10 @@ def test_a_message_that_cannot_be_decoded_matches_nothing(tmp_path: Path) -> Non
     ("arguments", "said"),
     [
         (["a.color ="], "line 1, column 10: found the end"),
-        (["application-properties-filter: [1]", "--as", "filter"], "is a map"),
+        (["application-properties-filter: [1]", "--as", "filter"], "must be a map"),
         (["application-properties-filter: [", "--as", "filter"], "--as filter: "),
         (["no-such-filter: 1", "--as", "filter"], "there is no filter of this type"),
-        (["5", "--as", "filter"], "a filter is a described value"),
+        (["5", "--as", "filter"], "a filter must be a described value"),
     ],
 )
 def test_mistakes_in_the_filter_are_named(arguments: list[str], said: str, orders: Path) -> None:
@@ -134,7 +134,7 @@ def test_mistakes_in_the_filter_are_named(arguments: list[str], said: str, order
         (b"", "there is no message"),
         (b"- 1", "is no mapping of sections"),
         (b"\xff\xfe", "neither an encoded message nor YAML"),
-        (b"\x00\x53\x99\x40", "no AMQP message: no section has the descriptor 0x99"),
+        (b"\x00\x53\x99\x40", "no AMQP message: unknown section descriptor 0x99"),
     ],
 )
 def test_mistakes_in_a_message_are_named(content: bytes, said: str, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def _float(data: bytes, position: int, depth: int) -> tuple[Float, int]:
 def _char(data: bytes, position: int, depth: int) -> tuple[Char, int]:
     point = _u32(data, position)[0]
     if point > 0x10FFFF or 0xD800 <= point < 0xE000:
-        raise malformed("char is no Unicode character")
+        raise malformed("char is not a Unicode character")
     return Char(chr(point)), position + 4
 
 

@@ -126,7 +126,7 @@ class ControlFrameInspector:
             if not _HEAD.size <= 4 * offset <= size or position + size > len(data):
                 return  # malformed, which proton says itself, or unfinished
             if kind != 0:
-                raise AmqpError(FRAMING_ERROR, f"a frame of type {kind} cannot stand here")
+                raise AmqpError(FRAMING_ERROR, f"unexpected frame type {kind}")
             if 4 * offset < size:
                 head = data[body : body + 3]
                 if head not in _PER_MESSAGE:
@@ -147,11 +147,11 @@ class ControlFrameInspector:
         code, channel, fields = control
         if code == OPEN:
             if self._opened:
-                raise AmqpError(ILLEGAL_STATE, "the connection is open already")
+                raise AmqpError(ILLEGAL_STATE, "the connection is already open")
             self._opened = True
         elif code == BEGIN:
             if channel in self._channels:
-                raise AmqpError(ILLEGAL_STATE, f"channel {channel} has a session already")
+                raise AmqpError(ILLEGAL_STATE, f"channel {channel} already has a session")
             self._channels[channel] = {}
             handle_max = fields[4] if len(fields) > 4 else None
             self._begun.append((channel, MOST_HANDLES if handle_max is None else handle_max))
@@ -165,10 +165,10 @@ class ControlFrameInspector:
     def _attach(self, handles: dict[int, Any], fields: list[Any], size: int) -> None:
         name, handle = fields[:2]
         if len(name) > _LONGEST_NAME:
-            text = f"a link name has {len(name)} characters; the gateway takes {_LONGEST_NAME}"
+            text = f"a link name has {len(name)} characters; the limit is {_LONGEST_NAME}"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
         if handle in handles:
-            raise AmqpError(HANDLE_IN_USE, f"handle {handle} has a link already")
+            raise AmqpError(HANDLE_IN_USE, f"handle {handle} already has a link")
         handles[handle] = name
         self._asked.append(read_attach_info(fields, size))
 

@@ -370,7 +370,7 @@ class Engine(Restraint):
     def _input_ended(self, event: Any) -> None:
         """proton takes no more: after a close, an error, or a frame that it says nothing about."""
         if not self.closed:
-            raise malformed("a frame holds no performative that can stand here")
+            raise malformed("unexpected or missing performative")
 
     def _transport_error(self) -> None:
         error = reworded(proton_data.read_condition(lib.pn_transport_condition(self._transport)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct(">IBBH")
 _CLOSE: Final = b"\x00\x53\x18"
-CANNOT_GO_ON: Final = "the gateway cannot go on with this connection; connect again"
+CANNOT_GO_ON: Final = "the gateway cannot continue this connection; connect again"
 _MOST: Final = 16 * 1024 * 1024
 """Bytes that may be taken before their time while the peer does not read: more than may be queued for it besides."""
 
@@ -66,7 +66,7 @@ class Output:
         """What comes before a control frame that is too large for the peer: proton cuts only transfers (2.7.1)."""
         for start, size in _frames(data):
             if size > self._largest:
-                text = f"a frame of {size} bytes has to be sent, and max-frame-size is {self._largest}"
+                text = f"a frame of {size} bytes exceeds the peer's max-frame-size of {self._largest}"
                 self.failure = AmqpError(FRAME_SIZE_TOO_SMALL, text)
                 return data[:start]
         return data
@@ -104,7 +104,7 @@ class Output:
         """Have proton write what waits, for a later `take`: the channels and handles it gives up are free then."""
         self.collect()
         if len(self.early) > _MOST:
-            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "this peer sends and does not read what it is answered")
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "this peer sends without reading the gateway's answers")
 
     def end(self, error: AmqpError) -> None:
         """Close the connection without proton, behind what it had to write already."""

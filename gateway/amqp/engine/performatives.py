@@ -149,12 +149,12 @@ def read_control(channel: int, body: bytes) -> Performative | None:
     """Decode and check a frame's body; None for transfers, flows and dispositions, which proton reads alone."""
     value, end = decode(body)
     if type(value) is not Described or type(value.descriptor) is not Ulong:
-        raise malformed("a frame holds no performative")
+        raise malformed("a frame has no performative")
     code = int(value.descriptor)
     if code in (FLOW, TRANSFER, DISPOSITION):
         return None
     if code not in _CONTROL:
-        raise malformed(f"there is no performative {code:#x}")
+        raise malformed(f"unknown performative {code:#x}")
     if end != len(body):
         raise malformed("bytes follow a performative that has no payload")
     check_fields(_CONTROL[code], value.value)

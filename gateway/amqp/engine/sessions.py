@@ -83,7 +83,7 @@ class Sessions:
         if self.full:
             highest = lib.pn_transport_get_channel_max(self._transport)
             raise AmqpError(
-                RESOURCE_LIMIT_EXCEEDED, f"no channel is free for a begin of ours: the channel-max is {highest}"
+                RESOURCE_LIMIT_EXCEEDED, f"no free channel for a begin of the gateway: the channel-max is {highest}"
             )
         self._known[session] = _Handles(channel, handle_max)
         self.addresses[address(session)] = None
@@ -110,7 +110,7 @@ class Sessions:
         if self._full(handles):
             raise AmqpError(
                 RESOURCE_LIMIT_EXCEEDED,
-                f"no handle is free for the answer to this attach: the session's handle-max is {handles.highest}, "
+                f"no free handle for the answer to this attach: the session's handle-max is {handles.highest}, "
                 "as its begin said",
             )
         handles.held.add(link.at)

@@ -19,7 +19,7 @@ _TEXTS: Final = tuple(
     for pattern, condition, text in (
         (r"no such channel: (\d+)", None, r"no session has begun on channel \1"),
         (r"no such handle: (\d+)", UNATTACHED_HANDLE, r"no link is attached at handle \1"),
-        (r"illegal delivery range: (\w+)-(\w+)", None, r"the deliveries \1 to \2 (in hex) of a disposition are none"),
+        (r"illegal delivery range: (\w+)-(\w+)", None, r"a disposition has the empty range \1 to \2 (in hex)"),
         (r"local-idle-timeout expired", None, "nothing was received within the idle time-out of our open"),
         (r"link name already attached: (?s:.*)", None, "a link of this name and direction is attached on this session"),
     )
@@ -39,8 +39,8 @@ _PLAIN: Final = tuple(
     )
 )
 """What is told as proton says it."""
-_NO_FRAME: Final = "what was received is neither the AMQP header nor an AMQP frame that can stand here"
-_OTHER: Final = "what was received breaks the rules of AMQP 1.0"
+_NO_FRAME: Final = "the input is neither the AMQP header nor an AMQP frame that is allowed here"
+_OTHER: Final = "the input violates the AMQP 1.0 protocol"
 
 
 def reworded(error: AmqpError | None) -> AmqpError:

@@ -196,7 +196,7 @@ class SizedLink(Link):
     def refused_size(self, number: int, size: int) -> None:
         """Give a message that was not sent its outcome."""
         if self.open and number in self.unsettled:
-            text = f"the message has {size} bytes, and its receiver takes {self.most}"
+            text = f"the message has {size} bytes; the max-message-size of its receiver is {self.most}"
             self.handler.on_outcome(self.unsettled.take(number), Rejected(AmqpError(MESSAGE_SIZE_EXCEEDED, text)))
 
 

@@ -145,7 +145,7 @@ class LinkState:
         try:
             step()
         except Exception:
-            text = "the gateway cannot go on with this link; attach again. Its log says why"
+            text = "the gateway cannot continue this link; attach again. Its log says why"
             self.detach(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
             raise
 

@@ -112,15 +112,15 @@ class LinkTable:
     def _unwelcome(self, link: Link, asked: str | None) -> AmqpError | None:
         limit = self._engine.config.max_links
         if len(self._refused) >= max(limit, _REFUSED):
-            text = f"{len(self._refused)} links were refused and are not detached: answer each detach with one"
+            text = f"{len(self._refused)} refused links are not detached yet: answer each detach with a detach"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
         if asked is not None and "\0" in asked:  # proton knows the address only up to there
             return AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address")
         if (durable := max(link.source.durable, link.target.durable)) > _DURABLE:
-            text = f"there is no terminus-durability {durable}: 0 none, 1 configuration, 2 unsettled-state"
+            text = f"unknown terminus-durability {durable}: use 0 (none), 1 (configuration) or 2 (unsettled-state)"
             return AmqpError(INVALID_FIELD, text, info={"field": "durable"})
         if len(self.live) >= limit:
-            return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"at most {limit} links a connection")
+            return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"link limit of this connection ({limit}) exceeded")
         return None
 
     # -- end
@@ -246,7 +246,7 @@ class LinkTable:
         if link.incoming:
             link.discard()
         elif lib.pn_link_current(pointer) == delivery:
-            raise AmqpError(NOT_ALLOWED, "a transfer came on a link whose receiver is its sender")
+            raise AmqpError(NOT_ALLOWED, "a transfer arrived on a link on which the peer is the receiver")
 
 
 def _left(link: Link, left: DetachKind) -> None:

@@ -30,7 +30,7 @@ _MOST: Final = 2**31 - 1
 _PARTIAL: Final = 128 * 1024
 """Bytes of an unfinished message that are taken out of proton, so that the session window stays open."""
 _TOO_MUCH: Final = (
-    "this connection has too much under way that nobody has taken (limits.memory, limits.user_memory, gateway.memory): "
+    "this connection has too many unsettled messages (limits.memory, limits.user_memory, gateway.memory): "
     "wait for outcomes, then send again"
 )
 Message = tuple[int, bytes, bool]
@@ -122,7 +122,7 @@ class ReceiverHalf(LinkState):
         if settled:
             self.forget(delivery)
         if self.engine.ignored > _IGNORED:
-            text = f"{_IGNORED} deliveries were resumed that are not in the unsettled map of any attach"
+            text = f"{_IGNORED} resumed deliveries are not in the unsettled map of any attach"
             self.detach(AmqpError(RESOURCE_LIMIT_EXCEEDED, text))
         else:
             self.grant(1)
@@ -140,7 +140,7 @@ class ReceiverHalf(LinkState):
             self._ignore(delivery, settled)
             return True
         self.transfers += 1
-        text = f"the message-format is {message_format:#x}; the gateway takes only messages of format 0"
+        text = f"the message-format is {message_format:#x}; the gateway accepts only messages of format 0"
         self._reject(delivery, settled, AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": tag}))
         return True
 
@@ -244,12 +244,12 @@ class ReceiverHalf(LinkState):
         self.handler.on_transfer(number, data, settled)
 
     def _too_annotated(self, delivery: int) -> AmqpError:
-        text = f"delivery annotations have at most {ANNOTATIONS} bytes; what is long belongs in the message itself"
+        text = f"delivery annotations may have at most {ANNOTATIONS} bytes; put long values into the message itself"
         return AmqpError(RESOURCE_LIMIT_EXCEEDED, text, info={"delivery-tag": self.tag(delivery)})
 
     def _unsupported(self, delivery: int) -> None:
         """RA-2.3-3: whoever was not told that annotations are followed must not send them."""
-        text = "this target did not announce response-address-supported, and the message has its annotations"
+        text = "the message has response annotations, but this target did not announce response-address-supported"
         error = AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": self.tag(delivery)})
         self.message_refused(error)
         self.detach(error)
@@ -374,6 +374,6 @@ class ReceiverHalf(LinkState):
         self.detach(
             AmqpError(
                 MESSAGE_SIZE_EXCEEDED,
-                f"the message has at least {size} bytes, this link takes {self.max_message_size}",
+                f"the message has at least {size} bytes; the max-message-size of this link is {self.max_message_size}",
             )
         )

@@ -98,18 +98,18 @@ def _walk(data: bytes) -> SectionOffsets:
             if missing > 0:
                 starts += [start] * missing
             elif code != previous or place != _BODY or missing < 0 or code == AMQP_VALUE:
-                raise malformed(f"section 0x{code:02x} twice or out of order")
+                raise malformed(f"section 0x{code:02x} is repeated or out of order")
             previous = code
             left -= 1
             if left < 0:
-                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"a message has {SECTIONS} sections at most")
+                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"a message may have at most {SECTIONS} sections")
             found = data[position]
             if form and found == form:
                 position += 2 + data[position + 1]
             else:
                 position = _section_end(data, position, form, found)
     except KeyError:
-        raise malformed(f"no section has the descriptor 0x{code:02x}") from None
+        raise malformed(f"unknown section descriptor 0x{code:02x}") from None
     except (IndexError, struct.error):
         raise malformed("section cut off") from None
     if position > length:
@@ -126,7 +126,7 @@ def _section_end(data: bytes, position: int, form: int, found: int) -> int:
         return int(position + 5 + _u32(data, position + 1)[0])
     if found == _LIST0 and form == 0xC0:
         return position + 1
-    raise malformed(f"section holds a value of the wrong type 0x{found:02x}")
+    raise malformed(f"section has a value of the wrong type 0x{found:02x}")
 
 
 def descriptor(data: bytes, start: int) -> tuple[int, int]:
@@ -136,11 +136,11 @@ def descriptor(data: bytes, start: int) -> tuple[int, int]:
     if data[start : start + 2] == b"\x00\x53":
         return data[start + 2], start + 3
     if data[start] or data[start + 1] not in _DESCRIPTOR_FORMS:
-        raise malformed("no section starts here")
+        raise malformed("expected a section")
     value, position = decode(data, start + 1)
     code = _SYMBOLS.get(value, 0) if isinstance(value, str) else int(value)
     if code not in _SECTIONS:
-        raise malformed(f"no section has the descriptor {str(value)[:64]}")
+        raise malformed(f"unknown section descriptor {str(value)[:64]}")
     return code, position
 
 

@@ -68,7 +68,7 @@ class SaslClient(SaslMachine):
         value = fields[0] if fields else None
         names = value.items if type(value) is Array else (value,)
         if not all(type(name) is Symbol for name in names):
-            raise malformed("sasl-server-mechanisms is not of symbols")
+            raise malformed("sasl-server-mechanisms must consist of symbols")
         self.offered = tuple(map(str, names))
         both = [name for name in STRONGEST_FIRST if name in self._wanted and name in self.offered]
         if not both:

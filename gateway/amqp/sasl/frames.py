@@ -149,7 +149,7 @@ class SaslMachine:
 def _parse(body: bytes) -> tuple[Kind, list[Any]]:
     value = decode_all(body)
     if type(value) is not Described or type(value.value) is not list:
-        raise malformed("a SASL frame holds no performative")
+        raise malformed("a SASL frame has no performative")
     if type(value.descriptor) not in (Ulong, Symbol) or value.descriptor not in _KINDS:
         raise malformed("unknown SASL performative")
     return _KINDS[value.descriptor], value.value

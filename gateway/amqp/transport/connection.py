@@ -257,7 +257,8 @@ class Connection(asyncio.Protocol):
     def _over(self) -> None:
         """Nothing but its end gives back what it holds, and others need it."""
         self._slowed("closed")
-        self.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the gateway has no memory left, and this connection holds most"))
+        text = "the gateway is out of memory, and this connection holds the most"
+        self.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, text))
 
     def _close_account(self) -> None:
         if self._pressure is not None:
@@ -272,7 +273,7 @@ class Connection(asyncio.Protocol):
 
     def _too_slow(self) -> None:
         if self.engine is None or not self.engine.opened:
-            self._host.refused(self, "no open within the time allowed")
+            self._host.refused(self, "no open frame within the time limit")
             self.abort(gently=False)
 
     # -- output and time

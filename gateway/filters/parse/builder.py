@@ -68,14 +68,14 @@ def condition(part: Part) -> Predicate:
     if isinstance(node, FieldReference):
         return Truth(node)
     if isinstance(node, Value):
-        raise fault(part.at, "this is a value where a condition should be, a comparison for example")
+        raise fault(part.at, "found a value instead of a condition, such as a comparison")
     return node
 
 
 def value(part: Part) -> Value:
     """`part` as something to compare or to compute with."""
     if not isinstance(part.node, Value):
-        raise fault(part.at, "this is a condition where a value should be")
+        raise fault(part.at, "found a condition instead of a value")
     return part.node
 
 
@@ -110,7 +110,7 @@ class Builder(Transformer[Token, Part]):
 
     def null(self, part: Part, _is: Token, no: Token | None) -> Part:
         if not isinstance(part.node, FieldReference):
-            raise fault(part.at, "IS NULL asks for a property, not for a computed value")
+            raise fault(part.at, "IS NULL needs a property, not a computed value")
         return over(_negated(no, IsNull(part.node)), part.at, part)
 
     def one_of(self, part: Part, no: Token | None, _in: Token, *items: Part) -> Part:
@@ -121,9 +121,9 @@ class Builder(Transformer[Token, Part]):
         return In(value(part), tuple(value(item) for item in items))
 
     def like(self, part: Part, no: Token | None, _like: Token, pattern: Part, escape: Part | None) -> Part:
-        _text(pattern, "a pattern is a text")
+        _text(pattern, "a pattern must be a text")
         if escape is not None:
-            _text(escape, "the character of ESCAPE is a text of one character", size=1)
+            _text(escape, "the character of ESCAPE must be a text of one character", size=1)
         node = Like(value(part), value(pattern), None if escape is None else value(escape))
         parts = (part, pattern) if escape is None else (part, pattern, escape)
         return over(_negated(no, node), part.at, *parts)

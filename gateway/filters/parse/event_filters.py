@@ -62,7 +62,7 @@ def parse_event_map(content: Any) -> Predicate:
     Raises INVALID_FIELD for anything malformed: a filter dropped in silence would flood the consumer.
     """
     if not isinstance(content, dict):
-        raise _malformed("the value of the event-stream filter is a map")
+        raise _malformed("the value of the event-stream filter must be a map")
     found = [Compare(Comparison.GT, *_entry(key, value)) for key, value in content.items()]
     return normalised(conjunction(tuple(found)), seconds=False) if found else TRUE
 
@@ -70,13 +70,13 @@ def parse_event_map(content: Any) -> Predicate:
 def _entry(key: Any, value: Any) -> tuple[FieldReference, Literal]:
     if key == OFFSET:
         if type(value) not in (str, Symbol):
-            raise _malformed(f"{OFFSET} is a symbol")
+            raise _malformed(f"{OFFSET} must be a symbol")
         return OFFSET_FIELD, Literal(str(value))
     if key == TIMESTAMP:
         if type(value) not in (Timestamp, Long, int):
-            raise _malformed(f"{TIMESTAMP} is a timestamp")
+            raise _malformed(f"{TIMESTAMP} must be a timestamp")
         return TIMESTAMP_FIELD, Literal(Timestamp(value))
-    raise _malformed(f"{quoted(str(key))}: only {OFFSET} and {TIMESTAMP} may be filtered on here (ES 5.2.1)")
+    raise _malformed(f"{quoted(str(key))}: only {OFFSET} and {TIMESTAMP} are keys of this filter (ES 5.2.1)")
 
 
 def _malformed(why: str) -> AmqpError:

@@ -124,12 +124,12 @@ class _FilterSetReader:
         content = content.value if isinstance(content, Described) else content
         self._characters += len(content) if isinstance(content, str) else 0
         if self._characters > limit:
-            raise exceeded("the expressions of the filter set are too long together", limit)
+            raise exceeded("the expressions of the filter set are too long in total", limit)
 
     def _spend_term(self) -> None:
         self._terms += 1
         if self._terms > self.rules.limits.nodes:
-            raise exceeded("the filters have too many terms together", self.rules.limits.nodes)
+            raise exceeded("the filters have too many terms in total", self.rules.limits.nodes)
 
     def _spend_terms(self, predicate: Predicate) -> None:
         limits = self.rules.limits
@@ -143,21 +143,22 @@ class _FilterSetReader:
         if depth > limits.depth:
             raise exceeded("groups of filters are nested too deeply", limits.depth)
         if not isinstance(content, list):
-            raise AmqpError(INVALID_FIELD, f"the value of {kind} is a list of filters (FX 3)")
+            raise AmqpError(INVALID_FIELD, f"the value of {kind} must be a list of filters (FX 3)")
         if len(content) > limits.items:
             raise exceeded(f"{kind} has {len(content)} members", limits.items)
         if not content:
-            raise AmqpError(INVALID_FIELD, f"{kind} has no members: a group has one filter at least (FX 3)")
+            raise AmqpError(INVALID_FIELD, f"{kind} has no members: a group needs at least one filter (FX 3)")
         self._spend_term()
         return _GROUPS[kind](tuple(IsTrue(self._member(kind, item, depth)) for item in content))
 
     def _member(self, kind: str, item: Any, depth: int) -> Predicate:
         """What a group cannot leave out: its answer would be another one."""
         if not isinstance(item, Described):
-            raise AmqpError(INVALID_FIELD, f"a member of {kind} is not a filter, which is a described value (FX 3)")
+            text = f"a member of {kind} is not a filter: a filter must be a described value (FX 3)"
+            raise AmqpError(INVALID_FIELD, text)
         found = self.filter(item, depth)
         if found is None:
-            text = f"{kind} has a member of the type {_shown(item.descriptor)}, which is not known here"
+            text = f"{kind} has a member of the unknown filter type {_shown(item.descriptor)}"
             raise AmqpError(NOT_IMPLEMENTED, text)
         return found
 
@@ -204,10 +205,10 @@ def kind_of(descriptor: object) -> str | None:
 def _entry(reader: _FilterSetReader, name: object, value: object) -> Predicate | None:
     try:
         if not isinstance(value, Described):
-            raise AmqpError(INVALID_FIELD, "a filter is a described value (AMQP 3.5.8)")
+            raise AmqpError(INVALID_FIELD, "a filter must be a described value (AMQP 3.5.8)")
         predicate = reader.filter(value)
         if predicate is None and reader.rules.refuse_unknown:
-            raise AmqpError(NOT_IMPLEMENTED, f"the type {_shown(value.descriptor)} is not known here")
+            raise AmqpError(NOT_IMPLEMENTED, f"unknown filter type {_shown(value.descriptor)}")
     except AmqpError as error:
         text = f"filter {_text(name)!r}: {error.description}"
         raise AmqpError(error.condition, text, info={"filter": _text(name)}) from None
@@ -238,7 +239,7 @@ def _string(kind: str, content: Any) -> str:
     if isinstance(content, Described) and kind_of(content.descriptor) == SQL:
         content = content.value
     if type(content) not in (str, Symbol):
-        raise AmqpError(INVALID_FIELD, f"the value of {kind} is a string")
+        raise AmqpError(INVALID_FIELD, f"the value of {kind} must be a string")
     return str(content)
 
 

@@ -82,10 +82,10 @@ _WORDS: Final[dict[str, str]] = {
     "$END": "the end",
 }
 _HINTS: Final[dict[str, str]] = {
-    '"': "text stands between single quotes",
+    '"': "text must be in single quotes",
     "'": "the text that begins here has no closing quote",
     "[": "the name that begins here has no closing bracket",
-    ";": "the expression ends without a sign of its own",
+    ";": "the expression ends too early",
 }
 
 
@@ -134,7 +134,7 @@ class Language:
             for count, token in enumerate(parser.iter_parse(), 1):
                 if count > limits.tokens:
                     raise exceeded(
-                        f"the expression has more words than allowed at column {token.column}", limits.tokens
+                        f"the expression has too many tokens at column {token.column}", limits.tokens
                     )
                 last = token
             part = parser.feed_eof(last)  # type: ignore[no-untyped-call]
@@ -156,7 +156,7 @@ def _unexpected(text: str, error: UnexpectedInput, accepted: set[str], last: Tok
         assert isinstance(error, UnexpectedCharacters)
         found = quoted(error.char)
     hint = _hint(error, accepted, last)
-    wanted = "" if hint else f", where {_expected(accepted)} should be"
+    wanted = "" if hint else f", expected {_expected(accepted)}"
     return AmqpError(INVALID_FIELD, f"line {line}, column {column}: found {found}{wanted}{hint}")
 
 
@@ -170,7 +170,7 @@ def _hint(error: UnexpectedInput, accepted: set[str], last: Token | None) -> str
     if word == "(" and last is not None and last.type in _NAMES:
         return f"; functions are not defined, so {quoted(str(last))} cannot be called (FX 5)"
     if word.lower() == "between":
-        return "; there is no BETWEEN here: write x >= 1 AND x <= 9"
+        return "; BETWEEN is not supported: write x >= 1 AND x <= 9"
     return ""
 
 

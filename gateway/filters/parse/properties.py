@@ -62,7 +62,7 @@ def _references(section: MessageSection, content: Any) -> Iterator[tuple[str, An
             yield _name(section, key), reference
     elif fields is None or not isinstance(content, list):
         wanted = "a map" if fields is None else "a list of fields, or a map of them"
-        raise _malformed(f"the value of a filter on the {section.value} is {wanted}")
+        raise _malformed(f"the value of a filter on the {section.value} must be {wanted}")
     elif len(content) > len(fields):
         raise _malformed(f"the {section.value} section has {len(fields)} fields, the filter has {len(content)}")
     else:
@@ -73,10 +73,11 @@ def _name(section: MessageSection, key: Any) -> str:
     if type(key) is Ulong and section in _ANNOTATIONS:
         return numbered(key)
     if type(key) not in _TEXTS:
-        raise _malformed(f"a key of the filter is not a {_KEYS.get(section, 'symbol')}")
+        raise _malformed(f"a key of the filter must be a {_KEYS.get(section, 'symbol')}")
     name = str(key)
     if section in FIXED and name not in FIXED[section]:
-        raise _malformed(f"the {section.value} section has no field {quoted(name)}, but {', '.join(FIXED[section])}")
+        fields = ", ".join(FIXED[section])
+        raise _malformed(f"the {section.value} section has no field {quoted(name)}; its fields are {fields}")
     return name
 
 
@@ -99,7 +100,7 @@ def _element(field: FieldReference, reference: Any, *, keyed: bool) -> Predicate
     if text[:3] not in _MODIFIERS:
         known = ", ".join(_MODIFIERS)
         raise _malformed(
-            f"{quoted(text)} has an unknown modifier; there are {known}, and && for text that begins with &"
+            f"{quoted(text)} has an unknown modifier; use {known}, or && for text that begins with &"
         )
     affix, fold = _MODIFIERS[text[:3]]
     return Text(field, affix, text[3:], fold)

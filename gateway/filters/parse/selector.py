@@ -95,7 +95,7 @@ class _Selector(Builder):
 
     def name(self, token: Token) -> Part:
         if token in _UNSELECTABLE:
-            raise fault(token, f"JMS does not let selectors ask for {token}; there are {', '.join(_JMS)}")
+            raise fault(token, f"JMS does not permit {token} in selectors; permitted are {', '.join(_JMS)}")
         return Part(_JMS.get(token, FieldReference(MessageSection.APPLICATION_PROPERTIES, str(token))), token)
 
     def integer(self, token: Token) -> Part:
@@ -130,7 +130,7 @@ def _durable(how: Comparison, field: Part, constant: Part) -> Predicate:
     """JMSDeliveryMode is a name in JMS and a boolean in AMQP (JMS 2.0, 3.8.1.3)."""
     mode = constant.node.value if isinstance(constant.node, Literal) else None
     if not isinstance(mode, str) or how not in (Comparison.EQ, Comparison.NE):
-        raise fault(field.at, "JMSDeliveryMode is compared by = or <> with 'PERSISTENT' or 'NON_PERSISTENT'")
+        raise fault(field.at, "JMSDeliveryMode can only be compared by = or <> with 'PERSISTENT' or 'NON_PERSISTENT'")
     if mode not in _MODES:
         return FALSE if how is Comparison.EQ else Not(FALSE)
     return Compare(how, value(field), Literal(_MODES[mode]))
@@ -154,7 +154,7 @@ def _identifier(part: Part, text: str) -> Any:
             try:
                 return read(text[len(_PREFIX) + len(form) :])
             except ValueError:
-                raise fault(part.at, f"this is no id of the form {_PREFIX}{form}…") from None
+                raise fault(part.at, f"not an id of the form {_PREFIX}{form}…") from None
     return text
 
 

@@ -89,7 +89,7 @@ def _no_section(name: str, below: str) -> str:
         return f"there is no section {quoted(name)}; did you mean {near[0]}.{_shown(below)}?"
     whole = _shown(f"{name}.{below}")
     return (
-        f"{quoted(name)} is no section, and application properties have nothing inside: for one that is called "
+        f"{quoted(name)} is not a section, and application properties have no entries: for a property named "
         f"{quoted(f'{name}.{below}')} write [{whole}], for the body's map v.{whole}"
     )
 

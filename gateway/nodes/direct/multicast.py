@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
 
 _FEW: Final = 64
-_TOO_MUCH: Final = f"the copies of this message for all receivers would be more than {COPIES} bytes; send smaller ones"
+_TOO_MUCH: Final = f"the copies of this message for all receivers would exceed {COPIES} bytes; send smaller messages"
 _serial: Final = attrgetter("serial")
 
 

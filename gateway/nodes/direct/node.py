@@ -273,7 +273,7 @@ class DirectNode:
 
     def close(self, error: AmqpError | None = None) -> None:
         """Detach everyone: the node is gone. Receivers first, so that senders hear what became of their messages."""
-        reason = error or AmqpError(RESOURCE_DELETED, "the node at this address is gone")
+        reason = error or AmqpError(RESOURCE_DELETED, "the node at this address was removed")
         self._closing = True
         for link in [end.link for end in self.outlets] + [end.link for end in self.inlets]:
             link.detach(reason)

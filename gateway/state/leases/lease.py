@@ -24,8 +24,8 @@ class RevocationReason(Enum):
     """Why an owner has to end."""
 
     DISPLACED = "a link with a greater epoch has taken the partition"
-    LOST = "the gateway could not renew its hold on the partition; attach again"
-    DEALT = "the partitions of the group are dealt out anew; attach again"
+    LOST = "the gateway could not renew its lease of the partition; attach again"
+    DEALT = "the partitions of the group are being rebalanced; attach again"
 
 
 class LeaseListener(Protocol):
@@ -170,17 +170,17 @@ class GroupSession:
 def refusal(denied: ClaimDenied, wish: LeaseRequest) -> AmqpError:
     """The errors of docs/conformance.md 0.3."""
     if denied is ClaimDenied.LOCKED:
-        text = "the partition has an owner in this group; a greater event-streams-epoch takes it over"
+        text = "the partition has an owner in this group; use a greater event-streams-epoch to take it over"
         return AmqpError(RESOURCE_LOCKED, text)
     if denied is ClaimDenied.FULL:
-        return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{wish.pend} links wait for a partition of this group already")
+        return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{wish.pend} links already wait for a partition of this group")
     if denied is ClaimDenied.MIXED:
-        text = "other links of this group have another group_mode: make it bound or shared in every rule and gateway"
+        text = "other links of this group have another group_mode: configure the same in every rule and gateway"
         return AmqpError(RESOURCE_LOCKED, text)
-    return AmqpError(DETACH_FORCED, "every partition has an owner in this group")
+    return AmqpError(DETACH_FORCED, "all partitions have owners in this group")
 
 
 def unavailable() -> AmqpError:
     """Group links need the shared state."""
-    text = "the state that gateways share for groups cannot be reached; attach again later"
+    text = "the shared state of consumer groups is unavailable; attach again later"
     return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)

@@ -122,7 +122,7 @@ class Leases:
             if self._clock() >= until:
                 raise AmqpError(DETACH_FORCED, f"no partition became free within {wish.pend_ms / 1000:g} s")
             await set_within(changed, _POLL)
-        raise AmqpError(DETACH_FORCED, "the link has left")
+        raise AmqpError(DETACH_FORCED, "the link was closed")
 
     def hold(self, lease: Lease, holder: LeaseListener) -> None:
         """From here on `holder` is told when the lease ends; what was missed so far is told soon."""

@@ -130,7 +130,7 @@ class MemoryTermini:
         if record is not None and record.fence > fence:
             raise Fenced
         if record is None and len(self._records) >= self._most:
-            raise TerminiUnavailable(f"this process keeps {self._most} durable termini already")
+            raise TerminiUnavailable(f"this process already stores {self._most} durable termini, its limit")
         if record is None and owner:
             self._count(owner, key)
         if record is None or record.about != about:

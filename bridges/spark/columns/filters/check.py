@@ -67,7 +67,7 @@ def unanswerable(marks: object) -> AmqpError:
 def _refuse(node: Node) -> None:
     if isinstance(node, Like):
         if not isinstance(node.pattern, Literal) or not isinstance(node.escape, Literal | None):
-            raise _unsupported("LIKE needs a constant pattern here: compare with = or filter at the gateway")
+            raise _unsupported("LIKE over columns needs a constant pattern: compare with = or filter at the gateway")
     elif isinstance(node, FieldReference):
         if number_in(node.name) is not None:
             raise _unsupported("annotations whose keys are numbers are for the gateway: columns show none")
