@@ -247,9 +247,9 @@ def test_a_filter_that_the_log_does_not_know_is_applied_here(fars: Fars) -> None
 def test_what_operators_see(fars: Fars) -> None:
     far = fars().accept(STREAMS)
     attach = far.attach()
-    wait_until(lambda: "not moving, from: not attached yet" in far.gateway.get("/readyz")[1], "what is missing")
+    wait_until(lambda: "not forwarding, from: not attached yet" in far.gateway.get("/readyz")[1], "what is missing")
     handle = far.agree(attach, source=frames.source("log"))
-    wait_until(lambda: "moving from log at connector far to here/1" in far.gateway.get("/readyz")[1], "the bridge up")
+    wait_until(lambda: "forwarding from log at connector far to here/1" in far.gateway.get("/readyz")[1], "the bridge up")
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     moved(far, attach, handle, inbox, 0, 1)

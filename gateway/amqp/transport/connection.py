@@ -257,8 +257,7 @@ class Connection(asyncio.Protocol):
     def _over(self) -> None:
         """Nothing but its end gives back what it holds, and others need it."""
         self._slowed("closed")
-        text = "the gateway is out of memory, and this connection holds the most"
-        self.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, text))
+        self.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, "out of memory, and this connection holds the most of it"))
 
     def _close_account(self) -> None:
         if self._pressure is not None:
