@@ -249,7 +249,7 @@ def test_what_operators_see(fars: Fars) -> None:
     attach = far.attach()
     wait_until(lambda: "not forwarding, from: not attached yet" in far.gateway.get("/readyz")[1], "what is missing")
     handle = far.agree(attach, source=frames.source("log"))
-    wait_until(lambda: "forwarding from log at connector far to here/1" in far.gateway.get("/readyz")[1], "the bridge up")
+    wait_until(lambda: "forwarding from log at connector far to here/1" in far.gateway.get("/readyz")[1], "the bridge")
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     moved(far, attach, handle, inbox, 0, 1)
