@@ -20,10 +20,10 @@ from bridges.kafka.info import InfoNode
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.producer import ClusterProducer
 from gateway.held.logs import LogShare, TurnBudget
+from gateway.server.tasks import Supervisor
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.open import open_leases
 from gateway.state.termini.store import MemoryTermini, Termini
-from gateway.tasks import Supervisor
 
 _FLUSH: Final = 10.0
 log = structlog.get_logger(logger_name="kafka")

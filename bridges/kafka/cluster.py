@@ -27,7 +27,7 @@ from bridges.kafka.streams import Streams
 from bridges.kafka.together import Together, heard
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.logs import LogShare, LogWish, TurnBudget, unlimited, whole
-from gateway.tasks import Supervisor
+from gateway.server.tasks import Supervisor
 from policies.rules import legal_topic
 
 EMBEDDED: Final = "embedded"

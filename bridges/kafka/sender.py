@@ -27,7 +27,7 @@ from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outc
 from gateway.amqp.message import sections
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.nodes.reject import refuse
-from gateway.redaction import shown
+from gateway.observability.redaction import shown
 
 _ANY: Final = -1
 _BREATH: Final = 0.1

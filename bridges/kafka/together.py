@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bridges.kafka.admin import Bounds
 from gateway.errors import AmqpError
-from gateway.tasks import Supervisor
+from gateway.server.tasks import Supervisor
 
 Ask = Callable[[str, tuple[int, ...], str], Awaitable[dict[int, Bounds]]]
 """Topic, partitions, isolation; raises AmqpError."""

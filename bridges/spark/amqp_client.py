@@ -23,7 +23,7 @@ from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.amqp.transport.tls import TlsError, client_context
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.password_checks import Ticket
+from gateway.server.password_checks import Ticket
 from policies.model.units import Endpoint
 
 _HANDSHAKE: Final = 10.0

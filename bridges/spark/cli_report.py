@@ -12,7 +12,7 @@ import click
 
 from bridges.spark.cli_options import session_options
 from bridges.spark.errors import PipelineError
-from gateway.local_path import LocalPath
+from gateway.cli.local_path import LocalPath
 
 
 class _TimeParam(click.ParamType[datetime]):

@@ -17,7 +17,7 @@ from bridges.spark.archive import file_url
 from bridges.spark.cli_options import session_options
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate import DIFFERENCES, Finding
-from gateway.local_path import LocalPath, local_paths
+from gateway.cli.local_path import LocalPath, local_paths
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,7 +99,7 @@ def simulate(now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool
 
 
 def _load(path: Path) -> CompiledPolicy:
-    from gateway.policy_file import load
+    from gateway.config.policy import load
     from policies.load.diagnostics import PolicyErrors
 
     try:

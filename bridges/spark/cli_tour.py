@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bridges.spark.errors import PipelineError
-from gateway.local_path import LocalPath
+from gateway.cli.local_path import LocalPath
 
 
 @click.command(epilog="Exit codes: 0 every step was verified; 1 one was not, or something is missing.")

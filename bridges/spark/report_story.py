@@ -15,7 +15,7 @@ from bridges.spark import report_words as words
 from bridges.spark.report_page import Card, Chapter, Table
 from bridges.spark.report_plots import SERIES, Bar, Series
 from bridges.spark.report_tables import MORE
-from gateway.journal.reading import BOUNDS
+from gateway.journal.readings import BOUNDS
 
 Row = Mapping[str, Any]
 Tables = Mapping[str, Sequence[Row]]

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from gateway.amqp.codec.codec import decode_all
 from gateway.errors import CONNECTION_FORCED, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.filters.parse.filter_set import RULES, Rules, read
-from gateway.journal.facts import End, end_of
+from gateway.journal.rows import LinkEnd, end_of
 from gateway.response.crossing_rule import ANNOTATED, CARRIED, REFUSED, REWRITTEN, UNCHANGED, choose
 from policies.explain.explanation import onward, through
 from policies.model.scope import ConnectorSection
@@ -75,7 +75,7 @@ class Verdict(NamedTuple):
 
     decision: str
     condition: str | None = None
-    end: End = End()
+    end: LinkEnd = LinkEnd()
     terms: tuple[Route, ...] = ()
     crossing: tuple[str, ...] = ()
     """What may become of requests that cross; several where the receiver decides it and is not known."""
@@ -155,7 +155,7 @@ class Judge:
             decision = self._decide(case._replace(action="send"))[0]
             if decision.condition is not None:
                 return Verdict(DENY, decision.condition)
-        return Verdict(ALLOW, None, End(case.route))
+        return Verdict(ALLOW, None, LinkEnd(case.route))
 
     def _decide(self, case: Case) -> tuple[Decision, tuple[Route, ...]]:
         rules, address = self.policy.scopes[case.scope], case.address or ""
@@ -173,7 +173,7 @@ class Judge:
 
     # -- what crosses
 
-    def _crossing(self, case: Case, routes: tuple[Route, ...], end: End) -> tuple[str, ...]:
+    def _crossing(self, case: Case, routes: tuple[Route, ...], end: LinkEnd) -> tuple[str, ...]:
         if end.to_scope is None or end.to_scope == case.scope:
             return ()
         first, last = routes[0], routes[-1]
@@ -186,7 +186,7 @@ class Judge:
         choices = {choose(replies, keys=keys, capable=each, carries=carries).result for each in options}
         return tuple(sorted(choices))
 
-    def _capable(self, replies: str, last: Route, end: End) -> Iterable[bool]:
+    def _capable(self, replies: str, last: Route, end: LinkEnd) -> Iterable[bool]:
         """Whether what receives the requests follows annotations, as far as that is known."""
         if isinstance(last, KafkaRoute):
             return {replies == "cookie"}
@@ -201,7 +201,7 @@ class Judge:
             believed = {False} if connector.annotations == "never" else seen
         return {one and other for one, other in product(announced, believed)}
 
-    def _connector(self, end: End) -> ConnectorSection | None:
+    def _connector(self, end: LinkEnd) -> ConnectorSection | None:
         if end.to_connector is None or end.to_scope is None:
             return None
         return next(each for each in self.policy.model.scopes[end.to_scope].connect if each.name == end.to_connector)

@@ -16,8 +16,8 @@ from bridges.spark.archive import MANIFEST, Archive
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.reading import Selection, read_archive
 from bridges.spark.simulate import Case, Finding, Judge, Known, Receiver, compare
-from gateway.journal.facts import VERSION
-from gateway.policy_file import make_filter_rules
+from gateway.config.policy import make_filter_rules
+from gateway.journal.rows import VERSION
 from policies.folders import url_problem
 from policies.rules import CompiledPolicy
 

@@ -26,10 +26,10 @@ from bridges.spark.tour_commands import Commands
 from gateway.filters.parse.filter_set import SQL
 from gateway.quickstart import Tour, run, traffic
 from gateway.quickstart.checks import Checks, StepFailed
-from gateway.quickstart.place import Place
-from gateway.quickstart.screen import Screen
+from gateway.quickstart.ports import Ports
 from gateway.quickstart.server import Server
-from gateway.quickstart.traffic import AGAIN, ASKED, COUNT, ORDERS, RED, REFUSED, Sent
+from gateway.quickstart.terminal_output import TerminalOutput
+from gateway.quickstart.traffic import AGAIN, ASKED, COUNT, ORDERS, RED, REFUSED, SentTraffic
 
 _MARK: Final = ".scopegate-pipeline"
 """Says that a folder is an earlier journey's and may go."""
@@ -84,7 +84,7 @@ class Journey:
         """End what was started."""
         self._commands.close()
 
-    def show(self, place: Place, bootstrap: str, screen: Screen, checks: Checks) -> None:
+    def show(self, place: Ports, bootstrap: str, screen: TerminalOutput, checks: Checks) -> None:
         """All steps."""
         sent = traffic.make(place, screen, checks)
         screen.heading("2  Archive: events as Parquet, each offset once")
@@ -97,7 +97,7 @@ class Journey:
         self._reported(screen, checks)
         self.close()
 
-    def attach(self, place: Place, server: Server, bootstrap: str, screen: Screen) -> None:
+    def attach(self, place: Ports, server: Server, bootstrap: str, screen: TerminalOutput) -> None:
         """It goes on serving: what to try, and the report in a browser where there is one."""
         screen.heading("It goes on serving: try it yourself")
         for words in (_read(place, self._archive, ORDERS), ["verify", str(self._archive)]):
@@ -112,7 +112,7 @@ class Journey:
 
     # -- steps
 
-    def _archived(self, place: Place, sent: list[Sent], screen: Screen, checks: Checks) -> None:
+    def _archived(self, place: Ports, sent: list[SentTraffic], screen: TerminalOutput, checks: Checks) -> None:
         for address in (ORDERS, _JOURNAL):
             self._command(screen, _read(place, self._archive, address))
         said = self._command(screen, ["verify", str(self._archive)])
@@ -123,7 +123,7 @@ class Journey:
         known = ((sent[numbers[bare]].key, numbers[bare]) for _, _, bare in rows)
         checks.nothing("in the order of sending for each customer", _disorder(known), expected="their order")
 
-    def _simulated(self, place: Place, screen: Screen, checks: Checks) -> None:
+    def _simulated(self, place: Ports, screen: TerminalOutput, checks: Checks) -> None:
         text = place.policy.read_text()
         for old, new in _CHANGES:
             if text.count(old) != 1:
@@ -138,7 +138,7 @@ class Journey:
         screen.table([(word, _WOULD[word], f"{found[word]['messages']:,} messages") for word in _WOULD])
         checks.equal(f"of {COUNT:,} orders none could be sent", found["denied"]["messages"], COUNT)
 
-    def _replayed(self, place: Place, sent: list[Sent], screen: Screen, checks: Checks) -> None:
+    def _replayed(self, place: Ports, sent: list[SentTraffic], screen: TerminalOutput, checks: Checks) -> None:
         url = ["--amqp", f"url=amqp://{place.edge}", "--amqp", f"address={AGAIN}"]
         words = ["replay", str(self._archive), "--from", ORDERS, *url]
         said = self._command(screen, words)
@@ -153,7 +153,7 @@ class Journey:
         again = self._command(screen, words)
         checks.equal("the same command once more writes nothing", "0 events written in all" in again, True)
 
-    def _reported(self, screen: Screen, checks: Checks) -> None:
+    def _reported(self, screen: TerminalOutput, checks: Checks) -> None:
         out = self._page.parent
         self._command(screen, ["report", str(self._archive), "--out", str(out)])
         tables = {path.stem: pq.read_table(path).to_pylist() for path in (out / TABLES).glob("*.parquet")}
@@ -172,7 +172,7 @@ class Journey:
         screen.say("The report, for any browser, a phone's too:")
         screen.code(str(self._page))
 
-    def _command(self, screen: Screen, words: list[str], *, code: int = 0) -> str:
+    def _command(self, screen: TerminalOutput, words: list[str], *, code: int = 0) -> str:
         """What it printed; another exit code is a failed step."""
         screen.gap()
         screen.say(f"$ {_line(words)}")
@@ -189,7 +189,7 @@ class Journey:
         return sorted((row["partition"], row["offset"], row["bare_message"]) for row in found)
 
 
-def _read(place: Place, archive: Path, address: str) -> list[str]:
+def _read(place: Ports, archive: Path, address: str) -> list[str]:
     url = ["--amqp", f"url=amqp://{place.edge}", "--amqp", f"address={address}"]
     return ["archive", str(archive), *url, "--once"]
 
@@ -198,7 +198,7 @@ def _line(words: Iterable[str]) -> str:
     return f"scopegate pipeline {' '.join(words)}"
 
 
-def _same(got: Iterable[bytes], sent: list[Sent]) -> tuple[Any, Any]:
+def _same(got: Iterable[bytes], sent: list[SentTraffic]) -> tuple[Any, Any]:
     """Two things that are equal if these are the events that were sent, each once; small, for a failure shows them."""
     wanted, found = Counter(each.bare for each in sent), Counter(got)
     return (found.total(), len(found - wanted), len(wanted - found)), (wanted.total(), 0, 0)

@@ -80,7 +80,7 @@ def _serve() -> None:
 
 
 def _run(words: list[str]) -> tuple[int, str, str]:
-    from gateway.cli_pipeline import pipeline
+    from gateway.cli.pipeline import pipeline
 
     out, err = io.StringIO(), io.StringIO()
     code: Any = 0

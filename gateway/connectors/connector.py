@@ -21,13 +21,13 @@ from gateway.connectors.queue_pull import QueuePull
 from gateway.connectors.relay import Relay, RemoteNode, comes_home
 from gateway.connectors.reply_queue import ConnectorReplyAddress
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
-from gateway.listeners import PRODUCT
 from gateway.nodes.direct.node import CrossingMaker
-from gateway.password_checks import Ticket
-from gateway.report import Report
+from gateway.observability.link_events import LinkEvents
 from gateway.response.crossing_rule import HOMEWARD
 from gateway.routing.event_annotations import CAPABILITY
 from gateway.routing.link_context import LinkContext, way
+from gateway.server.listener import PRODUCT
+from gateway.server.password_checks import Ticket
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
@@ -56,7 +56,7 @@ class Connector:
         *,
         container_id: str,
         hub: FlushScheduler,
-        report: Report,
+        report: LinkEvents,
         node_scope: Callable[[], Resolver],
         routes: bool,
         bridged: bool = False,

@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.http.readiness import Readiness
-from gateway.tasks import Supervisor
+from gateway.observability.readiness import Readiness
+from gateway.server.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.forwarding.worker import BridgeWorker
-    from gateway.judge import Judge
     from gateway.nodes.resolver import GatewayContext
-    from gateway.report import Report
+    from gateway.observability.link_events import LinkEvents
+    from gateway.server.reload import LinkRevalidator
     from gateway.state.leases.manager import Leases
     from gateway.state.termini.store import Termini
     from policies.model.bridge import BridgeEntry as Model
@@ -35,7 +35,7 @@ def reads_logs(policy: Policy, scope: str, connector: str) -> bool:
 class Shared:
     """What the bridges of a gateway share."""
 
-    def __init__(self, leases: Leases, termini: Termini, report: Report) -> None:
+    def __init__(self, leases: Leases, termini: Termini, report: LinkEvents) -> None:
         self.leases: Final = leases
         self.termini: Final = termini
         self.report: Final = report
@@ -89,7 +89,7 @@ class BridgeManager:
         """Events under way in all of them."""
         return sum(bridge.held for bridge in self._running.values())
 
-    def judge(self, judge: Judge) -> None:
+    def judge(self, judge: LinkRevalidator) -> None:
         """A reload: what the ends of every bridge lead to may have changed."""
         for bridge in list(self._running.values()):
             bridge.policy_changed(judge)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from gateway.held.accounts import Pool
+from gateway.held.account import Pool
 
 _PART: Final = 3, 5
 """Of what may be held, what all event logs together may take."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
-    from gateway.journal.pump import Appender, Pump
-    from gateway.journal.reading import Log, Readings
-    from gateway.service import Service
+    from gateway.journal.readings import LogReading, Readings
+    from gateway.journal.writer import JournalWriter, RowAppender
+    from gateway.server.gateway import Gateway
     from policies.rules import CompiledPolicy
 
 _LAST: Final = 2.0
@@ -28,29 +28,29 @@ _LOOK: Final = 1.0
 class Journaling:
     """The journal of a process, if its policy has one when it starts."""
 
-    def __init__(self, policy: CompiledPolicy, service: Service) -> None:
+    def __init__(self, policy: CompiledPolicy, service: Gateway) -> None:
         self._service: Final = service
-        self._pump: Pump | None = None
+        self._pump: JournalWriter | None = None
         self._readings: Readings | None = None
         wanted = policy.model.gateway.journal
         if wanted is None:
             return
-        from gateway.journal.facts import Heading
-        from gateway.journal.journal import Journal, Options
-        from gateway.journal.pump import Pump
+        from gateway.journal.recorder import Journal, JournalOptions
+        from gateway.journal.rows import Heading
+        from gateway.journal.writer import JournalWriter
 
         heading = Heading(policy.model.gateway.id, secrets.token_hex(8))
-        options = Options(wanted.sample, wanted.filters, wanted.buffer)
+        options = JournalOptions(wanted.sample, wanted.filters, wanted.buffer)
         journal = Journal(heading, options, lambda: time.time_ns() // 1_000_000)
         service.world.journal = service.report.journal = journal
 
-        def appender() -> Appender | None:
+        def appender() -> RowAppender | None:
             cluster = service.clusters.get(wanted.kafka)  # a reload may have made it anew
             return None if cluster is None else cluster.appender(wanted.topic)
 
         key, interval = heading.process.encode(), wanted.interval.seconds
         self._readings = journal.readings
-        self._pump = Pump(journal, appender, service.flush, self._look, key=key, interval=interval)
+        self._pump = JournalWriter(journal, appender, service.flush, self._look, key=key, interval=interval)
 
     def start(self) -> None:
         """Write from now on."""
@@ -61,7 +61,7 @@ class Journaling:
     async def _look(self) -> None:
         """Ask where the logs end that are read: once for each, all links on it share the answer."""
         assert self._readings is not None  # the pump that asks came with it
-        found: dict[Log, dict[int, int]] = {}
+        found: dict[LogReading, dict[int, int]] = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK):
                 for log in self._readings.logs():

@@ -54,7 +54,7 @@ from policies.rules import (
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.journal.journal import Journal
+    from gateway.journal.recorder import Journal
     from policies.model.rules import Action
     from policies.model.units import Rate
 

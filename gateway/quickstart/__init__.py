@@ -20,10 +20,10 @@ from gateway import __version__
 from gateway.quickstart import attach, crossing, events
 from gateway.quickstart.checks import Checks, StepFailed
 from gateway.quickstart.clients import ClientError
-from gateway.quickstart.place import NotUsable, Place, read_place
-from gateway.quickstart.screen import Screen
+from gateway.quickstart.ports import NotUsable, Ports, read_place
 from gateway.quickstart.server import NotStarted, Server
 from gateway.quickstart.terminal import own_terminal
+from gateway.quickstart.terminal_output import TerminalOutput
 from policies.load.diagnostics import PolicyErrors
 from policies.model.policy import EMBEDDED
 
@@ -35,11 +35,11 @@ class Tour(NamedTuple):
 
     example: str
     title: str
-    show: Callable[[Place, str, Screen, Checks], None]
-    attach: Callable[[Place, Server, str, Screen], None]
+    show: Callable[[Ports, str, TerminalOutput, Checks], None]
+    attach: Callable[[Ports, Server, str, TerminalOutput], None]
 
 
-def _chapters(place: Place, bootstrap: str, screen: Screen, checks: Checks) -> None:
+def _chapters(place: Ports, bootstrap: str, screen: TerminalOutput, checks: Checks) -> None:
     crossing.show(place, screen, checks)
     events.show(place, bootstrap, screen, checks)
 
@@ -55,7 +55,7 @@ class _Asked(Exception):
 
 def run(once: bool, policy: Path | None = None, tour: Tour = QUICKSTART) -> int:
     """Show everything, then serve on unless `once`; 0 only if every step was verified."""
-    screen = Screen(sys.stdout)
+    screen = TerminalOutput(sys.stdout)
     with ExitStack() as stack:
         stack.enter_context(own_terminal())
         path = policy or stack.enter_context(as_file(files("policies") / "examples" / tour.example))
@@ -69,14 +69,14 @@ def run(once: bool, policy: Path | None = None, tour: Tour = QUICKSTART) -> int:
             return 1
 
 
-def _until_asked(place: Place, server: Server, screen: Screen, once: bool, tour: Tour) -> int:
+def _until_asked(place: Ports, server: Server, screen: TerminalOutput, once: bool, tour: Tour) -> int:
     try:
         return _journey(place, server, screen, once, tour)
     except _Asked:
         return _end(server, screen)
 
 
-def _journey(place: Place, server: Server, screen: Screen, once: bool, tour: Tour) -> int:
+def _journey(place: Ports, server: Server, screen: TerminalOutput, once: bool, tour: Tour) -> int:
     screen.title(f"ScopeGate {__version__}: {tour.title}")
     seconds = server.start()
     bootstrap = _bootstrap(place, server)
@@ -99,7 +99,7 @@ def _journey(place: Place, server: Server, screen: Screen, once: bool, tour: Tou
     return 1
 
 
-def _bootstrap(place: Place, server: Server) -> str:
+def _bootstrap(place: Ports, server: Server) -> str:
     """Where Kafka clients connect; an embedded cluster chose its port itself and says so in `/readyz`."""
     for name, servers in place.clusters.items():
         if servers != EMBEDDED:
@@ -110,7 +110,7 @@ def _bootstrap(place: Place, server: Server) -> str:
     return "nowhere: the policy has no Kafka"
 
 
-def _failed(error: StepFailed | ClientError, server: Server, screen: Screen) -> int:
+def _failed(error: StepFailed | ClientError, server: Server, screen: TerminalOutput) -> int:
     if isinstance(error, StepFailed):
         screen.failed(error.claim)
         screen.table([("expected", error.expected), ("got", error.got)])
@@ -120,7 +120,7 @@ def _failed(error: StepFailed | ClientError, server: Server, screen: Screen) -> 
     return 1
 
 
-def _end(server: Server, screen: Screen) -> int:
+def _end(server: Server, screen: TerminalOutput) -> int:
     """Drain the gateway; a second Ctrl-C does not wait for anybody."""
     screen.gap()
     screen.say("Draining ...")

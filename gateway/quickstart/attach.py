@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.quickstart.place import Place
-from gateway.quickstart.screen import Screen
+from gateway.quickstart.ports import Ports
 from gateway.quickstart.server import Server
+from gateway.quickstart.terminal_output import TerminalOutput
 
 _PYTHON: Final = """\
 # Python: one event (pip install python-qpid-proton)
@@ -25,7 +25,7 @@ c.open_receiver("events/orders");
 """
 
 
-def show(place: Place, server: Server, bootstrap: str, screen: Screen) -> None:
+def show(place: Ports, server: Server, bootstrap: str, screen: TerminalOutput) -> None:
     """Addresses, URLs and lines to copy."""
     screen.heading("It goes on serving: attach your own clients")
     screen.table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateway.quickstart.screen import Screen, cut
+from gateway.quickstart.terminal_output import TerminalOutput, cut
 
 _SHOWN: Final = 300
 
@@ -21,7 +21,7 @@ class StepFailed(Exception):
 class Checks:
     """Compares and says so; `count` is how many claims held."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: TerminalOutput) -> None:
         self._screen: Final = screen
         self.count = 0
 

@@ -30,7 +30,7 @@ class ClientError(Exception):
     """The gateway refused something, or did not answer in time."""
 
 
-class Outcome(NamedTuple):
+class SendOutcome(NamedTuple):
     """What became of a sent message."""
 
     name: str
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
         return self.name if self.condition is None else f"{self.name} ({self.condition})"
 
 
-ACCEPTED: Final = Outcome("accepted")
+ACCEPTED: Final = SendOutcome("accepted")
 
 
 class Announce(LinkOption):
@@ -58,12 +58,12 @@ class Announce(LinkOption):
         data.exit()
 
 
-class Outbox:
+class SendQueue:
     """A sender."""
 
     def __init__(self, clients: Clients, link: Any) -> None:
         self._clients, self._link = clients, link
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, SendOutcome] = {}
 
     def post(self, message: bytes) -> str:
         """Send without waiting for the outcome; returns the delivery's name."""
@@ -75,16 +75,16 @@ class Outbox:
         self._link.advance()
         return tag
 
-    def outcome(self, tag: str) -> Outcome:
+    def outcome(self, tag: str) -> SendOutcome:
         """Wait for the outcome of what was posted."""
         self._clients.wait(lambda: tag in self.outcomes, "the outcome of a message")
         return self.outcomes[tag]
 
-    def send(self, message: bytes) -> Outcome:
+    def send(self, message: bytes) -> SendOutcome:
         """Send and wait for the outcome."""
         return self.outcome(self.post(message))
 
-    def send_all(self, messages: Sequence[bytes]) -> list[Outcome]:
+    def send_all(self, messages: Sequence[bytes]) -> list[SendOutcome]:
         """Send as fast as credit allows and return the outcomes in order."""
         tags = [self.post(message) for message in messages]
         self._clients.wait(lambda: len(self.outcomes) >= len(tags), "the outcomes of all messages")
@@ -95,7 +95,7 @@ class Outbox:
         if delivery.updated and delivery.remote_state in _OUTCOMES:
             condition = delivery.remote.condition
             name = _OUTCOMES[delivery.remote_state]
-            self.outcomes[delivery.tag] = Outcome(name, condition.name if condition else None)
+            self.outcomes[delivery.tag] = SendOutcome(name, condition.name if condition else None)
             delivery.settle()
 
 
@@ -158,7 +158,7 @@ class Clients(MessagingHandler):
 
     def __init__(self) -> None:
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
-        self._boxes: dict[str, Inbox | Outbox] = {}
+        self._boxes: dict[str, Inbox | SendQueue] = {}
         self._refused: str | None = None
         self._connections: list[Any] = []
         self._container = Container(self)
@@ -184,10 +184,10 @@ class Clients(MessagingHandler):
         self.wait(lambda: connection.state & connection.REMOTE_ACTIVE, f"the open of a connection to {place}")
         return connection
 
-    def sender(self, connection: Any, address: str) -> Outbox:
+    def sender(self, connection: Any, address: str) -> SendQueue:
         """A sender to `address`."""
         link = self._container.create_sender(connection, address, name=self._name())
-        box = self._boxes[link.name] = Outbox(self, link)
+        box = self._boxes[link.name] = SendQueue(self, link)
         self._attached(link, link.is_sender, address)
         return box
 

@@ -23,9 +23,9 @@ from gateway.amqp.message.sections import (
 )
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
 from gateway.quickstart.checks import Checks, attempt
-from gateway.quickstart.clients import ACCEPTED, Announce, Clients, Inbox, Outbox, Outcome
-from gateway.quickstart.place import CORE, EDGE, Place
-from gateway.quickstart.screen import Screen
+from gateway.quickstart.clients import ACCEPTED, Announce, Clients, Inbox, SendOutcome, SendQueue
+from gateway.quickstart.ports import CORE, EDGE, Ports
+from gateway.quickstart.terminal_output import TerminalOutput
 from gateway.response.annotations import REQUEST_ANNOTATIONS, REQUEST_COOKIE, REQUEST_TARGET, RESPONSE_COOKIE
 from gateway.response.cookie import describe, open_cookie
 
@@ -42,22 +42,22 @@ _FIELDS: Final = (
 class Stage(NamedTuple):
     """Who and what the chapter is played with."""
 
-    place: Place
-    screen: Screen
+    place: Ports
+    screen: TerminalOutput
     checks: Checks
     clients: Clients
     core: Any
 
 
-class Client(NamedTuple):
+class CrossingClient(NamedTuple):
     """The asking client: its links stay the same for both services, and so does its request."""
 
-    requests: Outbox
+    requests: SendQueue
     replies: Inbox
     request: bytes
 
 
-def show(place: Place, screen: Screen, checks: Checks) -> None:
+def show(place: Ports, screen: TerminalOutput, checks: Checks) -> None:
     """Both services in turn; then compare what the client saw."""
     screen.heading("1  A request crosses the boundary, and the answer comes home")
     with Clients() as clients:
@@ -71,7 +71,7 @@ def show(place: Place, screen: Screen, checks: Checks) -> None:
         _compare(stage, first, second)
 
 
-def _client(stage: Stage) -> Client:
+def _client(stage: Stage) -> CrossingClient:
     edge = stage.clients.connect(stage.place.edge)
     replies = stage.clients.receiver(edge, None)
     requests = stage.clients.sender(edge, _ASKED)
@@ -82,13 +82,13 @@ def _client(stage: Stage) -> Client:
         f"A client in scope {EDGE} knows the address {_ASKED}, and nothing of scope {CORE}. It takes answers at a "
         f"temporary address the gateway made for it: {replies.address}"
     )
-    return Client(requests, replies, message.encode())
+    return CrossingClient(requests, replies, message.encode())
 
 
 # -- a service that understands annotations
 
 
-def _annotated(stage: Stage, client: Client, jobs: Inbox) -> bytes:
+def _annotated(stage: Stage, client: CrossingClient, jobs: Inbox) -> bytes:
     screen, checks = stage.screen, stage.checks
     screen.gap()
     screen.say(f"In {CORE} a service serves {_SERVED} and announces {CAPABILITY}.")
@@ -106,7 +106,7 @@ def _annotated(stage: Stage, client: Client, jobs: Inbox) -> bytes:
     return _answer(stage, client, asked, annotations)
 
 
-def _show_annotations(stage: Stage, client: Client, annotations: dict[Any, Any]) -> None:
+def _show_annotations(stage: Stage, client: CrossingClient, annotations: dict[Any, Any]) -> None:
     screen, checks = stage.screen, stage.checks
     screen.step("gateway", _SERVED, "the same message, with three delivery annotations:")
     keys = sorted(str(key) for key in annotations)
@@ -132,7 +132,7 @@ def _shown(value: object) -> str:
     return f"{len(value)} bytes: {value.hex()}" if isinstance(value, bytes) else str(value)
 
 
-def _answer(stage: Stage, client: Client, asked: bytes, annotations: dict[Any, Any]) -> bytes:
+def _answer(stage: Stage, client: CrossingClient, asked: bytes, annotations: dict[Any, Any]) -> bytes:
     """The service's answers: one with a forged cookie, one with the real one; returns what the client got."""
     screen, checks = stage.screen, stage.checks
     target, cookie = str(annotations[REQUEST_TARGET]), annotations[REQUEST_COOKIE]
@@ -140,7 +140,7 @@ def _answer(stage: Stage, client: Client, asked: bytes, annotations: dict[Any, A
     answer = _reply(asked)
     screen.step("service", target, "first a forgery: the cookie with one bit changed")
     refused = answers.send(_with_cookie(answer, cookie[:-1] + bytes([cookie[-1] ^ 1])))
-    checks.equal(f"refused: {refused}", refused, Outcome("rejected", UNAUTHORIZED_ACCESS))
+    checks.equal(f"refused: {refused}", refused, SendOutcome("rejected", UNAUTHORIZED_ACCESS))
     screen.step("service", target, f'"{_BODY}" with the real cookie')
     posted = answers.post(_with_cookie(answer, cookie))
     got = client.replies.take("the answer at the client")
@@ -169,7 +169,7 @@ def _reply(asked: bytes) -> bytes:
 # -- a service that does not
 
 
-def _rewritten(stage: Stage, client: Client, jobs: Inbox) -> bytes:
+def _rewritten(stage: Stage, client: CrossingClient, jobs: Inbox) -> bytes:
     screen, checks = stage.screen, stage.checks
     screen.gap()
     screen.say(
@@ -195,7 +195,7 @@ def _rewritten(stage: Stage, client: Client, jobs: Inbox) -> bytes:
     return got
 
 
-def _check_rewritten(stage: Stage, client: Client, asked: bytes, changed: list[str]) -> None:
+def _check_rewritten(stage: Stage, client: CrossingClient, asked: bytes, changed: list[str]) -> None:
     layout, sent = walk(asked), walk(client.request)
     stage.checks.equal("only these two fields differ", changed, ["message_id", "reply_to"])
     stage.checks.equal(

@@ -17,8 +17,8 @@ from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET,
 from gateway.quickstart.checks import Checks, StepFailed, attempt
 from gateway.quickstart.clients import ACCEPTED, Clients
 from gateway.quickstart.kafka import KafkaError, Read, read_topic
-from gateway.quickstart.place import EDGE, Place
-from gateway.quickstart.screen import Screen
+from gateway.quickstart.ports import EDGE, Ports
+from gateway.quickstart.terminal_output import TerminalOutput
 
 COUNT: Final = 10_000
 ADDRESS: Final = "events/orders"
@@ -30,7 +30,7 @@ _CUSTOMERS: Final = 100
 _MAX_CLOCK_SKEW: Final = 3600
 
 
-class Sent(NamedTuple):
+class SentEvents(NamedTuple):
     """An event as its producer made it."""
 
     key: str
@@ -38,7 +38,7 @@ class Sent(NamedTuple):
     message: bytes
 
 
-class Event(NamedTuple):
+class SampleEvent(NamedTuple):
     """An event as it came back over AMQP."""
 
     partition: int
@@ -49,7 +49,7 @@ class Event(NamedTuple):
     layout: SectionOffsets
 
 
-def show(place: Place, bootstrap: str, screen: Screen, checks: Checks) -> None:
+def show(place: Ports, bootstrap: str, screen: TerminalOutput, checks: Checks) -> None:
     """Send the events, read them back over AMQP, read them with Kafka, ask `$info`."""
     screen.heading("2  A Kafka topic is an AMQP address")
     events = [_order(number) for number in range(COUNT)]
@@ -62,17 +62,17 @@ def show(place: Place, bootstrap: str, screen: Screen, checks: Checks) -> None:
         _ask_info(clients, edge, seen, screen, checks)
 
 
-def _order(number: int) -> Sent:
+def _order(number: int) -> SentEvents:
     key = f"customer-{number % _CUSTOMERS:02}"
     body = json.dumps({"order": number, "customer": key, "pounds": 1 + number % 7}).encode()
     message = Message(body=body, inferred=True, content_type="application/json", annotations={symbol(_KEY): key})
-    return Sent(key, body, message.encode())
+    return SentEvents(key, body, message.encode())
 
 
 # -- in
 
 
-def _produce(clients: Clients, edge: Any, events: list[Sent], screen: Screen, checks: Checks) -> None:
+def _produce(clients: Clients, edge: Any, events: list[SentEvents], screen: TerminalOutput, checks: Checks) -> None:
     screen.say(f"An AMQP producer in scope {EDGE}; each event names its customer in the annotation {_KEY}.")
     sender = clients.sender(edge, ADDRESS)
     screen.step("producer", ADDRESS, f"{COUNT:,} events such as {events[1].body.decode()}")
@@ -88,7 +88,9 @@ def _produce(clients: Clients, edge: Any, events: list[Sent], screen: Screen, ch
 # -- out
 
 
-def _consume(clients: Clients, edge: Any, events: list[Sent], screen: Screen, checks: Checks) -> list[Event]:
+def _consume(
+    clients: Clients, edge: Any, events: list[SentEvents], screen: TerminalOutput, checks: Checks
+) -> list[SampleEvent]:
     screen.step("consumer", ADDRESS, f'a receiver with the filter {OFFSET}: "{EARLIEST}"')
     wanted = Described(symbol(FILTER_NAME), {symbol(OFFSET): symbol(EARLIEST)})
     receiver = clients.receiver(edge, ADDRESS, options=[Filter({symbol("start"): wanted})])
@@ -106,19 +108,19 @@ def _consume(clients: Clients, edge: Any, events: list[Sent], screen: Screen, ch
     return seen
 
 
-def _event(message: bytes) -> Event:
+def _event(message: bytes) -> SampleEvent:
     layout = walk(message)
     annotations = delivery_annotations(message, layout)
     try:
         partition, offset = int(annotations[_PARTITION]), int(annotations[OFFSET])
         number = json.loads(body_values(message, layout)[0])["order"]
-        return Event(partition, offset, int(annotations[TIMESTAMP]), number, message, layout)
+        return SampleEvent(partition, offset, int(annotations[TIMESTAMP]), number, message, layout)
     except (KeyError, TypeError, ValueError) as error:
         expected = f"annotations {_PARTITION}, {OFFSET} and {TIMESTAMP}"
         raise StepFailed("every event is annotated", expected, annotations) from error
 
 
-def _show_partitions(seen: list[Event], screen: Screen) -> None:
+def _show_partitions(seen: list[SampleEvent], screen: TerminalOutput) -> None:
     rows = []
     for partition, events in _by_partition(seen):
         first, last = events[0], events[-1]
@@ -131,16 +133,16 @@ def _clock(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
-def _by_partition(seen: list[Event]) -> list[tuple[int, list[Event]]]:
+def _by_partition(seen: list[SampleEvent]) -> list[tuple[int, list[SampleEvent]]]:
     """The events of each partition in the order in which they came."""
 
-    def partition(event: Event) -> int:
+    def partition(event: SampleEvent) -> int:
         return event.partition
 
     return [(number, list(events)) for number, events in groupby(sorted(seen, key=partition), partition)]
 
 
-def _changed(events: list[Sent], seen: list[Event]) -> list[str]:
+def _changed(events: list[SentEvents], seen: list[SampleEvent]) -> list[str]:
     faults = []
     for event in seen:
         sent = events[event.number].message
@@ -149,7 +151,7 @@ def _changed(events: list[Sent], seen: list[Event]) -> list[str]:
     return faults
 
 
-def _disorder(seen: list[Event]) -> list[str]:
+def _disorder(seen: list[SampleEvent]) -> list[str]:
     faults = []
     for partition, events in _by_partition(seen):
         for one, next_ in pairwise(events):
@@ -160,13 +162,15 @@ def _disorder(seen: list[Event]) -> list[str]:
     return faults
 
 
-def _wrong_times(seen: list[Event]) -> list[str]:
+def _wrong_times(seen: list[SampleEvent]) -> list[str]:
     now = time.time()
     late = (event for event in seen if abs(event.timestamp / 1000 - now) > _MAX_CLOCK_SKEW)
     return [f"event {event.number}: {event.timestamp}" for event in late]
 
 
-def _read_with_kafka(bootstrap: str, events: list[Sent], seen: list[Event], screen: Screen, checks: Checks) -> None:
+def _read_with_kafka(
+    bootstrap: str, events: list[SentEvents], seen: list[SampleEvent], screen: TerminalOutput, checks: Checks
+) -> None:
     screen.step("Kafka consumer", f"topic {TOPIC}", f"confluent_kafka.Consumer at {bootstrap}")
     records = attempt(
         "an ordinary Kafka consumer reads the topic", f"{COUNT} records",
@@ -186,7 +190,7 @@ def _read_with_kafka(bootstrap: str, events: list[Sent], seen: list[Event], scre
 # -- about
 
 
-def _ask_info(clients: Clients, edge: Any, seen: list[Event], screen: Screen, checks: Checks) -> None:
+def _ask_info(clients: Clients, edge: Any, seen: list[SampleEvent], screen: TerminalOutput, checks: Checks) -> None:
     screen.step("consumer", _INFO, "one message, please")
     info = body_values(*_walked(clients.receiver(edge, _INFO).take(f"a message from {_INFO}")))[0]
     about = {key: info.get(key) for key in ("address", "partition-count", "timestamp-type")}

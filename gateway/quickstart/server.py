@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.quickstart.place import Place
+from gateway.quickstart.ports import Ports
 
 _READY: Final = 20.0
 _DRAINED: Final = 60.0
@@ -33,7 +33,7 @@ class NotStarted(Exception):
 class Server:
     """The child; `start` returns when it is ready."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Ports) -> None:
         self._place: Final = place
         self._folder = Path(tempfile.mkdtemp(prefix="scopegate-quickstart-"))
         self.log: Final = self._folder / "gateway.log"
@@ -47,7 +47,7 @@ class Server:
         # A session of its own: Ctrl-C reaches the quickstart alone, which then ends the gateway in good order.
         with self.log.open("wb") as log:
             self._child = subprocess.Popen(  # noqa: S603 - this very program
-                [sys.executable, "-m", "gateway.cli", "run", str(self._place.policy)],
+                [sys.executable, "-m", "gateway.cli.main", "run", str(self._place.policy)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -16,8 +16,8 @@ from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET
 from gateway.quickstart.checks import Checks
 from gateway.quickstart.clients import ACCEPTED, Announce, ClientError, Clients, Inbox
 from gateway.quickstart.crossing import CAPABILITY
-from gateway.quickstart.place import Place
-from gateway.quickstart.screen import Screen
+from gateway.quickstart.ports import Ports
+from gateway.quickstart.terminal_output import TerminalOutput
 from gateway.routing.event_annotations import GROUP
 
 COUNT: Final = 5000
@@ -39,7 +39,7 @@ _CUSTOMERS: Final = 40
 _KEY: Final = "event-streams-group-key"
 
 
-class Sent(NamedTuple):
+class SentTraffic(NamedTuple):
     """An event as its producer made it; `bare` is what has to come back."""
 
     key: str
@@ -58,7 +58,7 @@ class Member(LinkOption):
         link.properties = {symbol(GROUP): self._group}
 
 
-def make(place: Place, screen: Screen, checks: Checks) -> list[Sent]:
+def make(place: Ports, screen: TerminalOutput, checks: Checks) -> list[SentTraffic]:
     """Send and receive it all; what was sent."""
     screen.heading("1  Traffic through the gateway")
     events = [_order(number) for number in range(COUNT)]
@@ -77,7 +77,7 @@ def make(place: Place, screen: Screen, checks: Checks) -> list[Sent]:
     return events
 
 
-def _orders(clients: Clients, edge: Any, events: list[Sent], members: list[Inbox], checks: Checks) -> None:
+def _orders(clients: Clients, edge: Any, events: list[SentTraffic], members: list[Inbox], checks: Checks) -> None:
     """A round after the other; for a while the group lags behind."""
     sender = clients.sender(edge, ORDERS)
     tags, size = [], COUNT // _ROUNDS
@@ -119,7 +119,7 @@ def _ask(clients: Clients, edge: Any, core: Any, checks: Checks) -> None:
     )
 
 
-def _refused(place: Place, checks: Checks) -> None:
+def _refused(place: Ports, checks: Checks) -> None:
     try:
         with Clients() as clients:
             clients.receiver(clients.connect(place.edge), REFUSED)
@@ -129,7 +129,7 @@ def _refused(place: Place, checks: Checks) -> None:
     checks.equal(f"nobody may read {REFUSED}: {UNAUTHORIZED_ACCESS}", said, UNAUTHORIZED_ACCESS)
 
 
-def _order(number: int) -> Sent:
+def _order(number: int) -> SentTraffic:
     customer = f"customer-{number % _CUSTOMERS * (number % 3 > 0):02}"  # customer-00 orders more than others
     body = json.dumps({"order": number, "customer": customer}).encode()
     color = "red" if number % (COUNT // RED) == 0 else "blue"
@@ -138,10 +138,10 @@ def _order(number: int) -> Sent:
         annotations={symbol(_KEY): customer},
     )  # fmt: skip
     message = bytes(made.encode())
-    return Sent(customer, message, message[walk(message).bare :])
+    return SentTraffic(customer, message, message[walk(message).bare :])
 
 
-def read_again(place: Place, count: int) -> list[tuple[str, bytes]]:
+def read_again(place: Ports, count: int) -> list[tuple[str, bytes]]:
     """Key and bare message of what `events/again` holds, in the order in which it comes."""
     with Clients() as clients:
         wanted = Described(symbol(FILTER_NAME), {symbol(OFFSET): symbol(EARLIEST)})

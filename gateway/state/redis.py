@@ -8,7 +8,7 @@ from typing import Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.logs import get_logger
+from gateway.observability.logs import get_logger
 from gateway.state.counters.redis_store import RedisCounterStore
 from gateway.state.termini.redis_store import RedisTermini
 from gateway.state.termini.store import EACH

@@ -1,6 +1,6 @@
 """Loads a policy file: all mistakes at once, each with its place, or a compiled policy.
 
-Nothing is read but through the arguments: `gateway/policy_file.py` hands in the environment and the disk.
+Nothing is read but through the arguments: `gateway/config/policy.py` hands in the environment and the disk.
 """
 
 from __future__ import annotations

@@ -12,21 +12,21 @@ import pytest
 
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.durable import Keeper
-from gateway import app, tasks
 from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.transport import tls_server
 from gateway.connectors import connector
 from gateway.forwarding.worker import BridgeWorker
-from gateway.http import server
-from gateway.journal.pump import Pump
-from gateway.memory import Memory
+from gateway.held.memory import Memory
+from gateway.journal.writer import JournalWriter
+from gateway.observability.http import server
+from gateway.server import process, tasks
 from gateway.state.counters.memory_store import MemoryCounterStore
 from gateway.state.leases.manager import Leases
 from gateway.state.memory import MemoryState
 from tests.support import frames
 from tests.support.certs import Authority
 from tests.support.document import Document
-from tests.support.in_process import Gateway, Start, fail_once, served
+from tests.support.in_process import InProcessGateway, Start, fail_once, served
 from tests.support.links import connected
 from tests.support.parts import ROOT
 from tests.support.process import PATIENCE, ports
@@ -37,8 +37,8 @@ KILLED: dict[str, tuple[Any, str]] = {
     "leases": (Leases, "_looks"),
     "memory": (Memory, "run"),
     "http": (server._QuietServer, "startup"),
-    "journal": (Pump, "turn"),
-    "policy-watch": (app, "_stamp"),
+    "journal": (JournalWriter, "turn"),
+    "policy-watch": (process, "_stamp"),
     "connector": (connector.Connector, "_session"),
     "bridge": (BridgeWorker, "_claim"),
     "tls-accept": (tls_server.TlsServer, "_accept"),
@@ -85,7 +85,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield make
 
 
-def show(gateway: Gateway) -> None:
+def show(gateway: InProcessGateway) -> None:
     """Give the task that mirrors positions something to do."""
     cluster: Any = gateway.service.clusters["main"]
     cluster._keeper._mirror["log", "amqp.x"] = {0: 1}

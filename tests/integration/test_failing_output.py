@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway import tasks
 from gateway.amqp.engine.engine import Engine
+from gateway.server import tasks
 from tests.support.document import Document
-from tests.support.in_process import Gateway, Start, served
+from tests.support.in_process import InProcessGateway, Start, served
 from tests.support.links import connected, passes, receiving, sending
 from tests.support.messages import message
 from tests.support.process import PATIENCE
@@ -46,7 +46,7 @@ def failing(name: str, monkeypatch: pytest.MonkeyPatch, when: Callable[[Engine],
     return lambda: armed.append(True)
 
 
-async def ready(start: Start) -> Gateway:
+async def ready(start: Start) -> InProcessGateway:
     gateway = await start()
     await tasks.until(lambda: any(each.listening for each in gateway.service.listeners.values()), PATIENCE)
     return gateway

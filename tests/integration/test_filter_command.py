@@ -22,7 +22,7 @@ scopes:
 
 
 def call(policy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway.cli", "filter", *arguments, "--policy", str(policy)]
+    command = [sys.executable, "-m", "gateway.cli.main", "filter", *arguments, "--policy", str(policy)]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=3 * PATIENCE)
 
 

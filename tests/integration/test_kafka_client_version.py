@@ -49,7 +49,7 @@ def told(gateway: Gateway) -> list[dict[str, Any]]:
 def test_check_says_so(other: dict[str, str], tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY.format(http=free_port(), port=free_port()))
-    command = [sys.executable, "-m", "gateway.cli", "check", str(policy)]
+    command = [sys.executable, "-m", "gateway.cli.main", "check", str(policy)]
     env = {**os.environ, **other}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
     assert (done.returncode, f"warning: {SAID}" in done.stderr.splitlines()) == (0, True), done.stderr

@@ -15,9 +15,9 @@ from bridges.kafka.admin import Admin, Bounds
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Long, Symbol, Timestamp, Ulong
 from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, AmqpError
+from gateway.server.tasks import Supervisor, until
 from gateway.state.leases.store import StoreUnavailable
 from gateway.state.redis import RedisState
-from gateway.tasks import Supervisor, until
 from policies.model.reading import LogReadingRule
 from tests.support.messages import message
 from tests.support.process import PATIENCE

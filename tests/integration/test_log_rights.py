@@ -62,7 +62,7 @@ def place(start_module_gateway: Gateways, tmp_path_factory: pytest.TempPathFacto
 
 
 def add_user(users: Path, name: str) -> None:
-    command = [sys.executable, "-m", "gateway.cli", "users", "add", str(users), name, "--password-stdin"]
+    command = [sys.executable, "-m", "gateway.cli.main", "users", "add", str(users), name, "--password-stdin"]
     subprocess.run(command, input=f"{PASSWORD}\n", text=True, cwd=ROOT, check=True, capture_output=True)
 
 

@@ -16,7 +16,7 @@ from bridges.kafka.cluster import Cluster, ClusterConfig
 from bridges.kafka.embedded import EmbeddedKafka
 from bridges.kafka.fetch import take_runs
 from bridges.kafka.producer import ClusterProducer, Told
-from gateway.tasks import Supervisor
+from gateway.server.tasks import Supervisor
 from tests.support.kafka_secured import PASSWORD, USER, TokenEndpoint
 from tests.support.process import PATIENCE, wait_until
 

@@ -95,7 +95,7 @@ def cluster(installed: Path) -> Iterator[Cluster]:
 
 def run(python: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """`scopegate pipeline` as it is installed there, far from this tree."""
-    command = [str(python), "-c", "from gateway.cli import main; main()", "pipeline", *map(str, arguments)]
+    command = [str(python), "-c", "from gateway.cli.main import main; main()", "pipeline", *map(str, arguments)]
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     env = {**own, **HERE, "PYSPARK_PYTHON": str(python)}
     return subprocess.run(command, capture_output=True, text=True, cwd=python.parent, env=env, timeout=600, check=False)

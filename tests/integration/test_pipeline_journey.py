@@ -23,7 +23,7 @@ def journey(folder: Path, text: str = EXAMPLE) -> tuple[int, str]:
     path = fresh_folder("journey") / "policy.yaml"
     path.write_text(text)
     words = ["pipeline", "quickstart", "--once", "--policy", str(path), "--folder", str(folder)]
-    command = [sys.executable, "-m", "gateway.cli", *words]
+    command = [sys.executable, "-m", "gateway.cli.main", *words]
     process = Process("journey", command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(path.parent)})
     try:
         return process.wait(SECONDS), process.text()

@@ -23,8 +23,8 @@ from bridges.spark.kafka_origin import KafkaOrigin
 from bridges.spark.ranges import Log, Range
 from bridges.spark.reading import Selection, read_archive
 from bridges.spark.replaying import Pace, replay
-from gateway.cli_pipeline_policy import settings
-from gateway.policy_file import load
+from gateway.cli.pipeline_defaults import settings
+from gateway.config.policy import load
 from tests.support.certs import Authority
 from tests.support.document import Document
 from tests.support.fixtures import served

@@ -35,7 +35,7 @@ def policy(text: str = EXAMPLE) -> Path:
 
 def start(path: Path, *options: str, **env: str) -> Process:
     """Start the command on a policy."""
-    command = [sys.executable, "-m", "gateway.cli", "quickstart", "--policy", str(path), *options]
+    command = [sys.executable, "-m", "gateway.cli.main", "quickstart", "--policy", str(path), *options]
     return Process("quickstart", command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(path.parent), **env})
 
 

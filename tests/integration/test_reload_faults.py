@@ -10,20 +10,21 @@ from typing import Any
 import pytest
 
 from bridges.kafka.bridge import ClusterBridge
-from gateway import app, service, tasks
 from gateway.connectors import connector
 from gateway.forwarding.manager import BridgeManager
-from gateway.listeners import Listener
 from gateway.nodes.resolver import Resolver
+from gateway.server import gateway as service
+from gateway.server import process, tasks
+from gateway.server.listener import Listener
 from tests.support.document import Document
-from tests.support.in_process import Gateway, fail_once, served
+from tests.support.in_process import InProcessGateway, fail_once, served
 from tests.support.links import passes, receiving, refusal, sending
 from tests.support.process import PATIENCE, answers, ports
 
 pytestmark = pytest.mark.row("X-8")
 
 BEFORE: dict[str, tuple[Any, str]] = {
-    "reading the policy": (app, "load"),
+    "reading the policy": (process, "load"),
     "reading what it names": (service, "load_materials"),
     "filters": (service, "make_filter_rules"),
     "a connector": (connector.Connector, "_config"),
@@ -43,7 +44,7 @@ AFTER: dict[str, tuple[Any, str]] = {
 class Reloading:
     """A gateway and the policy file that it watches."""
 
-    gateway: Gateway
+    gateway: InProcessGateway
 
     def __init__(self, folder: Path) -> None:
         self.document = Document()
@@ -84,7 +85,7 @@ class Reloading:
 @pytest.fixture
 async def reloading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reloading]:
     """A gateway that serves, and reloads only when it is told to."""
-    monkeypatch.setattr(app, "_WATCH", PATIENCE)
+    monkeypatch.setattr(process, "_WATCH", PATIENCE)
     made = Reloading(tmp_path)
     async with served(made.file, monkeypatch) as start:
         made.gateway = await start()

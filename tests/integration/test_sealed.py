@@ -28,7 +28,7 @@ def reload(place: Place, keys: str) -> None:
 
 
 def inspect(place: Place, text: str, *, key: str = KEY) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway.cli", "cookie", "inspect", str(place.gateway.policy)]
+    command = [sys.executable, "-m", "gateway.cli.main", "cookie", "inspect", str(place.gateway.policy)]
     env = {**os.environ, "SCOPEGATE_TEST_KEY": key, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=env, timeout=PATIENCE)
 

@@ -17,7 +17,7 @@ from bridges.spark import simulation
 from bridges.spark.columns.rows import EventRow
 from bridges.spark.errors import PipelineError
 from bridges.spark.simulate import NOTHING
-from gateway.policy_file import load
+from gateway.config.policy import load
 from policies.rules import CompiledPolicy
 from tests.support import archives
 from tests.support.filter_rows import batch_of
@@ -144,7 +144,7 @@ def test_archived_messages(spark: SparkSession, tmp_path: Path) -> None:
 
 def command(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run `scopegate pipeline …` as a process."""
-    program = [sys.executable, "-c", "from gateway.cli import main; main()", "pipeline", *map(str, arguments)]
+    program = [sys.executable, "-c", "from gateway.cli.main import main; main()", "pipeline", *map(str, arguments)]
     full = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
     return subprocess.run(program, capture_output=True, text=True, env=full, timeout=10 * PATIENCE, check=False)
 

@@ -22,7 +22,7 @@ from tests.support.parts import ROOT
 from tests.support.process import LOGS, PATIENCE, Process, Timeout, answers, fresh_folder, wait_until
 from tests.support.warm import WarmParent
 
-SCOPEGATE = "from gateway.cli import main; main()"
+SCOPEGATE = "from gateway.cli.main import main; main()"
 """What the installed `scopegate` script does; the suite runs the tree it stands in."""
 
 

@@ -28,5 +28,5 @@ def command(gateway: Gateway, *options: str) -> subprocess.CompletedProcess[str]
     """Run `scopegate groups` against the gateway."""
     place = ["--http", str(gateway.http), "--scope", "edge", *options]
     return subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "groups", *place], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "gateway.cli.main", "groups", *place], capture_output=True, text=True, check=False
     )

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from gateway import app, tasks
-from gateway.service import Service
+from gateway.server import process as app
+from gateway.server import tasks
+from gateway.server.gateway import Gateway
 from tests.support.process import PATIENCE
 
 
-class Gateway:
+class InProcessGateway:
     """A gateway that runs, or is about to."""
 
-    service: Service
+    service: Gateway
     process: Any
 
     @property
@@ -40,23 +41,23 @@ class Gateway:
         return self.service.report.metrics._rare[metric].get(labels, 0)
 
 
-Start = Callable[[], Coroutine[Any, Any, Gateway]]
+Start = Callable[[], Coroutine[Any, Any, InProcessGateway]]
 
 
 @asynccontextmanager
 async def served(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     """A function that serves the policy; it is stopped in good order in the end."""
-    gateway = Gateway()
+    gateway = InProcessGateway()
 
-    class Process(app.Process):
-        def __init__(self, service: Service, path: Path, seen: app.Stamp | None) -> None:
+    class Process(app.GatewayProcess):
+        def __init__(self, service: Gateway, path: Path, seen: app.Stamp | None) -> None:
             super().__init__(service, path, seen)
             gateway.service, gateway.process = service, self
 
-    monkeypatch.setattr(app, "Process", Process)
+    monkeypatch.setattr(app, "GatewayProcess", Process)
     running: list[asyncio.Task[int]] = []
 
-    async def start() -> Gateway:
+    async def start() -> InProcessGateway:
         running.append(asyncio.get_running_loop().create_task(app._serve(*app.read(file))))
         await tasks.until(lambda: hasattr(gateway, "service") or running[0].done(), PATIENCE)
         return gateway

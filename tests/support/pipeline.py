@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.records import RecordReader
 from gateway.amqp.sasl.user_file import make_entry, put_user
-from gateway.cli import main
+from gateway.cli.main import main
 from tests.support.gateway import Gateways
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT, folder
@@ -146,7 +146,7 @@ def optional(value: Any) -> bytes | None:
 
 def command(*arguments: object) -> list[str]:
     """The real command `scopegate pipeline …`."""
-    return [sys.executable, "-m", "gateway.cli", "pipeline", *map(str, arguments)]
+    return [sys.executable, "-m", "gateway.cli.main", "pipeline", *map(str, arguments)]
 
 
 def pipeline(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from gateway.amqp.codec.codec import Described, Symbol
+from gateway.cli.message_file import load_filter, load_messages
 from gateway.filters.parse.filter_set import read
 from gateway.filters.predicate import Predicate, bind
-from gateway.message_file import load_filter, load_messages
 from tests.support.parts import ROOT
 
 FOLDER: Final = ROOT / "tests" / "conformance" / "filters"

@@ -29,8 +29,9 @@ from typing import NoReturn
 
 _NUMBER = struct.Struct("=i")
 _MODULES = (
-    "gateway.app", "gateway.cli", "gateway.http.server", "gateway.connectors.connector", "gateway.forwarding.worker",
-    "gateway.journal.journal", "gateway.journal.pump", "gateway.amqp.sasl.user_file",
+    "gateway.server.process", "gateway.cli.main", "gateway.observability.http.server",
+    "gateway.connectors.connector", "gateway.forwarding.worker",
+    "gateway.journal.recorder", "gateway.journal.writer", "gateway.amqp.sasl.user_file",
     "bridges.kafka.bridge", "uvloop",
     "confluent_kafka.admin", "cryptography.x509", "encodings.idna",
 )  # fmt: skip
@@ -185,6 +186,6 @@ def end_with(main: Callable[[], object]) -> NoReturn:
 
 if __name__ == "__main__":
     sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
-    from gateway.cli import main
+    from gateway.cli.main import main
 
     end_with(main)

@@ -7,7 +7,7 @@ import pytest
 from gateway.amqp.engine.pressure import Pressure
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
-from gateway.held.accounts import LINK, Account, Pool
+from gateway.held.account import LINK, Account, Pool
 from tests.support.direct import steps
 from tests.support.frames import framed, performative, source, target
 from tests.unit.test_engine import Owner, Sending, opened

@@ -18,8 +18,8 @@ from bridges.kafka.sender import Sender
 from gateway.amqp.link.handlers import takes_batches
 from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.errors import INVALID_FIELD, AmqpError
-from gateway.journal.facts import Heading
-from gateway.journal.journal import Journal, Options
+from gateway.journal.recorder import Journal, JournalOptions
+from gateway.journal.rows import Heading
 from gateway.nodes.cross_scope import _CrossScopeHandler
 from gateway.state.leases.lease import RevocationReason
 from tests.support.messages import message
@@ -84,7 +84,7 @@ class Batches:
 
 
 def flow_of(sample: int, incoming: bool = True) -> tuple[Journal, Any]:
-    table = Journal(Heading("gw", "p"), Options(sample=sample), lambda: 7)
+    table = Journal(Heading("gw", "p"), JournalOptions(sample=sample), lambda: 7)
     link: Any = SimpleNamespace(incoming=incoming, flow=None, accepted=0, others={}, transfers=0, properties={})
     link.source = SimpleNamespace(filter={})
     table.allowed(link, "edge", "orders", "app", "direct")

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from gateway import __version__
 from gateway.amqp.sasl.user_file import load_users
-from gateway.cli import main
+from gateway.cli.main import main
 from policies.load.secrets import signing_key
 from tests.support.certs import Authority
 from tests.support.parts import ROOT
@@ -245,7 +245,7 @@ def processor_time() -> float:
 
 
 def test_version_in_a_process_of_its_own_is_quick_and_imports_little() -> None:
-    code = "import sys; from gateway.cli import main; main(standalone_mode=False); print(*sys.modules)"
+    code = "import sys; from gateway.cli.main import main; main(standalone_mode=False); print(*sys.modules)"
     best = 60.0
     for _ in range(3):
         before = processor_time()
@@ -261,7 +261,7 @@ def test_version_in_a_process_of_its_own_is_quick_and_imports_little() -> None:
 def test_a_wrong_policy_never_starts_a_gateway(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text("scopes: {edge: {listen: [{bund: x}]}}\n")
-    code = "from gateway.cli import main; main()"
+    code = "from gateway.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "run", str(file)],
         capture_output=True,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli import main
-from gateway.message_file import MessageFileError, load_filter, load_messages
+from gateway.cli.main import main
+from gateway.cli.message_file import MessageFileError, load_filter, load_messages
 from tests.support.truth import messages
 
 ORDERS = """

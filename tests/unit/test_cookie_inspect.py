@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.amqp.codec.codec import encode
-from gateway.cli import main
+from gateway.cli.main import main
 from gateway.response.cookie import MIN_LIMIT, Cookie, CookieMaker, Uses, seal, to_url
 from gateway.response.cookie_store import CookieStore
 from gateway.response.correlation_ids import CorrelationRewriter

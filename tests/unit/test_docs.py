@@ -49,7 +49,7 @@ def test_commands_in_the_readme_exist() -> None:
     commands = set(re.findall(r"`?scopegate ([a-z]+)", README))
     made = set(re.findall(r"(?:^|`)make ([a-z-]+)", README, re.MULTILINE))
     listed = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "--help"], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-m", "gateway.cli.main", "--help"], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout
     assert [name for name in commands if not re.search(rf"^  {name}\b", listed, re.MULTILINE)] == []
     assert made <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

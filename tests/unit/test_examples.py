@@ -39,7 +39,7 @@ def test_counts_are_in_proportion_to_the_profile(profile: str, counts: str) -> N
 
 
 def test_draws_do_not_depend_on_which_modules_are_loaded() -> None:
-    assert said(DRAW) == said(DRAW, "gateway.policy_file", "gateway.amqp.codec.codec", "policies.load.loader")
+    assert said(DRAW) == said(DRAW, "gateway.config.policy", "gateway.amqp.codec.codec", "policies.load.loader")
 
 
 def test_no_property_pins_its_count() -> None:

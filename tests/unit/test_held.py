@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from gateway.amqp.engine._batch import Received, Tally, Unsettled
-from gateway.held.accounts import CONNECTION, LINK, SMALL, Account, Budget, Held, Level
+from gateway.held.account import CONNECTION, LINK, SMALL, Account, Budget, HeldBytes, Level
 from gateway.held.allocator import Trimmer
 from gateway.held.container import DEFAULT, budget, container_limit
 
@@ -23,7 +23,7 @@ def test_a_connection_is_slowed_above_half_of_its_limit_and_refused_above_it() -
     mine = account(Budget(100 * MIB), connection=4 * MIB)
     levels = []
     for size in (0, 2 * MIB, 2 * MIB + 1, 4 * MIB, 4 * MIB + 1, 2 * MIB):
-        mine.charge(Held(received=size))
+        mine.charge(HeldBytes(received=size))
         levels.append(mine.reading)
     assert levels == [Level.FREE, Level.FREE, Level.SLOW, Level.SLOW, Level.REFUSE, Level.FREE]
 
@@ -32,23 +32,23 @@ def test_a_connection_is_slowed_above_half_of_its_limit_and_refused_above_it() -
 @pytest.mark.parametrize("outgoing", ["unsettled", "output"])
 def test_what_comes_and_what_goes_are_looked_at_apart(incoming: str, outgoing: str) -> None:
     mine = account(Budget(100 * MIB), connection=4 * MIB)
-    mine.charge(Held(**{incoming: 3 * MIB, outgoing: MIB}))
+    mine.charge(HeldBytes(**{incoming: 3 * MIB, outgoing: MIB}))
     assert (mine.reading, mine.sending) == (Level.SLOW, Level.FREE)
-    mine.charge(Held(**{incoming: MIB, outgoing: 5 * MIB}))
+    mine.charge(HeldBytes(**{incoming: MIB, outgoing: 5 * MIB}))
     assert (mine.reading, mine.sending) == (Level.FREE, Level.REFUSE)
 
 
 def test_what_was_given_back_holds_up_only_what_is_new() -> None:
     """It has to be sent again to become less, so it must not stand against itself (found as B3)."""
     mine = account(budget := Budget(100 * MIB), connection=4 * MIB)
-    mine.charge(Held(unsettled=MIB, kept=MIB))
+    mine.charge(HeldBytes(unsettled=MIB, kept=MIB))
     assert (mine.sending, mine.keeping) == (Level.FREE, Level.FREE)
-    mine.charge(Held(unsettled=MIB, kept=3 * MIB // 2))
+    mine.charge(HeldBytes(unsettled=MIB, kept=3 * MIB // 2))
     assert (mine.sending, mine.keeping) == (Level.FREE, Level.SLOW)
-    mine.charge(Held(unsettled=3 * MIB, kept=0))
+    mine.charge(HeldBytes(unsettled=3 * MIB, kept=0))
     assert (mine.sending, mine.keeping) == (Level.SLOW, Level.SLOW)
     before = budget.pool.total
-    mine.charge(Held(unsettled=3 * MIB, kept=2 * MIB))
+    mine.charge(HeldBytes(unsettled=3 * MIB, kept=2 * MIB))
     assert budget.pool.total == before + 2 * MIB
 
 
@@ -57,8 +57,8 @@ def test_who_holds_little_never_notices_who_holds_much(users: tuple[str, str]) -
     budget = Budget(10 * MIB)
     much, little = (account(budget, user, connection=90 * MIB, per_user=90 * MIB) for user in users)
     for size, level in ((MIB, Level.FREE), (9 * MIB, Level.SLOW), (11 * MIB, Level.REFUSE)):
-        much.charge(Held(received=size))
-        little.charge(Held(received=SMALL, unsettled=SMALL))
+        much.charge(HeldBytes(received=size))
+        little.charge(HeldBytes(received=SMALL, unsettled=SMALL))
         assert (much.reading, little.reading, little.sending) == (level, Level.FREE, Level.FREE)
 
 
@@ -69,7 +69,7 @@ def test_the_limit_of_a_user_bounds_all_of_its_connections_and_nobody_else() -> 
     other = account(budget, "bob", **limits)
     for _ in range(2):
         for each in (*mine, other):
-            each.charge(Held(received=3 * MIB))
+            each.charge(HeldBytes(received=3 * MIB))
     assert [each.reading for each in mine] == [Level.REFUSE] * 4
     assert other.reading is Level.FREE
 
@@ -79,15 +79,15 @@ def test_the_process_is_shared_in_equal_parts() -> None:
     accounts = [account(budget, f"user-{each}", connection=90 * MIB, per_user=90 * MIB) for each in range(4)]
     for _ in range(2):
         for each, size in zip(accounts, (12, 1, 1, 1), strict=True):
-            each.charge(Held(received=size * MIB))
+            each.charge(HeldBytes(received=size * MIB))
     assert [each.reading for each in accounts] == [Level.SLOW, Level.FREE, Level.FREE, Level.FREE]
 
 
 def test_what_was_let_go_of_stays_with_the_connection_until_it_ends() -> None:
     budget = Budget(16 * MIB)
     mine = account(budget)
-    mine.charge(Held(received=3 * MIB, unsettled=MIB, output=MIB, links=2))
-    mine.charge(Held(links=1))
+    mine.charge(HeldBytes(received=3 * MIB, unsettled=MIB, output=MIB, links=2))
+    mine.charge(HeldBytes(links=1))
     assert mine.retained == 4 * MIB
     assert budget.pool.total == 4 * MIB + CONNECTION + LINK
     budget.close("edge", "alice", mine)
@@ -97,8 +97,8 @@ def test_what_was_let_go_of_stays_with_the_connection_until_it_ends() -> None:
 def test_the_buffer_that_output_is_written_to_stays_until_the_connection_ends() -> None:
     budget = Budget(16 * MIB)
     mine = account(budget)
-    mine.charge(Held(output=2 * MIB), 3 * MIB)
-    mine.charge(Held(), 3 * MIB)
+    mine.charge(HeldBytes(output=2 * MIB), 3 * MIB)
+    mine.charge(HeldBytes(), 3 * MIB)
     assert mine.retained == 3 * MIB
     assert budget.pool.total == 3 * MIB + CONNECTION
 
@@ -106,11 +106,11 @@ def test_the_buffer_that_output_is_written_to_stays_until_the_connection_ends() 
 def test_events_at_hand_to_be_sent_again_count_and_nothing_of_them_is_retained() -> None:
     budget = Budget(16 * MIB)
     mine = account(budget, connection=4 * MIB)
-    mine.charge(Held(unsettled=MIB, events=MIB))
+    mine.charge(HeldBytes(unsettled=MIB, events=MIB))
     assert (mine.sending, mine.keeping) == (Level.FREE, Level.FREE)
-    mine.charge(Held(unsettled=MIB, events=MIB + 1))
+    mine.charge(HeldBytes(unsettled=MIB, events=MIB + 1))
     assert (mine.sending, mine.keeping) == (Level.SLOW, Level.SLOW)
-    mine.charge(Held())
+    mine.charge(HeldBytes())
     assert mine.retained == MIB
 
 
@@ -118,17 +118,17 @@ def test_the_room_is_what_may_be_sent_before_a_peer_is_slowed_down() -> None:
     budget = Budget(16 * MIB)
     mine = account(budget, connection=8 * MIB, per_user=90 * MIB)
     other = account(budget, "bob", connection=90 * MIB, per_user=90 * MIB)
-    mine.charge(Held(output=MIB))
+    mine.charge(HeldBytes(output=MIB))
     assert mine.room == 3 * MIB, "half of its own limit"
-    other.charge(Held(received=9 * MIB - 2 * CONNECTION))
+    other.charge(HeldBytes(received=9 * MIB - 2 * CONNECTION))
     assert mine.room == 3 * MIB, "a part of the process's"
-    mine.charge(Held(output=4 * MIB))
+    mine.charge(HeldBytes(output=4 * MIB))
     assert (mine.room, mine.sending) == (0, Level.FREE)
-    mine.charge(Held(output=4 * MIB + 1))
+    mine.charge(HeldBytes(output=4 * MIB + 1))
     assert (mine.room, mine.sending) == (-1, Level.SLOW)
-    mine.charge(Held(output=MIB))
-    other.charge(Held(received=14 * MIB))
-    mine.charge(Held(output=MIB))
+    mine.charge(HeldBytes(output=MIB))
+    other.charge(HeldBytes(received=14 * MIB))
+    mine.charge(HeldBytes(output=MIB))
     budget.charge_logs(4 * MIB)
     assert mine.room == 2 * MIB
 
@@ -139,7 +139,7 @@ def test_the_heaviest_have_to_go_until_there_is_room() -> None:
     accounts = [account(budget, connection=90 * MIB) for _ in sizes]
     assert list(budget.heaviest()) == []
     for each, size in zip(accounts, sizes, strict=True):
-        each.charge(Held(unsettled=size * MIB))
+        each.charge(HeldBytes(unsettled=size * MIB))
     assert list(budget.heaviest()) == [accounts[1]]
 
 
@@ -155,10 +155,10 @@ def test_what_waits_though_its_link_has_ended_counts_for_the_process() -> None:
 def test_what_is_kept_of_event_logs_counts_for_the_process() -> None:
     budget = Budget(10 * MIB)
     mine = account(budget, connection=90 * MIB, per_user=90 * MIB)
-    mine.charge(Held(received=6 * MIB))
+    mine.charge(HeldBytes(received=6 * MIB))
     assert mine.reading is Level.FREE
     budget.charge_logs(3 * MIB)
-    mine.charge(Held(received=6 * MIB))
+    mine.charge(HeldBytes(received=6 * MIB))
     assert mine.reading is Level.SLOW
     budget.charge_logs(0)
     assert budget.pool.total == 6 * MIB + CONNECTION

@@ -13,10 +13,10 @@ from confluent_kafka import Consumer
 from bridges.kafka.chunks import Cache, Chunk, PartitionLog
 from bridges.kafka.cluster import COMMITTED, Cluster, ClusterConfig
 from bridges.kafka.reader import ReaderOwner, bounded
-from gateway.held.accounts import CONNECTION, Budget, Held, Level, Pool
+from gateway.held.account import CONNECTION, Budget, HeldBytes, Level, Pool
 from gateway.held.container import budget
 from gateway.held.logs import COPIES, QUEUE, LogShare, LogWish, TurnBudget, shares, unlimited, whole
-from gateway.tasks import Supervisor
+from gateway.server.tasks import Supervisor
 from tests.support.process import free_port
 
 MIB = 2**20
@@ -129,15 +129,15 @@ def test_a_cache_gives_up_what_it_may_no_longer_keep() -> None:
 def test_what_is_kept_of_logs_counts_for_all_and_leaves_the_rest_to_be_shared() -> None:
     budget = Budget(10 * MIB)
     mine, other = (budget.open("edge", user, lambda: None, per_user=90 * MIB) for user in ("alice", "bob"))
-    other.charge(Held(unsettled=MIB))
+    other.charge(HeldBytes(unsettled=MIB))
     budget.charge_logs(6 * MIB)
     assert (budget.logs, budget.pool.share) == (6 * MIB, 2 * MIB)
-    mine.charge(Held(unsettled=MIB))
+    mine.charge(HeldBytes(unsettled=MIB))
     assert mine.sending is Level.FREE
-    mine.charge(Held(unsettled=MIB + MIB // 2))
+    mine.charge(HeldBytes(unsettled=MIB + MIB // 2))
     assert mine.sending is Level.SLOW
     budget.charge_logs(8 * MIB)
-    mine.charge(Held(unsettled=MIB + 2 * CONNECTION))
+    mine.charge(HeldBytes(unsettled=MIB + 2 * CONNECTION))
     assert mine.sending is Level.REFUSE
 
 

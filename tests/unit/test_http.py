@@ -15,11 +15,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.http import bounded
-from gateway.http.metrics import CONTENT_TYPE, Metrics
-from gateway.http.readiness import Readiness
-from gateway.http.server import make_app, serve_http
-from gateway.tasks import Supervisor
+from gateway.observability.http import bounded
+from gateway.observability.http.server import make_app, serve_http
+from gateway.observability.metrics import CONTENT_TYPE, Metrics
+from gateway.observability.readiness import Readiness
+from gateway.server.tasks import Supervisor
 from tests.support.process import PATIENCE, free_port
 
 Answer = tuple[int, str, bytes]
@@ -131,7 +131,9 @@ async def test_signals_stay_the_gateways() -> None:
 
 def test_importing_it_leaves_most_of_the_start_budget() -> None:
     # Start to ready is to take 1.5 s in all. Processor time, 0.1 s: what else runs would count as well.
-    code = "import time; t = time.process_time(); import gateway.http.server; print(time.process_time() - t)"
+    code = (
+        "import time; t = time.process_time(); import gateway.observability.http.server; print(time.process_time() - t)"
+    )
     taken = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3))
     assert taken < 0.6
 

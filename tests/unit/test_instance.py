@@ -7,7 +7,7 @@ import sys
 
 FORKS = """
 import os
-from gateway import service
+from gateway.server import gateway as service
 from gateway.instance import instance
 for _ in range(2):
     if os.fork() == 0:

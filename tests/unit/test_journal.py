@@ -11,11 +11,11 @@ import pytest
 
 from bridges.kafka.redelivery import Event
 from gateway.errors import AmqpError
-from gateway.journal.facts import Heading
-from gateway.journal.journal import Journal, Options
-from gateway.journal.pump import Pump
-from gateway.journal.reading import MOST_PARTITIONS, Log
-from gateway.redaction import shown
+from gateway.journal.readings import MOST_PARTITIONS, LogReading
+from gateway.journal.recorder import Journal, JournalOptions
+from gateway.journal.rows import Heading
+from gateway.journal.writer import JournalWriter
+from gateway.observability.redaction import shown
 from gateway.response.crossing_rule import WITHIN, choose
 from gateway.routing.event_annotations import GROUP
 from policies.load.diagnostics import PolicyErrors
@@ -25,7 +25,7 @@ from tests.support.messages import message
 
 def journal(**options: Any) -> Journal:
     times = iter(range(0, 1_000_000, 1000))
-    return Journal(Heading("gw", "p"), Options(**options), lambda: next(times))
+    return Journal(Heading("gw", "p"), JournalOptions(**options), lambda: next(times))
 
 
 def sender() -> Any:
@@ -176,11 +176,11 @@ def lot(*times: int) -> list[Event]:
 
 def test_links_that_read_are_told_while_they_are_open() -> None:
     now = [100_000]
-    table = Journal(Heading("gw", "p"), Options(), lambda: now[0])
+    table = Journal(Heading("gw", "p"), JournalOptions(), lambda: now[0])
     links = [reader(table, "billing"), reader(table, "billing"), reader(table)]
     places = [{0: 5, 1: 9}, {0: 7}, {0: 1}]
     first, second, third = (link.flow.reading(lambda at=at: at) for link, at in zip(links, places, strict=True))
-    table.readings.ends = {Log("", ""): {0: 20, 1: 8}}
+    table.readings.ends = {LogReading("", ""): {0: 20, 1: 8}}
     first.lot(500, 3, lot(99_000, 99_500, 100_000))  # in the log before the link
     now[0] = 100_007
     first.lot(10, 2, lot(100_000, 100_006))
@@ -214,7 +214,7 @@ def test_readers_of_many_partitions_and_of_many_kinds() -> None:
     link = reader(table)
     positions = dict.fromkeys(range(MOST_PARTITIONS + 10), 100)
     link.flow.reading(lambda: positions)
-    table.readings.ends = {Log("", ""): {number: 100 + number for number in positions}}
+    table.readings.ends = {LogReading("", ""): {number: 100 + number for number in positions}}
     table.ended(link)
     list(table.collect())
     table.rows.clear()
@@ -251,7 +251,7 @@ async def nothing() -> None:
 
 async def test_counts_wait_for_the_topic_and_nothing_of_them_is_lost() -> None:
     table, topic = journal(buffer=2), Topic()
-    pump = Pump(table, lambda: topic, lambda: None, nothing, key=b"p", interval=1)
+    pump = JournalWriter(table, lambda: topic, lambda: None, nothing, key=b"p", interval=1)
     tap = attach(table, "a").flow.tapped(Handler())
     for _ in range(5):
         tap.on_transfer(None, b"x", False)

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from bridges.spark.archive import Archive
 from bridges.spark.errors import PipelineError
-from gateway.cli import main
-from gateway.cli_pipeline import pipeline
-from gateway.local_path import LocalPath
+from gateway.cli.local_path import LocalPath
+from gateway.cli.main import main
+from gateway.cli.pipeline import pipeline
 from policies.folders import url_problem
 from tests.support.policy import mistakes
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from gateway.logs import HIDDEN, MAX_TEXT, configure_logs, get_logger
+from gateway.observability.logs import HIDDEN, MAX_TEXT, configure_logs, get_logger
 
 LOG = get_logger("gateway.test")
 

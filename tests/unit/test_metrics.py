@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.http.metrics import MAX_SERIES, OTHER, RARE, Metrics
+from gateway.observability.metrics import MAX_SERIES, OTHER, RARE, Metrics
 from tests.support.parts import ROOT
 
 

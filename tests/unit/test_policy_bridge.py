@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.policy_file import load
+from gateway.config.policy import load
 from policies.explain.explanation import explain
 from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy

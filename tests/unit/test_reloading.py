@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from gateway import app, service
-from gateway.listening import Listeners
-from gateway.service import Service
-from gateway.tasks import Supervisor, until
+from gateway.server import gateway as service
+from gateway.server import process as app
+from gateway.server.gateway import Gateway
+from gateway.server.listeners import Listeners
+from gateway.server.tasks import Supervisor, until
 from tests.support.process import PATIENCE
 
 
@@ -36,11 +37,11 @@ class Counted:
 
 async def test_a_reload_looks_at_few_links_in_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """4,000 links under 500 rules held everybody for four seconds."""
-    monkeypatch.setattr(service, "Judge", Counted)
+    monkeypatch.setattr(service, "LinkRevalidator", Counted)
     world, bridges = SimpleNamespace(scopes={}), SimpleNamespace(judge=lambda judge: None)
     links = {"links": lambda: range(500), "far_links": lambda: range(100)}
     gateway: Any = SimpleNamespace(world=world, report=None, bridges=bridges, _replaced=None, **links)
-    judging, most = asyncio.ensure_future(Service._judge(gateway)), 0
+    judging, most = asyncio.ensure_future(Gateway._judge(gateway)), 0
     while not judging.done():
         before = Counted.looked
         await asyncio.sleep(0)
@@ -66,7 +67,7 @@ async def test_a_policy_that_cannot_be_read_is_refused_after_a_while(
     pipe = tmp_path / "policy.yaml"
     os.mkfifo(pipe)
     told: Any = Told()
-    process = app.Process(told, pipe, None)
+    process = app.GatewayProcess(told, pipe, None)
     await process._apply()
     assert len(told.problems) == 1
     assert "could not be read within" in told.problems[0]
@@ -88,7 +89,7 @@ async def test_a_file_system_that_does_not_answer_has_one_thread(
     monkeypatch.setattr(app, "_PATIENCE", 0.05)
     monkeypatch.setattr(app, "_stamp", stamp)
     told: Any = Told()
-    process = app.Process(told, tmp_path / "policy.yaml", (1, 2, 0))
+    process = app.GatewayProcess(told, tmp_path / "policy.yaml", (1, 2, 0))
     assert [await process._stamped() for _ in range(3)] == 3 * [(1, 2, 0)]
     monkeypatch.setattr(app, "_PATIENCE", PATIENCE)
     answer.set()
@@ -111,7 +112,7 @@ class Reloads:
         monkeypatch.setattr(app, "load", Path.read_text)
         me: Any = self
         self.write("first")
-        self.process = app.Process(me, file, app._stamp(file))
+        self.process = app.GatewayProcess(me, file, app._stamp(file))
         self.supervisor.keep(self.process.watch, "policy-watch")
 
     def write(self, text: str) -> None:
@@ -210,7 +211,7 @@ async def test_a_policy_that_changes_while_it_is_read_at_the_start_is_read_again
     monkeypatch.setattr(app, "load", then_it_changes)
     policy, seen = app.read(file)
     told: Any = Told()
-    process = app.Process(told, file, seen)
+    process = app.GatewayProcess(told, file, seen)
     assert (policy, await process._due()) == ("first", app.CHANGED)
     assert await process._due() is None
 

@@ -10,7 +10,7 @@ import pytest
 
 from bridges.spark.simulate import DIFFERENCES, Case, Judge, Known, Receiver, compare, differences
 from gateway.amqp.codec.codec import Described, Symbol, encode
-from gateway.policy_file import make_filter_rules
+from gateway.config.policy import make_filter_rules
 from gateway.response.crossing_rule import choose
 from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy

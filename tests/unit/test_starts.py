@@ -19,7 +19,7 @@ from tests.support.process import free_port
 PRINT = """
 import sys
 import sysconfig
-from gateway.cli import main
+from gateway.cli.main import main
 try:
     main(standalone_mode=False)
 except SystemExit as end:
@@ -32,7 +32,7 @@ OURS = {"gateway", "bridges", "policies"}
 READING = {"click", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "ruamel"}
 LATER = (
     "bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl.client", "gateway.amqp.sasl.user_file",
-    "gateway.forwarding.worker", "gateway.connectors.connector", "gateway.journal.journal", "numpy", "pandas",
+    "gateway.forwarding.worker", "gateway.connectors.connector", "gateway.journal.recorder", "numpy", "pandas",
     "proton", "pyarrow", "pyspark", "redis", "scramp", "yaml",
 )  # fmt: skip
 """What a gateway imports only where its policy has clusters, bridges, connectors, a journal, users, TLS or Redis."""
@@ -106,7 +106,7 @@ def test_check_of_a_plain_policy_reads_it_and_loads_no_gateway(tmp_path: Path) -
     found = modules("check", policy(tmp_path))
     assert libraries(found) == READING
     assert later(found) == set()
-    assert {"asyncio", "gateway.service", "gateway.nodes", "gateway.filters"}.isdisjoint(found)
+    assert {"asyncio", "gateway.server.gateway", "gateway.nodes", "gateway.filters"}.isdisjoint(found)
 
 
 def test_check_loads_what_the_policy_names(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_check_loads_what_the_policy_names(tmp_path: Path) -> None:
     scope = {"listen": [listener], "addresses": [{"match": "a", "direct": "balanced"}]}
     found = modules("check", policy(tmp_path, kafka={"main": cluster}, scopes={"edge": scope}))
     assert later(found) >= {"bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl.user_file", "scramp"}
-    assert "gateway.service" not in found
+    assert "gateway.server.gateway" not in found
 
 
 def test_a_plain_gateway_loads_no_room_that_it_does_not_use(tmp_path: Path) -> None:
@@ -140,11 +140,14 @@ def test_a_plain_gateway_loads_no_room_that_it_does_not_use(tmp_path: Path) -> N
     said, errors = process.communicate()
     assert process.returncode == 0, "".join(lines) + errors
     found = listed(said)
-    assert "gateway.service" in found
+    assert "gateway.server.gateway" in found
     assert later(found) == set()
 
 
 def test_garbage_is_collected_while_a_gateway_serves() -> None:
-    code = "import gc; gc.disable(); from gateway.app import prepare_process; prepare_process(); print(gc.isenabled())"
+    code = (
+        "import gc; gc.disable(); from gateway.server.process import prepare_process; "
+        "prepare_process(); print(gc.isenabled())"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout == "True\n"

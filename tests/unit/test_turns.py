@@ -222,7 +222,7 @@ def test_the_links_of_a_session_end_in_turns(house: House) -> None:
 
 _LOOKED_AT = """
 import gc
-from gateway.app import prepare_process
+from gateway.server.process import prepare_process
 prepare_process()
 most, kept = 0, []
 def looked(phase, information):

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gateway.held.accounts import LINK, SMALL, Account, Held, Level
+from gateway.held.account import LINK, SMALL, Account, HeldBytes, Level
 from gateway.held.logs import COPIES
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Pressure:
     def _charge(self, unread: int) -> None:
         engine, tally, account = self._engine, self._engine.tally, self.account
         waiting, buffer = self._transport.get_write_buffer_size(), engine.largest_output
-        held = Held(
+        held = HeldBytes(
             received=tally.in_bytes,
             unfinished=tally.unread + engine.unfinished + unread,
             unsettled=tally.out_bytes,

@@ -20,7 +20,7 @@ from gateway.amqp.link.link import Link, sized
 from gateway.amqp.link.link_state import DetachKind
 from gateway.amqp.link.outcomes import said_in
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
-from gateway.held.accounts import LINK
+from gateway.held.account import LINK
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.config import EngineListener

@@ -17,8 +17,8 @@ from gateway.amqp.link.link import Link
 from gateway.amqp.transport.flush_scheduler import FlushScheduler, guarded
 from gateway.amqp.transport.slices import SLICE, UNREAD, next_slice
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.held.accounts import Account
-from gateway.password_checks import Ticket
+from gateway.held.account import Account
+from gateway.server.password_checks import Ticket
 
 _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""

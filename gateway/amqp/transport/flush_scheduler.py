@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from gateway.held.accounts import Budget
+from gateway.held.account import Budget
 from gateway.held.container import DEFAULT
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from functools import partial
 from typing import Final, TypeVar
 
 from gateway.errors import DETACH_FORCED, AmqpError
-from gateway.logs import get_logger
+from gateway.observability.logs import get_logger
+from gateway.server.tasks import Supervisor, set_within, together
 from gateway.state.leases.balance import Who
 from gateway.state.leases.group import Claim, ClaimDenied, Group, Now
 from gateway.state.leases.lease import (
@@ -36,7 +37,6 @@ from gateway.state.leases.lease import (
     unavailable,
 )
 from gateway.state.leases.store import EVERYTHING, CasResult, LeaseStore, StoreUnavailable, VersionedRecord, read_group
-from gateway.tasks import Supervisor, set_within, together
 
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")

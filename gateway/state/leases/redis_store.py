@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
-from gateway.logs import get_logger
+from gateway.observability.logs import get_logger
 from gateway.state.leases.group import Now
 from gateway.state.leases.store import EVERYTHING, CasResult, Poke, StoreUnavailable, VersionedRecord
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from gateway.logs import get_logger
+from gateway.observability.logs import get_logger
 from gateway.state.leases.group import Group, Now, parse
 
 LOG: Final = get_logger(__name__)

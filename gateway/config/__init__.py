@@ -1,0 +1,1 @@
+"""Policy and credential files, read from this machine."""

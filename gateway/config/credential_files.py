@@ -1,0 +1,154 @@
+"""The files a policy names beside itself: user files and certificates, read and checked before anything changes.
+
+A start or a reload gets either all of them or one error that lists every mistake.
+"""
+
+from __future__ import annotations
+
+import ssl
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gateway.amqp.sasl.verifiers import UserStore
+from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_of_date
+
+if TYPE_CHECKING:
+    from policies.model.scope import ConnectorSection, ListenerSection
+    from policies.rules import CompiledPolicy
+
+_NOBODY: Final = UserStore({})
+
+
+class CredentialFilesError(Exception):
+    """Files that cannot be used; `problems` says of each what is wrong."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems: Final = problems
+
+
+@dataclass(slots=True)
+class CredentialFiles:
+    """What was read: users by file, TLS by the part of the policy that wants it."""
+
+    users: dict[str, UserStore] = field(default_factory=dict)
+    servers: dict[ListenerSection, ServerTls] = field(default_factory=dict)
+    clients: dict[ConnectorSection, ssl.SSLContext] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    """What works, and should not stay so."""
+
+    def users_of(self, listener: ListenerSection) -> UserStore:
+        """Who may log in at a listener."""
+        return _NOBODY if listener.users is None else self.users[str(listener.users)]
+
+
+CheckCluster = Callable[[Mapping[str, str]], str | None]
+"""What a Kafka client says of its settings before it connects; None: it takes them."""
+
+
+def load_materials(policy: CompiledPolicy, check_cluster: CheckCluster) -> CredentialFiles:
+    """Read every file the policy names; raises `MaterialsError` with all that is wrong."""
+    materials, problems = CredentialFiles(), list[str]()
+    for name, cluster in policy.model.kafka.items():
+        if settings := policy.client_settings(cluster):
+            mistake = check_cluster(settings)
+            problems += [f"kafka.{name}: {mistake}"] if mistake else []
+    for name, scope in policy.model.scopes.items():
+        for listener in scope.listen:
+            problems += _listener(policy, listener, materials, f"scopes.{name}.listen {listener.bind}")
+        for connector in scope.connect:
+            problems += _connector(policy, connector, materials, f"scopes.{name}.connect {connector.name}")
+    if problems:
+        raise CredentialFilesError(problems)
+    materials.warnings += [*_exposed(policy), *_out_of_date(policy, datetime.now(UTC))]
+    return materials
+
+
+def _exposed(policy: CompiledPolicy) -> Iterator[str]:
+    """Files with secrets or users that anybody on this machine may change or read."""
+    listeners = [listener for scope in policy.model.scopes.values() for listener in scope.listen]
+    private = [secret.file for secret in policy.secrets] + [each.tls.key for each in listeners if each.tls is not None]
+    for name in dict.fromkeys(filter(None, private)):
+        if (mode := policy.path(name).stat().st_mode) & (stat.S_IWOTH | stat.S_IROTH):
+            done = "written" if mode & stat.S_IWOTH else "read"
+            yield f"{policy.path(name)}: can be {done} by every user of this machine; use chmod 600"
+    for users in dict.fromkeys(str(each.users) for each in listeners if each.users is not None):
+        if policy.path(users).stat().st_mode & stat.S_IWOTH:
+            yield f"{policy.path(users)}: can be written by every user of this machine; use chmod 644"
+
+
+def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
+    """Certificates that have expired, or are not valid yet."""
+    names: list[str | None] = []
+    for scope in policy.model.scopes.values():
+        for listener in scope.listen:
+            names += [] if listener.tls is None else [listener.tls.cert, listener.tls.client_ca]
+        for connector in scope.connect:
+            names += [connector.tls.cert, connector.tls.ca]
+    for name in dict.fromkeys(filter(None, names)):
+        yield from out_of_date(policy.path(name), now)
+
+
+def _users(path: Path, warnings: list[str]) -> UserStore:
+    """The users of a file; raises UsersError, OSError or UnicodeError where it cannot be used."""
+    from gateway.amqp.sasl.user_file import UsersError, load_users
+
+    text = path.read_text()
+    if not text.strip():  # half of a replacement, more likely than a wish: everybody would be disconnected
+        raise UsersError(["1:1: the users file is empty; {} says that nobody may log in"])
+    users = load_users(text)
+    if users.changes:
+        told = "answers to unknown users change with every change of the file, which tells them from known ones"
+        warnings.append(f"{path}: has no $secret: {told}; `scopegate users add` makes one")
+    if not len(users):
+        warnings.append(f"{path}: holds no user: nobody can log in with a password; `scopegate users add` adds one")
+    return users
+
+
+def _users_file(policy: CompiledPolicy, name: str, materials: CredentialFiles, where: str) -> list[str]:
+    from gateway.amqp.sasl.user_file import UsersError  # with all that logins need: not before there is a user
+
+    path = policy.path(name)
+    try:
+        materials.users[name] = _users(path, materials.warnings)
+    except UsersError as error:
+        return [f"{path}:{problem}" for problem in error.problems]
+    except (OSError, UnicodeError) as error:
+        return [f"{where}: users: {path}: {error}"]
+    return []
+
+
+def _listener(policy: CompiledPolicy, model: ListenerSection, materials: CredentialFiles, where: str) -> list[str]:
+    problems = []
+    if model.users is not None and str(model.users) not in materials.users:
+        problems += _users_file(policy, str(model.users), materials, where)
+    if (tls := model.tls) is not None:
+        authority = policy.path(tls.client_ca) if tls.client_ca is not None else None
+        try:
+            materials.servers[model] = ServerTls(
+                policy.path(tls.cert),
+                policy.path(tls.key),
+                client_ca=authority,
+                require_client_cert=tls.require_client_cert,
+            )
+        except TlsError as error:
+            problems.append(f"{where}: tls: {error}")
+    return problems
+
+
+def _connector(policy: CompiledPolicy, model: ConnectorSection, materials: CredentialFiles, where: str) -> list[str]:
+    if not any(endpoint.tls for endpoint in model.to):
+        return []
+    files: dict[str, str | None] = {"ca": model.tls.ca, "cert": model.tls.cert, "key": model.tls.key}
+    paths: dict[str, Path | None] = {name: policy.path(path) if path else None for name, path in files.items()}
+    try:
+        materials.clients[model] = client_context(
+            ca=paths["ca"], cert=paths["cert"], key=paths["key"], verify=model.tls.verify
+        )
+    except TlsError as error:
+        return [f"{where}: tls: {error}"]
+    return []

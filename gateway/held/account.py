@@ -1,0 +1,223 @@
+"""Who holds how much, and who has to wait or is refused for it. Pure: integers in bytes, no clock, no socket.
+
+A limit of its own bounds each connection. What connections share is a `Pool`: one for each user, one for the process.
+Above three quarters of a pool, who holds more than a fair part of it is slowed down; above all of it, who does is
+refused. So whoever holds little never notices the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+SMALL: Final = 16 * 1024
+"""Bytes that every connection may hold each way whatever others do; changes below it are not even looked at."""
+CONNECTION: Final = 36 * 1024
+"""What a connection takes that holds nothing."""
+LINK: Final = 6 * 1024
+"""What a link takes that holds nothing."""
+
+
+class Level(IntEnum):
+    """What a holder has to bear."""
+
+    FREE = 0
+    SLOW = 1
+    REFUSE = 2
+
+
+class HeldBytes(NamedTuple):
+    """What is held for one connection, in bytes, and how many deliveries.
+
+    `received`: messages of the peer that have no outcome yet, wherever they wait; `unfinished`: what came of messages
+    that are not complete; `unsettled`: messages to the peer that have no outcome yet; `events`: those of logs once
+    more, as they are at hand to be sent again; `output`: what it has not read; `kept`: what it gave back of logs, to be
+    sent again or on its way to a dead-letter topic.
+    """
+
+    received: int = 0
+    unfinished: int = 0
+    unsettled: int = 0
+    output: int = 0
+    kept: int = 0
+    links: int = 0
+    received_deliveries: int = 0
+    unsettled_deliveries: int = 0
+    events: int = 0
+
+    @property
+    def size(self) -> int:
+        """All of it that messages take."""
+        return self.received + self.unfinished + self.sent + self.kept
+
+    @property
+    def sent(self) -> int:
+        """What is on its way to the peer, and its outcome."""
+        return self.unsettled + self.events + self.output
+
+
+NOTHING: Final = HeldBytes()
+
+
+class Pool:
+    """What several accounts share: `limit` bytes; `holders` of them hold more than a little.
+
+    `common` of `total` is held for all of them together.
+    """
+
+    __slots__ = ("common", "holders", "limit", "total")
+
+    def __init__(self, limit: int) -> None:
+        self.limit: Final = limit
+        self.total = self.common = 0
+        self.holders = 0
+
+    @property
+    def share(self) -> int:
+        """What one holder may have when there is not enough for all, each way."""
+        return max((self.limit - self.common) // (2 * max(self.holders, 1)), SMALL)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether three quarters are used."""
+        return self.total > self.limit - self.limit // 4
+
+    def room(self, part: int) -> int:
+        """What who holds `part` one way may hold more before it is slowed down; below 0: it is."""
+        return max(self.share - part, self.limit - self.limit // 4 - self.total)
+
+    def level(self, part: int) -> Level:
+        """What who holds `part` one way has to bear."""
+        if not self.crowded or part <= self.share:
+            return Level.FREE
+        return Level.SLOW if self.total <= self.limit else Level.REFUSE
+
+
+class Account:
+    """What one connection holds; `reading` and `sending` say what its peer has to bear for it.
+
+    `keeping`: the same for what is sent the first time. What it gave back is sent again though there is much of it:
+    there is no other way for it to become less.
+    """
+
+    __slots__ = ("_count", "_peak", "_pools", "end", "fixed", "held", "keeping", "limit", "reading", "sending", "total")
+
+    def __init__(self, limit: int, pools: tuple[Pool, ...], end: Callable[[], None]) -> None:
+        """`end` ends the connection where nothing else gives back what it holds."""
+        self.limit: Final = limit
+        self.end: Final = end
+        self._pools: Final = pools
+        self.total = self.fixed = self._peak = self._count = 0
+        self.held = NOTHING
+        self.reading = self.sending = self.keeping = Level.FREE
+
+    def charge(self, held: HeldBytes, buffer: int = 0) -> None:
+        """Say anew what is held; `buffer`: the size of the buffer that output is written to.
+
+        proton keeps it, and the memory of deliveries that are settled for the next ones, as long as the connection
+        lives.
+        """
+        self._peak = max(self._peak, held.received + held.unsettled)
+        self.held, self.fixed = held, CONNECTION + LINK * held.links
+        self._total(held.size + self.fixed + self._peak - held.received - held.unsettled + buffer)
+        self.reading = self._level(held.received + held.unfinished)
+        self.sending = self._level(held.sent)
+        self.keeping = self._level(held.sent + held.kept)
+
+    @property
+    def room(self) -> int:
+        """What the peer may be sent before it is slowed down; below 0: it is."""
+        sent = self.held.sent
+        return min(self.limit // 2 - sent, *(pool.room(sent) for pool in self._pools))
+
+    @property
+    def retained(self) -> int:
+        """What nobody needs and only the end of the connection gives back."""
+        return self.total - self.held.size - self.fixed
+
+    def times(self) -> bool:
+        """Count that its peer had to wait; whether to say so: the 1st, 2nd, 4th, 8th time."""
+        self._count += 1
+        return self._count & (self._count - 1) == 0
+
+    def close(self) -> None:
+        """Nothing is held any more."""
+        self.held = NOTHING
+        self._total(0)
+
+    def _total(self, total: int) -> None:
+        change, holds = total - self.total, (total > SMALL) - (self.total > SMALL)
+        self.total = total
+        for pool in self._pools:
+            pool.total += change
+            pool.holders += holds
+
+    def _level(self, part: int) -> Level:
+        own = Level.FREE if part <= self.limit // 2 else Level.SLOW if part <= self.limit else Level.REFUSE
+        return max(own, *(pool.level(part) for pool in self._pools))
+
+
+class Budget:
+    """The account of the process: `limit` bytes for all that is held."""
+
+    def __init__(self, limit: int) -> None:
+        self.pool: Final = Pool(limit)
+        self.logs = self.detached = 0
+        """What is kept of event logs, and of what came settled on links that have ended: for all links together."""
+        self._users: Final[dict[tuple[str, str], tuple[Pool, set[Account]]]] = {}
+
+    def open(
+        self,
+        scope: str,
+        user: str,
+        end: Callable[[], None],
+        *,
+        connection: int | None = None,
+        per_user: int | None = None,
+    ) -> Account:
+        """An account for a connection of `user`; limits in bytes, None: half of what the process may hold."""
+        half = self.pool.limit // 2
+        pool, accounts = self._users.setdefault((scope, user), (Pool(per_user or half), set()))
+        account = Account(connection or half, (pool, self.pool), end)
+        accounts.add(account)
+        return account
+
+    def close(self, scope: str, user: str, account: Account) -> None:
+        """The connection has ended."""
+        account.close()
+        found = self._users.get((scope, user))
+        if found is not None:
+            found[1].discard(account)
+            if not found[1]:
+                del self._users[scope, user]
+
+    def charge_logs(self, size: int) -> None:
+        """Say anew what is kept of event logs."""
+        self._charge_common(size - self.logs)
+        self.logs = size
+
+    def charge_detached(self, size: int) -> None:
+        """Say anew what waits settled though its link has ended."""
+        self._charge_common(size - self.detached)
+        self.detached = size
+
+    def _charge_common(self, more: int) -> None:
+        self.pool.total += more
+        self.pool.common += more
+
+    @property
+    def accounts(self) -> Iterator[Account]:
+        """Those of all connections."""
+        return (account for _, accounts in list(self._users.values()) for account in list(accounts))
+
+    def heaviest(self) -> Iterator[Account]:
+        """Who has to go, the heaviest first, until there is room again: nothing else gives back what they hold."""
+        over = self.pool.total - self.pool.limit
+        if over <= 0:
+            return
+        for account in sorted(self.accounts, key=lambda each: -each.total):
+            if over <= 0 or account.total <= SMALL + CONNECTION:
+                return
+            over -= account.total
+            yield account

@@ -1,0 +1,120 @@
+"""The memory of the process: its budget, what is held of it, and how it is given back (`gateway.held`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.held.account import Budget
+from gateway.held.allocator import Trimmer
+from gateway.held.container import budget
+from gateway.held.logs import LogShare, LogWish, TurnBudget, shares
+from gateway.routing.requester_limits import DETACHED
+from gateway.server.tasks import off_loop
+from policies.model.rules import KafkaRule
+
+if TYPE_CHECKING:
+    from gateway.observability.link_events import LinkEvents
+    from policies.model.policy import Policy
+    from policies.rules import CompiledPolicy
+
+_LOOK: Final = 1.0
+_PATIENCE: Final = 3
+"""Seconds between two looks, and how many of them find too much before a connection has to go."""
+_TRIMS: Final = 5
+"""Looks between two times that memory is given back."""
+
+
+class MemoryReading(Protocol):
+    """A Kafka cluster."""
+
+    @property
+    def held(self) -> int: ...
+    def states(self) -> Mapping[str, float]: ...
+    def limit(self, share: LogShare, turn: TurnBudget) -> None: ...
+
+
+class Memory:
+    """What the process may hold; `hub` is where its connections charge what they do."""
+
+    def __init__(self, policy: CompiledPolicy, report: LinkEvents, clusters: Mapping[str, MemoryReading]) -> None:
+        self._report: Final = report
+        self.budget: Final = Budget(budget(policy.model.gateway.memory))
+        self.hub: Final = FlushScheduler(asyncio.get_running_loop(), self.budget, self._slowed)
+        self._turn: Final = TurnBudget(self.budget.pool, self.hub.loop, self._charge)
+        self._trimmer: Final = Trimmer()
+        self._clusters: Final = clusters
+        self._over = self._trims = 0
+        report.metrics.gauge_source(self.samples)
+
+    def divide(self, policy: Policy) -> None:
+        """Tell each cluster of a policy what it may take."""
+        for name, share in shares(self.budget.pool.limit, _wishes(policy)).items():
+            self._clusters[name].limit(share, self._turn)
+
+    def _slowed(self, connection: Connection, how: str) -> None:
+        self._report.bump("held_back", how)
+        if (account := connection.account) is not None and account.times():
+            held, ids = account.held._asdict(), {"connection": connection.name, "user": connection.peer.user}
+            self._report.log.warning("holds too much", how=how, **ids, **held)
+
+    async def run(self) -> None:
+        """Look once a second, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            held = self._look()
+            self._trims -= 1
+            if self._trims <= 0 and self._trimmer.wants(held):
+                self._trims = _TRIMS
+                await off_loop(self._trimmer.trim)
+
+    def _look(self) -> int:
+        self._charge_logs()
+        self.budget.charge_detached(DETACHED.held)
+        pool = self.budget.pool
+        self._over = self._over + 1 if pool.total > pool.limit else 0
+        if self._over > _PATIENCE:
+            for account in self.budget.heaviest():
+                account.end()
+            self._over = 0
+        return pool.total
+
+    def _charge(self) -> None:
+        self.hub.flush()  # connections are charged for what they were sent when it is written
+        self._charge_logs()
+
+    def _charge_logs(self) -> None:
+        self.budget.charge_logs(sum(each.held for each in self._clusters.values()))
+
+    def samples(self) -> Iterator[tuple[str, Any, float]]:
+        """The gauges, for metrics."""
+        sums: dict[tuple[str, str], int] = {}
+        for account in self.budget.accounts:
+            held = account.held
+            for name, kind, value in (
+                ("held_bytes", "received", held.received),
+                ("held_bytes", "unfinished", held.unfinished),
+                ("held_bytes", "unsettled", held.unsettled),
+                ("held_bytes", "events", held.events),
+                ("held_bytes", "output", held.output),
+                ("held_bytes", "kept", held.kept),
+                ("held_bytes", "retained", account.retained),
+                ("held_bytes", "connections", account.fixed),
+                ("held_deliveries", "received", held.received_deliveries),
+                ("held_deliveries", "unsettled", held.unsettled_deliveries),
+            ):
+                sums[name, kind] = sums.get((name, kind), 0) + value
+        for (name, kind), value in sums.items():
+            yield name, (("kind", kind),), float(value)
+        yield "held_bytes", (("kind", "logs"),), float(self.budget.logs)
+        yield "held_bytes", (("kind", "detached"),), float(self.budget.detached)
+        yield "held_limit_bytes", (), float(self.budget.pool.limit)
+
+
+def _wishes(policy: Policy) -> dict[str, LogWish]:
+    rules = [rule for scope in policy.scopes.values() for rule in scope.addresses if isinstance(rule, KafkaRule)]
+    both = {rule.kafka for rule in rules if rule.isolation == "read_uncommitted"}
+    return {name: LogWish(each.cache, each.readers, 1 + (name in both)) for name, each in policy.kafka.items()}

@@ -1,0 +1,395 @@
+"""The table behind the journal: what links, crossings and refusals count, and the rows that wait to be written.
+
+Hooks: the resolver tells of each decision, before a node has the link; `Report` of refusals and ends; the world of
+each crossing. What counts per message is put around a link's handler when the node takes it, so that a gateway without
+a journal pays nothing. Used from the event loop only; nothing here waits, and everything is bounded: what finds no
+room is lost, counted, and told by the next `lost` row.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.amqp.codec.codec import encode
+from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.sections import property_field, walk
+from gateway.errors import AmqpError
+from gateway.filters.parse.filter_set import kind_of
+from gateway.journal.readings import LinkReading, Readings
+from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of, finished, message_text
+from gateway.observability.redaction import shown
+from gateway.response.crossing_rule import WITHIN, CrossingDecision
+from gateway.response.fields import REPLY_TO, TO, address_text
+from gateway.routing.event_annotations import GROUP
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.direct.node import Crossing
+    from policies.rules import Route
+
+MOST_FILTERS: Final = 8192
+"""Bytes of an encoded filter set that are written."""
+
+
+class JournalOptions(NamedTuple):
+    """Of the policy's `gateway.journal`: every so manieth message (0: none), filters in full, room for rows."""
+
+    sample: int = 0
+    filters: bool = False
+    buffer: int = 10_000
+
+
+class LinkCounts(LinkTotals):
+    """The counts of one kind of link."""
+
+    __slots__ = ("_journal", "begun", "seen")
+
+    def __init__(self, journal: Journal, seen: LinkSeen) -> None:
+        super().__init__()
+        self.begun = ""
+        """How rows about single messages begin, as text, once there was one."""
+        self._journal: Final = journal
+        self.seen: Final = seen
+
+    def left(self, link: Any) -> None:
+        """The link counts no more."""
+        self._journal.ended(link)
+
+    def tapped(self, handler: Any) -> Any:
+        """The handler of a link, with counting around it."""
+        return (
+            _IncomingProbe(self._journal, self, handler)
+            if self.seen.action == "send"
+            else _OutgoingProbe(self, handler)
+        )
+
+    def reading(self, positions: Callable[[], Mapping[int, int]]) -> LinkReading | None:
+        """For a link that begins to read an event log: what it tells; `positions` are asked when a row is made."""
+        return self._journal.reading(self.seen, positions)
+
+
+class _OutgoingProbe:
+    """All of the handler of a link on which a peer receives; what it says of messages is counted."""
+
+    def __init__(self, flow: LinkCounts, handler: Any) -> None:
+        self._handler: Final = handler
+        self._flow: Final = flow
+
+    def on_outcome(self, context: Any, outcome: Any) -> None:
+        """Counted, and passed on to who is to hear it by now."""
+        outcomes, name = self._flow.outcomes, outcome.name
+        outcomes[name] = outcomes.get(name, 0) + 1
+        self._handler.on_outcome(context, outcome)
+
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return takes_batches(self._handler)
+
+    def on_accepted(self, contexts: list[Any]) -> None:
+        """`on_outcome` for several; `link.accepted` does not count them."""
+        outcomes = self._flow.outcomes
+        outcomes["accepted"] = outcomes.get("accepted", 0) + len(contexts)
+        self._handler.on_accepted(contexts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+
+class _IncomingProbe:
+    """All of the handler of a link on which a peer sends; what comes is counted, some of it told singly."""
+
+    def __init__(self, journal: Journal, flow: LinkCounts, handler: Any) -> None:
+        self._handler: Final = handler
+        self._journal: Final = journal
+        self._flow: Final = flow
+        self._sample: Final = journal.options.sample
+        self._left = 0
+        """Messages since the last one that was told singly."""
+        inner = handler.on_transfer
+
+        def counted(delivery: Any, data: bytes, settled: bool) -> None:
+            flow.messages += 1
+            flow.bytes += len(data)
+            inner(delivery, data, settled)
+
+        def sampled(delivery: Any, data: bytes, settled: bool) -> None:
+            self._look(((delivery, data, settled),))
+            counted(delivery, data, settled)
+
+        self.on_transfer: Final = sampled if self._sample else counted
+
+    def takes_batches(self) -> bool:
+        """As `handlers.takes_batches`."""
+        return takes_batches(self._handler)
+
+    def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+        """`on_transfer` for several."""
+        flow = self._flow
+        flow.messages += len(messages)
+        flow.bytes += sum([len(data) for _, data, _ in messages])
+        if self._sample:
+            self._look(messages)
+        self._handler.on_transfers(messages)
+
+    def _look(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+        """Tell of every so manieth message singly."""
+        first = self._sample - 1 - self._left
+        self._left = (self._left + len(messages)) % self._sample
+        for _, data, settled in messages[first :: self._sample]:
+            self._journal.message(self._flow, data, settled)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+
+class JournalRow(NamedTuple):
+    """A record value; `told` are the losses that it tells."""
+
+    value: bytes
+    told: dict[str, int]
+
+
+class Journal:
+    """What one gateway process has to say; `rows` wait to be written."""
+
+    def __init__(self, heading: Heading, options: JournalOptions, clock: Callable[[], int]) -> None:
+        self.options: Final = options
+        self.rows: Final[deque[JournalRow]] = deque()
+        self.lost: Final[dict[str, int]] = {"buffer": 0, "kinds": 0, "kafka": 0}
+        """Totals since start: rows that found no room, links and crossings that the table had no room for, and rows
+        that Kafka did not take."""
+        self._told: Final[dict[str, int]] = dict.fromkeys(self.lost, 0)
+        self._heading: Final = heading
+        self._clock: Final = clock
+        self._since = clock()
+        self._seq = 0
+        self._flows: Final[dict[LinkSeen, LinkCounts]] = {}
+        self._crossings: Final[dict[Crossed, LinkTotals]] = {}
+        self.readings: Final = Readings(clock, options.buffer)
+
+    # -- links
+
+    def allowed(
+        self, link: Any, scope: str, address: str | None, user: str | None, route: str = "",
+        routes: tuple[Route, ...] = (), rule: str | None = None,
+    ) -> None:  # fmt: skip
+        """The policy lets this link through to where the routes lead, or to a `route` that no rule is about."""
+        end = LinkEnd(route) if route else end_of(scope, address or "", rule, routes)
+        end = end._replace(to_address=shown(end.to_address))
+        self._count(link, self._seen(link, scope, address, user, "allow", None, None, end))
+
+    def refused(self, link: Any, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
+        """It gets an error: from the policy, or from a node that the policy let it through to."""
+        flow: LinkCounts | None = link.flow
+        by, end = "policy", LinkEnd()
+        if address is None:
+            terminus = link.target if link.incoming else link.source
+            known = terminus.present and not terminus.coordinator
+            end = LinkEnd("temporary" if terminus.dynamic else "anonymous" if known else "none")
+        if flow is not None:
+            by, end = "node", flow.seen.end
+            flow.attached -= flow.attached > 0
+            self.ended(link)
+        denied = self._flow(self._seen(link, scope, address, user, "deny", error.condition, by, end))
+        denied.attached += 1
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        """The same, when the resolver has long handed it on: the node has thought about it."""
+        if (flow := link.flow) is not None:
+            self.refused(link, flow.seen.scope, link.address, flow.seen.user, error)
+
+    def ended(self, link: Any) -> None:
+        """The link counts no more."""
+        if (flow := link.flow) is not None:
+            link.flow = None
+            flow.links -= 1
+
+    def counted(self, link: Link) -> None:
+        """What a link has counted itself, just before `Report` takes it."""
+        flow: LinkCounts | None = link.flow
+        if flow is None:
+            return
+        if not link.incoming:
+            flow.messages += link.transfers
+        if link.accepted:
+            flow.add(flow.outcomes, "accepted", link.accepted)
+        for name, count in link.others.items():
+            flow.add(flow.outcomes, name, count)
+
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        """One message of it was refused."""
+        if (flow := link.flow) is not None:
+            flow.add(flow.refused, error.condition)
+
+    def _count(self, link: Any, seen: LinkSeen) -> None:
+        flow = self._flow(seen)
+        flow.attached += 1
+        flow.links += 1
+        link.flow = flow
+
+    def _flow(self, seen: LinkSeen) -> LinkCounts:
+        flow = self._flows.get(seen)
+        if flow is None:
+            flow = LinkCounts(self, seen)
+            if len(self._flows) < self.options.buffer:
+                self._flows[seen] = flow
+            else:
+                self.lost["kinds"] += 1
+        return flow
+
+    def _seen(
+        self, link: Any, scope: str, address: str | None, user: str | None, decision: str, condition: str | None,
+        refused_by: str | None, end: LinkEnd,
+    ) -> LinkSeen:  # fmt: skip
+        action = "send" if link.incoming else "receive"
+        wanted = {} if link.incoming else link.source.filter
+        names = tuple(sorted(str(kind_of(getattr(each, "descriptor", None))) for each in wanted.values()))
+        group = None if link.incoming else link.properties.get(GROUP)
+        return LinkSeen(
+            scope, user, action, shown(address), decision, condition, refused_by, end, names,
+            self._filters(wanted) if wanted and self.options.filters else None,
+            shown(group) if isinstance(group, str) else None,
+        )  # fmt: skip
+
+    def reading(self, seen: LinkSeen, positions: Callable[[], Mapping[int, int]]) -> LinkReading | None:
+        """A link of this kind begins to read an event log."""
+        found = self.readings.begin(seen, positions)
+        if found is None:
+            self.lost["kinds"] += 1
+        return found
+
+    @staticmethod
+    def _filters(wanted: Any) -> str | None:
+        """The whole set, encoded; None where it is too long to keep."""
+        encoded = encode(dict(wanted))
+        return base64.b64encode(encoded).decode() if len(encoded) <= MOST_FILTERS else None
+
+    # -- messages
+
+    def crossing(
+        self, origin: Link, target: Link, choice: CrossingDecision, crossing: Crossing | None
+    ) -> Crossing | None:
+        """The crossing, with counting around it; what stays in its scope crosses nothing."""
+        if choice is WITHIN:
+            return crossing
+        home = target.way.home
+        address = getattr(target, "address", None) if home is None else target.target.address
+        crossed = Crossed(
+            origin.way.scope, origin.way.replies, target.way.scope, shown(address),
+            None if home is None else home.name, "response-address-supported" in target.target.capabilities,
+            None if home is None else home.annotates, *choice,
+        )  # fmt: skip
+        counts = self._crossing(crossed)
+
+        def counting(data: bytes) -> bytes:
+            nonlocal counts
+            if not counts.links:  # left the table while nothing crossed
+                counts = self._crossing(crossed)
+            counts.messages += 1
+            counts.bytes += len(data)
+            if crossing is None:
+                return data
+            try:
+                return crossing(data)
+            except AmqpError as error:
+                counts.add(counts.refused, error.condition)
+                raise
+
+        return counting
+
+    def _crossing(self, crossed: Crossed) -> LinkTotals:
+        counts = self._crossings.get(crossed)
+        if counts is None:
+            counts = LinkTotals()
+            counts.links = 1
+            if len(self._crossings) < self.options.buffer:
+                self._crossings[crossed] = counts
+            else:
+                self.lost["kinds"] += 1
+        return counts
+
+    def message(self, flow: LinkCounts, data: bytes, settled: bool) -> None:
+        """A row about one message: where it says it goes, how large it is; nothing else of it."""
+        self._seq += 1
+        if len(self.rows) >= self.options.buffer:
+            self.lost["buffer"] += 1
+            return
+        if not flow.begun:
+            flow.begun = self._heading.begun("message", flow.seen.fields())
+        told = message_text(len(data), settled, annotated(data), _addresses(data))
+        self.rows.append(JournalRow(finished(flow.begun, self._seq, now := self._clock(), now, told), {}))
+
+    # -- rows
+
+    def collect(self) -> Iterator[None]:
+        """Make rows of what was counted since the last time; stops after each, so that others have their turn."""
+        start, now = self._since, self._clock()
+        self._since = now
+        for seen, flow in list(self._flows.items()):
+            if flow.any:
+                self._put("link", start, now, {**seen.fields(), "attached": flow.attached, **_counted(flow)})
+                yield
+            elif flow.links <= 0:
+                del self._flows[seen]
+        for crossed, counts in list(self._crossings.items()):
+            if counts.any:
+                self._put("crossing", start, now, {**crossed._asdict(), **_counted(counts)})
+                yield
+            else:
+                counts.links = 0
+                del self._crossings[crossed]
+        for told in self.readings.rows():
+            if told is not None:
+                seen, fields = told
+                self._put("reading", start, now, {**seen.fields(), **fields})
+            yield
+        self._tell(start, now)
+
+    def _tell(self, start: int, now: int) -> None:
+        """The losses that no row tells yet; they wait while there is no room for this one either."""
+        untold = {cause: count - self._told[cause] for cause, count in self.lost.items() if count > self._told[cause]}
+        if untold and len(self.rows) < self.options.buffer:
+            for cause, count in untold.items():
+                self._told[cause] += count
+            self._put("lost", start, now, {"count": sum(untold.values()), "causes": untold}, untold)
+
+    def _put(
+        self, kind: str, start: int, now: int, fields: dict[str, Any], told: dict[str, int] | None = None
+    ) -> None:
+        self._seq += 1
+        if len(self.rows) >= self.options.buffer:
+            self.lost["buffer"] += 1
+        else:
+            self.rows.append(JournalRow(self._heading.row(kind, self._seq, start, now, fields), told or {}))
+
+    def lose(self, row: JournalRow) -> None:
+        """Kafka has not taken this row: what it told is untold again."""
+        self.lost["kafka"] += 1
+        for cause, count in row.told.items():
+            self._told[cause] -= count
+
+
+def _addresses(data: bytes) -> dict[str, str | None]:
+    """Where a message says that it and its response go, or why that cannot be read."""
+    found: dict[str, str | None] = {}
+    try:
+        layout = walk(data)
+        for name, index in (("message_to", TO), ("message_reply_to", REPLY_TO)):
+            if raw := property_field(data, layout, index):
+                found[name] = shown(address_text(raw, name))
+    except AmqpError as error:
+        found["malformed"] = error.condition
+    return found
+
+
+def _counted(counts: LinkTotals) -> dict[str, Any]:
+    """The counts, which begin anew."""
+    made = {
+        "messages": counts.messages, "bytes": counts.bytes, "outcomes": counts.outcomes, "refused": counts.refused,
+    }  # fmt: skip
+    counts.clear()
+    return made

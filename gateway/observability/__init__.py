@@ -1,0 +1,1 @@
+"""What operators see: logs, counters, metrics, readiness, and the one redaction."""

@@ -1,0 +1,61 @@
+"""Consumer groups for operators: who owns which partition, and asking for them to be dealt out anew.
+
+Looking is for everybody who reaches the port; changing something only for programs on this machine, since the port has
+no users. A browser that a web page sends here says so (`Origin`) and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.errors import INTERNAL_ERROR, AmqpError
+
+
+class GroupAdminHandler(Protocol):
+    """Who answers; raises AmqpError when there is no such event log, or no answer."""
+
+    async def show(self, scope: str, address: str, group: str) -> Mapping[str, Any]: ...
+    async def rebalance(self, scope: str, address: str, group: str) -> Mapping[str, Any]: ...
+
+
+def group_routes(desk: GroupAdminHandler) -> list[Route]:
+    """`GET /groups` and `POST /groups/rebalance`, both with scope, address and group in the query."""
+
+    async def show(request: Request) -> Response:
+        return await _answer(request, desk.show)
+
+    async def rebalance(request: Request) -> Response:
+        if not _local(request):
+            return _error(403, "only programs on the gateway's own machine may use this")
+        return await _answer(request, desk.rebalance)
+
+    return [Route("/groups", show), Route("/groups/rebalance", rebalance, methods=["POST"])]
+
+
+async def _answer(request: Request, ask: Any) -> Response:
+    wanted = [request.query_params.get(name, "") for name in ("scope", "address", "group")]
+    if not all(wanted):
+        return _error(400, "name scope, address and group in the query: /groups?scope=…&address=…&group=…")
+    try:
+        return JSONResponse(await ask(*wanted))
+    except AmqpError as error:
+        return _error(503 if error.condition == INTERNAL_ERROR else 404, error.description)
+
+
+def _error(status: int, text: str) -> Response:
+    return JSONResponse({"error": text}, status_code=status)
+
+
+def _local(request: Request) -> bool:
+    if request.client is None or "origin" in request.headers:
+        return False
+    try:
+        return ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False

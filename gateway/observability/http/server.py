@@ -1,0 +1,114 @@
+"""The operator's HTTP port: `/metrics`, `/healthz`, `/readyz`, on the gateway's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+from uvicorn import Config, Server
+
+from gateway.observability.http.bounded import bounded
+from gateway.observability.http.groups import GroupAdminHandler, group_routes
+from gateway.observability.metrics import CONTENT_TYPE, Metrics
+from gateway.observability.readiness import Readiness
+from gateway.server.tasks import Supervisor
+
+GRACE: Final = 1
+"""Seconds that requests in progress get at the end."""
+
+
+def make_app(metrics: Metrics, readiness: Readiness, groups: GroupAdminHandler | None = None) -> Starlette:
+    """The application; requests are answered on the loop and wait at most for the shared state."""
+
+    async def show_metrics(_: Request) -> Response:
+        return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE})
+
+    async def healthz(_: Request) -> Response:
+        # Being answered at all says that the loop turns.
+        return PlainTextResponse("ok\n")
+
+    async def readyz(_: Request) -> Response:
+        ready, report = readiness.report()
+        return JSONResponse(report, status_code=200 if ready else 503)
+
+    routes = [Route("/metrics", show_metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
+    return Starlette(routes=routes + (group_routes(groups) if groups is not None else []))
+
+
+def keep_http(supervisor: Supervisor, host: str, port: int, *more: Any) -> None:
+    """`serve_http` as an essential task; raises OSError when the address is taken now, and not later."""
+    first = [serve_http(host, port, *more)]
+    supervisor.keep(lambda: first.pop() if first else serve_http(host, port, *more), "http")
+
+
+def serve_http(
+    host: str, port: int, app: ASGIApp, started: asyncio.Event, dropped: Callable[[str], None] = lambda reason: None
+) -> Coroutine[Any, Any, None]:
+    """What serves until it is cancelled, then finishes what is being answered; sets `started` in between.
+
+    The port is taken now, so that `OSError` meets whoever starts the gateway and not a task in the background.
+    `dropped` hears why a connection was dropped (see `bounded`).
+    """
+    return _serve(_bind(host, port), app, started, dropped)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, proto)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)
+    except OSError:
+        listening.close()
+        raise
+    listening.setblocking(False)
+    return listening
+
+
+async def _serve(
+    listening: socket.socket, app: ASGIApp, started: asyncio.Event, dropped: Callable[[str], None]
+) -> None:
+    config = Config(
+        app, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
+        timeout_graceful_shutdown=GRACE, http=bounded(dropped),
+    )  # fmt: skip
+    server = _QuietServer(config, started)
+    try:
+        await server.serve([listening])
+    finally:
+        listening.close()
+    if server.cancelled:
+        raise asyncio.CancelledError
+
+
+class _QuietServer(Server):
+    """uvicorn without signal handlers, ended by cancelling: the gateway decides when the process ends."""
+
+    def __init__(self, config: Config, started: asyncio.Event) -> None:
+        super().__init__(config)
+        self._announce = started
+        self.cancelled = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce.set()
+
+    async def main_loop(self) -> None:
+        try:
+            await super().main_loop()
+        except asyncio.CancelledError:
+            # Held back until `shutdown`, which uvicorn runs next, has closed what is open.
+            self.cancelled = True

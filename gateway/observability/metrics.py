@@ -1,0 +1,189 @@
+"""Prometheus metrics: a registry whose collector reads plain integers when it is scraped.
+
+Hot counters are `Counters` objects; rare events go through `bump`; states (how many links are there now)
+are callables. Everything is touched from the event loop only, the scrape included, so nothing is locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final, TypeVar
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gateway.observability.counters import CounterTable, Labels, LinkCounters, Sample, SocketCounters
+
+Source = Callable[[], Iterable[tuple[str, Labels, float]]]
+Made = TypeVar("Made", bound=CounterTable)
+
+PREFIX: Final = "scopegate_"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+# A label that was meant to be bounded and is not must not eat the memory: the rest is counted together.
+MAX_SERIES: Final = 200
+MAX_LABEL: Final = 128
+OTHER: Final = "other"
+
+RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "bad_input": ("Peers that broke AMQP or a limit, by what they did.", ("reason",)),
+    "sasl_failures": ("Failed authentication attempts.", ("reason",)),
+    "logins_revoked": ("Connections closed because a reload took their login away.", ("scope",)),
+    "tls_failures": ("Failed TLS handshakes.", ()),
+    "connections_accepted": ("Connections accepted.", ("scope",)),
+    "connections_closed": ("Accepted connections that have ended.", ("scope",)),
+    "connector_opens": ("Connections a connector has opened.", ("connector",)),
+    "bridge_failures": ("Times an end of a bridge was not there, or no more.", ("bridge",)),
+    "pull_failures": ("Times a queue could not be pulled from, or no more.", ("connector",)),
+    "connector_failures": ("Connections a connector has lost or could not make.", ("connector",)),
+    "links_attached": ("Links asked for and not refused at once.", ("scope", "direction")),
+    "links_refused": ("Links refused.", ("scope", "condition")),
+    "links_ended": ("Links that have ended.", ("scope", "condition")),
+    "messages_refused": ("Messages refused.", ("scope", "condition")),
+    "cookie_failures": ("Response-address cookies and rewritten ids that did not verify.", ("reason",)),
+    "held_back": ("Connections that hold too much, by what happens: read or sent less, refused, closed.", ("how",)),
+    "reloads": ("Policy reloads.", ("result",)),
+    "task_failures": ("Background tasks that ended with an error.", ("task",)),
+    "task_restarts": ("Essential tasks begun again after an error.", ("task",)),
+    "scrape_errors": ("Metrics left out because reading them failed.", ("metric",)),
+}
+
+HELP: Final = {
+    "filter_texts_unsearched": "Texts that were too long for the LIKE of a filter, which was unknown for them.",
+    "filter_sections_unread": "Sections too long to be looked through for a filter, which the message did not match.",
+    "bridge_events": "Events of bridges: moved, given back (repeated), given up, skipped, of a wrong partition.",
+    "bridge_up": "1: this gateway moves the events of the bridge, and both ends are there.",
+    "bridge_held": "Events of the bridge that are here and not done with.",
+    "bridge_delay_seconds": "From an event's timestamp in its log to its acceptance by the target; the last one.",
+    "bridge_lag": "Records of the topic that the bridge is not done with; not a number: not known.",
+    "held_bytes": "What is held for peers, by kind (docs/design.md).",
+    "held_deliveries": "Messages that are held for peers, by kind.",
+    "held_limit_bytes": "What may be held for peers in all.",
+    "socket_bytes": "Bytes on sockets, before TLS.",
+    "deliveries": "Messages on links.",
+    "kafka_ahead_bytes": "What was read of topics and not yet asked for; no more than the cache may hold, about.",
+    "kafka_cached_bytes": "What is kept of topics for links that are a little behind.",
+    "kafka_cached_chunks": "Runs of records that are kept, or were read and not yet asked for.",
+    "kafka_client_bytes": "What the Kafka clients that read may have in their queues and on the way.",
+    "kafka_client_slow": "1: this version of confluent-kafka hands records over one by one, about half as fast.",
+    "kafka_readers": "Kafka clients that read, each with a thread.",
+    "kafka_streams": "Positions in partitions that are read on from; links at the same place share one.",
+    "kafka_turns": "Partitions in which more positions are wanted than there are readers: they take turns.",
+    "kafka_up": "1: the cluster answers.",
+    "kafka_events": "Transfers into topics by outcome, deliveries from topics, and what went wrong.",
+    "journal_rows": "Rows of the journal by what became of them (docs/journal.md).",
+    "dropped": "Settled messages nobody could take.",
+    "outcomes": "What senders were told of their messages.",
+    "state_events": "Questions to shared state that had no answer, uses that could not be given back, a full memory.",
+    **{name: text for name, (text, _) in RARE.items()},
+}
+
+
+class Metrics:
+    """The process's metrics; one object, handed to whoever counts."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_CounterCollector(self._read))
+        ProcessCollector(registry=self._registry)
+        self._counters: dict[tuple[type[CounterTable], Labels], CounterTable] = {}
+        self._rare: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in RARE}
+        self._gauges: dict[tuple[str, Labels], Callable[[], float]] = {}
+        self._sources: list[Source] = []
+        self._gauge_sources: list[Source] = []
+
+    def sockets(self, scope: str, name: str) -> SocketCounters:
+        """The counters of a listener or connector, by what the policy calls it."""
+        return self._made(SocketCounters, (("scope", scope), ("name", name)))
+
+    def links(self, scope: str, rule: str) -> LinkCounters:
+        """The counters of an address rule, by its pattern in the policy (never by an address)."""
+        return self._made(LinkCounters, (("scope", scope), ("rule", rule)))
+
+    def bump(self, name: str, *labels: str, by: int = 1) -> None:
+        """Count a rare event: one of `RARE`, with its labels in order."""
+        if len(labels) != len(RARE[name][1]):
+            raise ValueError(f"{name} has the labels {RARE[name][1]}")
+        series = self._rare[name]
+        if labels not in series and (len(series) >= MAX_SERIES or max(map(len, labels), default=0) > MAX_LABEL):
+            labels = (OTHER,) * len(labels)
+        series[labels] = series.get(labels, 0) + by
+
+    def gauge(self, name: str, read: Callable[[], float], labels: Labels = ()) -> None:
+        """Show `read()` as the gauge `name` (with its prefix) at every scrape; the last one given stays."""
+        self._gauges[name, labels] = read
+
+    def forget(self, name: str, labels: Labels) -> None:
+        """Show a gauge no more."""
+        self._gauges.pop((name, labels), None)
+
+    def count_source(self, source: Source) -> None:
+        """Show the counters that `source()` yields (names without prefix and `_total`) at every scrape."""
+        self._sources.append(source)
+
+    def gauge_source(self, source: Source) -> None:
+        """Show the gauges that `source()` yields (names without prefix) at every scrape."""
+        self._gauge_sources.append(source)
+
+    def exposition(self) -> bytes:
+        """The text Prometheus reads."""
+        return generate_latest(self._registry)
+
+    def _made(self, kind: type[Made], labels: Labels) -> Made:
+        found = self._counters.get((kind, labels))
+        if found is None:
+            found = self._counters[kind, labels] = kind(labels)
+        assert isinstance(found, kind)
+        return found
+
+    def _read(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        gauges = [*self._gauge_samples(), *(each for source in self._gauge_sources for each in self._sourced(source))]
+        sources = [sample for source in self._sources for sample in self._sourced(source)]
+        own = (sample for counters in self._counters.values() for sample in counters.samples())
+        yield from _families(CounterMetricFamily, chain(own, sources, self._rare_samples()))
+        yield from _families(GaugeMetricFamily, gauges)
+
+    def _sourced(self, source: Source) -> list[Sample]:
+        try:
+            return [Sample(*sample) for sample in source()]
+        except Exception:
+            self.bump("scrape_errors", getattr(source, "__qualname__", "source"))
+            return []
+
+    def _gauge_samples(self) -> Iterator[Sample]:
+        for (name, labels), read in self._gauges.items():
+            try:
+                yield Sample(name.removeprefix(PREFIX), labels, read())
+            except Exception:
+                self.bump("scrape_errors", name)
+
+    def _rare_samples(self) -> Iterator[Sample]:
+        for name, series in self._rare.items():
+            names = RARE[name][1]
+            for values, count in series.items() or (((), 0),) * (not names):
+                yield Sample(name, tuple(zip(names, values, strict=True)), count)
+
+
+class _CounterCollector(Collector):
+    def __init__(self, read: Callable[[], Iterator[Any]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Any]:
+        return self._read()
+
+    def describe(self) -> list[Any]:
+        """Nothing: registering must not read."""
+        return []
+
+
+def _families(kind: Any, samples: Iterable[Sample]) -> Iterator[Any]:
+    """One family per metric, since the text format wants its samples together."""
+    families: dict[str, Any] = {}
+    for name, labels, value in samples:
+        family = families.get(name)
+        if family is None:
+            text = HELP.get(name, name.replace("_", " "))
+            family = families[name] = kind(PREFIX + name, text, labels=[label for label, _ in labels])
+        family.add_metric([text for _, text in labels], value)
+    return iter(families.values())

@@ -1,0 +1,77 @@
+"""Where the quickstart's gateway is, as its policy says: addresses to connect to, and the key of the cookies."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway.config.policy import make_ring
+from gateway.response.keys import KeyRing, new_secret
+from policies.load.loader import load_policy
+from policies.rules import CompiledPolicy
+
+EDGE: Final = "edge"
+CORE: Final = "core"
+
+
+class NotUsable(Exception):
+    """A policy that the quickstart cannot show anything with; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """One gateway: its policy, its environment, its listening addresses by what listens there."""
+
+    policy: Path
+    environ: Mapping[str, str]
+    binds: Mapping[str, str]
+    ring: KeyRing
+    clusters: Mapping[str, str]
+
+    @property
+    def edge(self) -> str:
+        """Where clients of scope `edge` connect."""
+        return self.binds[f"scope {EDGE}"]
+
+    @property
+    def core(self) -> str:
+        """Where clients of scope `core` connect."""
+        return self.binds[f"scope {CORE}"]
+
+    @property
+    def http(self) -> str:
+        """Health, readiness and metrics."""
+        return self.binds["http"]
+
+
+def read_place(policy: Path) -> Ports:
+    """What `policy` says, with a fresh signing key in the variable it names; raises `PolicyErrors` too."""
+    model = load_policy(policy, environ=os.environ, read_bytes=Path.read_bytes, with_secrets=False).model
+    keys = model.keys
+    variable = keys.ring[keys.active].env if keys is not None else None
+    if variable is None:
+        raise NotUsable(f"{policy}: keys.active must name a key that comes from the environment")
+    environ = {**os.environ, variable: new_secret(secrets.token_bytes)}
+    compiled = load_policy(policy, environ=environ, read_bytes=Path.read_bytes)
+    clusters = {name: cluster.bootstrap for name, cluster in compiled.model.kafka.items()}
+    return Ports(policy, environ, _binds(compiled), _ring(compiled), clusters)
+
+
+def _binds(policy: CompiledPolicy) -> dict[str, str]:
+    binds = {f"scope {name}": str(scope.listen[0].bind) for name, scope in policy.model.scopes.items() if scope.listen}
+    for scope in (EDGE, CORE):
+        if f"scope {scope}" not in binds:
+            raise NotUsable(f"{policy.file}: the quickstart needs a listener in scope {scope}")
+    if policy.model.gateway.http is None:
+        raise NotUsable(f"{policy.file}: the quickstart needs gateway.http")
+    return {**binds, "http": str(policy.model.gateway.http)}
+
+
+def _ring(policy: CompiledPolicy) -> KeyRing:
+    signing = policy.signing
+    assert signing is not None  # `read_place` has seen the key
+    return make_ring(signing)

@@ -1,0 +1,99 @@
+"""The Kafka clusters of the present policy: made before a reload replaces anything, and let go when it has.
+
+Part of the composition root, kept apart from `service`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from gateway.held.memory import MemoryReading
+from gateway.nodes.resolver import EventStreams
+from gateway.observability.readiness import Readiness
+from gateway.server.tasks import Supervisor
+from gateway.state.leases.manager import Leases
+from gateway.state.termini.store import Termini
+from policies.model.policy import EMBEDDED
+
+if TYPE_CHECKING:
+    from gateway.journal.writer import RowAppender
+    from policies.model.policy import KafkaCluster
+    from policies.rules import CompiledPolicy
+
+
+class ManagedCluster(EventStreams, MemoryReading, Protocol):
+    """A Kafka cluster, as `bridges.kafka` makes it."""
+
+    @property
+    def in_flight(self) -> int: ...
+    def appender(self, topic: str) -> RowAppender: ...
+    def counts(self) -> Mapping[str, int]: ...
+    def ready(self) -> tuple[bool, str]: ...
+    async def ends(self, topic: str) -> dict[int, int]: ...
+    async def close(self, limit: float = 10.0) -> None: ...
+
+
+ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor, Leases, Termini], ManagedCluster]
+"""Makes a cluster from its name, its policy, its settings with secrets, a supervisor, and what gateways share."""
+
+Settings = tuple["KafkaCluster", Mapping[str, str], tuple[bytes | None, ...]]
+"""What makes another client necessary when it changes: the policy, the settings with secrets, what its files held."""
+
+
+class PreparedClusters(NamedTuple):
+    """The clusters of a new policy: what each is made of, and those that had to be made."""
+
+    wanted: Mapping[str, Settings]
+    made: Mapping[str, ManagedCluster]
+
+
+class ClusterTable:
+    """Makes clusters, and closes those that a policy no longer has."""
+
+    def __init__(self, make: ClusterMaker, supervisor: Supervisor, readiness: Readiness) -> None:
+        self.running: Final[dict[str, ManagedCluster]] = {}
+        self._settings: Final[dict[str, Settings]] = {}
+        self._make: Final = make
+        self._supervisor: Final = supervisor
+        self._readiness: Final = readiness
+
+    def prepare(self, policy: CompiledPolicy, leases: Leases, termini: Termini) -> PreparedClusters:
+        """Make what is new, or new under an old name (a secret or file may have changed); nothing uses it yet."""
+        models = policy.model.kafka.items()
+        wanted = {name: (each, policy.client_settings(each), policy.cluster_files(each)) for name, each in models}
+        made: dict[str, ManagedCluster] = {}
+        try:
+            for name, each in wanted.items():
+                if self._settings.get(name) != each:
+                    made[name] = self._make(name, each[0], each[1], self._supervisor, leases, termini)
+        except BaseException:
+            self._close(made)
+            raise
+        return PreparedClusters(wanted, made)
+
+    def install(self, prepared: PreparedClusters) -> set[str]:
+        """Serve these from now on; returns the names of those that are gone, or new under an old name."""
+        gone = {name for name in self.running if prepared.wanted.get(name) != self._settings.get(name)}
+        for name in gone:
+            self._readiness.remove(f"kafka/{name}")
+        self._close({name: self.running.pop(name) for name in gone})
+        for name, made in prepared.made.items():
+            self.running[name] = made
+            self._readiness.add(f"kafka/{name}", made.ready)
+        self._settings.clear()
+        self._settings.update(prepared.wanted)
+        return gone
+
+    def _close(self, clusters: Mapping[str, ManagedCluster]) -> None:
+        for name, each in clusters.items():
+            self._supervisor.start(each.close(), f"kafka-close:{name}")
+
+
+def emptied(replaced: Iterable[str], prepared: PreparedClusters) -> list[str]:
+    """What to say of embedded clusters that a reload begins anew: their events were only in memory."""
+    return [
+        f"kafka.{name}: the embedded cluster has changed and begins empty; its events are gone"
+        for name in replaced
+        if name in prepared.wanted and prepared.wanted[name][0].bootstrap == EMBEDDED
+    ]

@@ -1,0 +1,76 @@
+"""What the gateway and its command line take from the bridges, each imported by whoever asks for it.
+
+Part of the composition root, kept apart from `app`: the only room that knows bridges. A command that needs one function
+of a bridge pays for that one: librdkafka and Spark take a while to load, and so does the gateway itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import click
+
+    from bridges.kafka.bridge import ClusterBridge
+    from gateway.server.tasks import Supervisor
+    from gateway.state.leases.manager import Leases
+    from gateway.state.termini.store import Termini
+    from policies.model.policy import KafkaCluster
+
+
+def make_cluster(
+    name: str,
+    model: KafkaCluster,
+    settings: Mapping[str, str],
+    supervisor: Supervisor,
+    leases: Leases,
+    termini: Termini,
+) -> ClusterBridge:
+    """A Kafka bridge; imported only by a gateway whose policy has one, for librdkafka takes a while to load."""
+    import asyncio
+
+    from bridges.kafka.bridge import ClusterBridge
+    from bridges.kafka.cluster import ClusterConfig
+
+    config = ClusterConfig(
+        model.bootstrap, settings, dict(model.topics), max_readers=model.readers, cache=model.cache
+    )
+    return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases, termini)
+
+
+def check_cluster(settings: Mapping[str, str]) -> str | None:
+    """What librdkafka says of settings that it does not take; nothing is connected."""
+    from bridges.kafka.admin import mistake
+
+    return mistake(settings)
+
+
+def newest_events(
+    model: KafkaCluster, settings: Mapping[str, str], cluster: str, topic: str, count: int
+) -> Iterator[bytes]:
+    """The newest records of a topic as encoded messages, for the command line; raises AmqpError."""
+    from bridges.kafka.sample import newest
+
+    return newest({"bootstrap.servers": model.bootstrap, **settings}, cluster, topic, count)
+
+
+def kafka_client_slowness() -> str | None:
+    """Why Kafka's records are handled slowly here, and the way out; `None` where they are not."""
+    from bridges.kafka.bridge import client_slowness
+
+    return client_slowness()
+
+
+def pipeline_jobs() -> Any:
+    """The jobs of the data pipeline (`bridges.spark.jobs`), for the command line; ImportError without the extra."""
+    from bridges.spark import jobs
+
+    return jobs
+
+
+def pipeline_commands() -> Mapping[str, click.Command]:
+    """The commands of `scopegate pipeline`; loading them loads no Spark."""
+    from bridges.spark.cli import COMMANDS
+
+    return COMMANDS

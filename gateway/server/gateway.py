@@ -1,0 +1,369 @@
+"""A gateway that serves one policy: its listeners, connectors, clusters and scopes, and how they change.
+
+Part of the composition root with `app`: the one place that knows every room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gateway.amqp.transport.connection import Connection
+from gateway.config.credential_files import CheckCluster, CredentialFiles, load_materials
+from gateway.config.policy import make_filter_rules, make_ring, offered, routes_responses
+from gateway.config.policy_state import PolicyState
+from gateway.errors import CONNECTION_FORCED, AmqpError
+from gateway.filters.parse.filter_set import prepare as prepare_filters
+from gateway.forwarding.manager import BridgeManager, Shared, reads_logs
+from gateway.held.memory import Memory
+from gateway.journal import Journaling
+from gateway.nodes.resolver import GatewayContext, Resolver
+from gateway.observability.link_events import LinkEvents, kafka_events, kafka_states
+from gateway.observability.metrics import Metrics
+from gateway.observability.readiness import Readiness
+from gateway.routing.response_router import AdmissionContext
+from gateway.routing.transforms import TransformRegistry
+from gateway.server.clusters import ClusterMaker, ClusterTable, PreparedClusters, emptied
+from gateway.server.drain import drain
+from gateway.server.group_admin import GroupAdmin, announced, shared_leases
+from gateway.server.listener import Listener, Settings
+from gateway.server.listeners import Listeners
+from gateway.server.logins import Logins, close_revoked
+from gateway.server.password_checks import PasswordChecks
+from gateway.server.quota import Quota
+from gateway.server.reload import LinkRevalidator, Replaced
+from gateway.server.tasks import Supervisor, off_loop, until
+from gateway.state import open_state
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.connectors import connector as connectors
+    from policies.model.scope import ConnectorSection
+    from policies.rules import CompiledPolicy
+
+_FIXED: Final = ("http", "state", "lease", "log", "journal", "memory")
+"""Keys of `gateway` that no reload changes."""
+_CLOSING: Final = 2.0
+"""Seconds for peers to answer our close at the end."""
+_NAME_BYTES: Final = 16
+
+
+def now_ms() -> int:
+    """The wall clock, for cookies."""
+    return time.time_ns() // 1_000_000
+
+
+def _part(connector: tuple[str, str]) -> str:
+    """What `/readyz` calls a connector: two scopes may have one of the same name."""
+    return f"connector/{connector[0]}/{connector[1]}"
+
+
+class PreparedReload(NamedTuple):
+    """What a policy needs anew, made before anything is replaced."""
+
+    connectors: Mapping[tuple[str, str], connectors.Connector]
+    clusters: PreparedClusters
+
+
+_SLICE: Final = 20
+"""Links that a reload looks at in one turn of the loop: each may cost a look at every rule."""
+
+
+class Gateway:
+    """The running gateway."""
+
+    def __init__(self, policy: CompiledPolicy, make_cluster: ClusterMaker, check_cluster: CheckCluster) -> None:
+        loop = asyncio.get_running_loop()
+        self.policy = policy
+        self._check_cluster: Final = check_cluster
+        self.report: Final = LinkEvents(Metrics())
+        self.policy_state: Final = PolicyState(self.report)
+        self.readiness: Final = Readiness()
+        self.supervisor: Final = Supervisor(self.report.task_failed, self.report.task_restarted)
+        self.leases: Final = shared_leases(policy, self.supervisor, self.readiness)
+        self._password_checks: Final = PasswordChecks(loop)
+        self._clusters: Final = ClusterTable(make_cluster, self.supervisor, self.readiness)
+        self.clusters: Final = self._clusters.running
+        self.memory: Final = Memory(policy, self.report, self.clusters)
+        self.listening: Final = Listeners(self._make_listener, self.report)
+        self.listeners: Final = self.listening.serving
+        self._replaced = Replaced(set(), set())
+        self.connectors: dict[tuple[str, str], connectors.Connector] = {}
+        self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
+        self._crossings = self._make_crossings(policy)
+        waits = AdmissionContext(self._state.store, now_ms, loop.time, loop.call_later)
+        new_name = partial(secrets.token_urlsafe, _NAME_BYTES)
+        self.world: Final = GatewayContext({}, self.clusters, self._crossings, new_name, waits, self.memory.hub.soon)
+        self.world.filter_rules = make_filter_rules(policy.model.filters)
+        shared = Shared(self.leases, self._state.termini, self.report)
+        self.bridges: Final = BridgeManager(self.world, shared, self.supervisor, self.readiness)
+        self._journaling: Final = Journaling(policy, self)
+        self._observe()
+        loop.set_exception_handler(self._loop_error)
+
+    def _make_crossings(self, policy: CompiledPolicy) -> TransformRegistry:
+        signing = policy.signing
+        if signing is None:
+            return TransformRegistry(None, 0, (*policy.model.scopes,), now_ms)
+        names = tuple(policy.model.scopes)
+        unrouted = frozenset(name for name in names if not policy.model.scopes[name].response_routing)
+        return TransformRegistry(
+            make_ring(signing),
+            signing.expiry,
+            names,
+            now_ms,
+            unrouted=unrouted,
+            max_cookie=signing.max_cookie,
+            store=self._state.store,
+        )
+
+    # -- start
+
+    async def start(self) -> None:
+        """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
+        self.readiness.add("state", self._state.ready)
+        self.readiness.add("tasks", self.supervisor.ready)
+        self.supervisor.keep(self._state.run, "state")
+        self.supervisor.keep(self.leases.run, "leases")
+        self.supervisor.keep(self.memory.run, "memory")
+        self.supervisor.keep(self._state.store.run, "state-store")
+        self._journaling.start()
+        materials = load_materials(self.policy, self._check_cluster)
+        await self._install(self.policy, materials, self._prepare(self.policy))
+        for error in self.listening.unbound.values():
+            raise error
+        bind = self.policy.model.gateway.http
+        if bind is not None:
+            from gateway.observability.http.server import keep_http, make_app
+            started = asyncio.Event()
+            app = make_app(self.report.metrics, self.readiness, GroupAdmin(self.leases, self.world))
+            keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
+            await started.wait()
+        self.supervisor.start(off_loop(prepare_filters), "filter-languages")
+        self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
+
+    async def load(self, policy: CompiledPolicy) -> CredentialFiles:
+        """Read the files that a policy names; raises MaterialsError with every mistake."""
+        return await off_loop(load_materials, policy, self._check_cluster)
+
+    async def apply(self, policy: CompiledPolicy, materials: CredentialFiles) -> None:
+        """Take a new policy: links it still allows stay, others are told why they go."""
+        crossings, filter_rules = self._make_crossings(policy), make_filter_rules(policy.model.filters)
+        prepared = self._prepare(policy)  # what can go wrong has, before anything is replaced
+        self.policy_state.replacing()
+        self._warn_of_restart(self.policy, policy)
+        self.policy, self.world.crossings, self.world.filter_rules = policy, crossings, filter_rules
+        await self._install(policy, materials, prepared)
+        revoked = close_revoked(self.listening)
+        closed = await self._judge()
+        self.policy_state.replaced(policy, links_closed=closed, logins_revoked=revoked)
+
+    def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
+        """What is opened once for the life of the process does not follow a reload."""
+        old, new = before.model.gateway, after.model.gateway
+        fixed = [key for key in _FIXED if getattr(old, key) != getattr(new, key)]
+        if fixed:
+            self.report.log.warning("changes that need a restart", keys=[f"gateway.{key}" for key in fixed])
+
+    async def _judge(self) -> int:
+        """Look at every link under the new rules, a few in a turn of the loop; returns how many had to go."""
+        judge, closed = LinkRevalidator(self.world.scopes, self._replaced, self.report), 0
+        for number, went in enumerate(judge.each([*self.links()], [*self.far_links()]), 1):
+            closed += went
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        self.bridges.judge(judge)
+        self._replaced = Replaced(set(), set())
+        return closed
+
+    def _prepare(self, policy: CompiledPolicy) -> PreparedReload:
+        """Make what the policy needs anew; nothing uses it yet."""
+        made = {key: self._make_connector(key, model, policy) for key, model in self._changed_connectors(policy)}
+        return PreparedReload(made, self._clusters.prepare(policy, self.leases, self._state.termini))
+
+    async def _install(self, policy: CompiledPolicy, materials: CredentialFiles, prepared: PreparedReload) -> None:
+        """Replace piece by piece; what has been replaced is remembered until every link was looked at."""
+        self.report.warnings([*map(str, policy.warnings), *materials.warnings])
+        self.leases.about = announced(policy)
+        replaced = self._clusters.install(prepared.clusters)
+        self._replaced.clusters.update(replaced)
+        self.report.warnings(emptied(replaced, prepared.clusters))
+        self.memory.divide(policy.model)
+        self._install_scopes(policy)
+        self._install_connectors(policy, materials, prepared.connectors)
+        wanted = [
+            Settings(scope, model, policy.model.gateway.id, offered(policy, scope))
+            for scope, each in policy.model.scopes.items()
+            for model in each.listen
+        ]
+        await self.listening.install(wanted, materials, self.world.scopes)
+        self.bridges.install(policy.model)
+
+    # -- rooms
+
+    def _install_scopes(self, policy: CompiledPolicy) -> None:
+        for name, model in policy.model.scopes.items():
+            rules, scopes = policy.scopes[name], self.world.scopes
+            options = {
+                "anonymous": model.anonymous_relay,
+                "strict_desired": model.strict_desired,
+                "temporary": model.temporary,
+            }
+            rate = model.response_rate
+            if name in scopes:
+                scopes[name].configure(rules, **options, response_rate=rate)
+            else:
+                scopes[name] = Resolver(name, rules, self.world, **options, response_rate=rate)
+        for name in set(self.world.scopes) - set(policy.model.scopes):
+            del self.world.scopes[name]
+
+    def _changed_connectors(self, policy: CompiledPolicy) -> Iterator[tuple[tuple[str, str], ConnectorSection]]:
+        """The connectors that are new, or new under an old name."""
+        for scope, each in policy.model.scopes.items():
+            for model in each.connect:
+                key = scope, model.name
+                made = self.connectors.get(key)
+                settings = model, routes_responses(policy, scope), reads_logs(policy.model, *key)
+                if made is None or made.settings != settings:
+                    yield key, model
+
+    def _install_connectors(
+        self, policy: CompiledPolicy, materials: CredentialFiles, made: Mapping[tuple[str, str], connectors.Connector]
+    ) -> None:
+        wanted = {
+            (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
+        }
+        gone = {key for key in self.connectors if key in made or key not in wanted}
+        self._replaced.connectors.update(gone)
+        for key in gone:
+            self._connector_tasks.pop(key).cancel()
+            self.readiness.remove(_part(key))
+            self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
+        for key, connector in made.items():
+            self.connectors[key] = connector
+            self.readiness.add(_part(key), connector.ready)
+            self._connector_tasks[key] = self.supervisor.keep(connector.run, f"connector:{key[1]}")
+        for key, model in wanted.items():
+            password = model.sasl.password
+            secret = policy.secret(password).decode() if password is not None else None
+            self.connectors[key].credentials(secret, materials.clients.get(model))
+        for name, scope in self.world.scopes.items():
+            scope.connectors = {key[1]: each for key, each in self.connectors.items() if key[0] == name}
+
+    def _make_connector(
+        self, key: tuple[str, str], model: ConnectorSection, policy: CompiledPolicy
+    ) -> connectors.Connector:
+        from gateway.connectors.connector import (
+            Connector as Dialler,  # with all that dialling needs: not before it does
+        )
+
+        return Dialler(
+            key[0],
+            model,
+            container_id=policy.model.gateway.id,
+            hub=self.memory.hub,
+            report=self.report,
+            node_scope=lambda: self.world.scopes[key[0]],
+            routes=routes_responses(policy, key[0]),
+            bridged=reads_logs(policy.model, *key),
+        )
+
+    def _make_listener(self, settings: Settings, materials: CredentialFiles, logins: Logins, quota: Quota) -> Listener:
+        return Listener(
+            settings,
+            self.world.scopes[settings.scope],
+            self.memory.hub,
+            self.report,
+            self.supervisor,
+            checks=self._password_checks,
+            users=materials.users_of(settings.model),
+            tls=materials.servers.get(settings.model),
+            logins=logins,
+            quota=quota,
+        )
+
+    # -- what there is
+
+    def connections(self) -> Iterator[Connection]:
+        """Every connection of a listener."""
+        yield from self.listening.connections()
+
+    def links(self) -> Iterator[Link]:
+        """Every link of the peers."""
+        for connection in self.connections():
+            if connection.engine is not None:
+                yield from connection.engine.links
+
+    def far_links(self) -> Iterator[Link]:
+        """Every link of ours at the containers behind the connectors."""
+        for connector in self.connectors.values():
+            if connector.engine is not None:
+                yield from connector.engine.links
+
+    def _observe(self) -> None:
+        metrics = self.report.metrics
+        self.readiness.add("listeners", self.listening.ready)
+        self.readiness.add("policy", self.policy_state.ready)
+        metrics.count_source(self._count)
+        metrics.gauge_source(lambda: kafka_states(self.clusters))
+        metrics.gauge("scopegate_connections", lambda: float(len([*self.connections()])))
+        metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))
+        metrics.gauge("scopegate_unsettled", lambda: float(self.unsettled()))
+
+    def _count(self) -> Iterator[tuple[str, Any, float]]:
+        """Bring the counters of live links and connections up to now (they count for themselves)."""
+        self.flush()
+        for listener in self.listening:
+            listener.count()
+        yield from kafka_events(self.clusters)
+        for event, count in self._state.store.counts().items():
+            yield "state_events", (("event", event),), float(count)
+
+    def flush(self) -> None:
+        """Let links hand over what they have counted."""
+        for link in self.links():
+            self.report.flush(link)
+        for link in self.far_links():
+            if link.node is not None:  # pulled: it has no near half that counts
+                self.report.flush(link)
+
+    def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What asyncio could give to nobody: bugs."""
+        error = context.get("exception") or RuntimeError(context.get("message", "unknown"))
+        connection = context.get("connection")
+        self.report.task_failed(f"connection:{connection}" if connection else "loop", error)
+
+    def unsettled(self) -> int:
+        """Deliveries whose outcome is still to come."""
+        waiting = sum(each.engine.unsettled for each in self.connections() if each.engine is not None)
+        far = sum(each.engine.unsettled for each in self.connectors.values() if each.engine is not None)
+        return waiting + far + self.bridges.held + sum(bridge.in_flight for bridge in self.clusters.values())
+
+    # -- the end
+
+    async def stop(self, patience: float) -> None:
+        """Drain for up to `patience` seconds, then close everything in good order."""
+        self.report.log.info("draining", unsettled=self.unsettled(), patience=patience)
+        for listener in self.listeners.values():
+            listener.stop()
+        self.bridges.hold()
+        ends: list[Connection | connectors.Connector] = [*self.connections(), *self.connectors.values()]
+        left = await drain(ends, self.unsettled, self.bridges.close, patience)
+        for connection in self.connections():
+            connection.close(AmqpError(CONNECTION_FORCED, "the gateway is shutting down; connect again later"))
+        for connector in self.connectors.values():
+            connector.close()
+        await until(lambda: not any(self.connections()), _CLOSING)
+        await self._journaling.close()
+        for bridge in self.clusters.values():
+            await bridge.close(min(patience, 5.0))
+        await self.leases.close()
+        await self._state.close()
+        self._password_checks.close()
+        await self.supervisor.close()
+        self.report.log.info("stopped", unsettled=left)

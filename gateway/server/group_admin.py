@@ -1,0 +1,83 @@
+"""What gateway processes share beside the state itself: leases of consumer groups, and where each can be reached.
+
+Part of the composition root, kept apart from `service`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.errors import NOT_FOUND, AmqpError, quoted
+from gateway.server.tasks import Supervisor
+from gateway.state.leases.balance import whole
+from gateway.state.leases.group import Group
+from gateway.state.leases.manager import Leases
+from gateway.state.leases.open import open_leases
+from policies.rules import KafkaRoute
+
+if TYPE_CHECKING:
+    from gateway.nodes.resolver import GatewayContext
+    from gateway.observability.readiness import Readiness
+    from policies.rules import CompiledPolicy
+
+
+def shared_leases(policy: CompiledPolicy, supervisor: Supervisor, readiness: Readiness) -> Leases:
+    """The leases of the process, by the state that the policy names when the process starts."""
+    gateway = policy.model.gateway
+    leases = open_leases(gateway.state, gateway.lease.seconds, supervisor)
+    leases.about = announced(policy)
+    if gateway.state != "memory":
+        readiness.add("groups", leases.ready)
+    return leases
+
+
+def announced(policy: CompiledPolicy) -> str:
+    """What other processes hear of this one: per scope the place where its clients reach it (`advertise`)."""
+    places = {
+        name: next(([*listener.advertise] for listener in scope.listen if listener.advertise is not None), None)
+        for name, scope in policy.model.scopes.items()
+    }
+    known = {name: place for name, place in places.items() if place is not None}
+    return json.dumps({"gateway": policy.model.gateway.id, "places": known}, sort_keys=True)
+
+
+class GroupAdmin:
+    """Answers operators about consumer groups, at any process for all of them."""
+
+    def __init__(self, leases: Leases, world: GatewayContext) -> None:
+        self._leases: Final = leases
+        self._world: Final = world
+
+    async def show(self, scope: str, address: str, group: str) -> dict[str, Any]:
+        """Who owns which partition, and how many links wait."""
+        return self._shown(await self._leases.view(self._key(scope, address, group)))
+
+    async def rebalance(self, scope: str, address: str, group: str) -> dict[str, Any]:
+        """Ask every link whose partition was assigned to end in good order and to attach again (ES-4.5.1-5)."""
+        return self._shown(await self._leases.deal_anew(self._key(scope, address, group)))
+
+    def _key(self, scope: str, address: str, group: str) -> str:
+        found = self._world.scopes.get(scope)
+        route = found.rules.route(address) if found is not None else None
+        if not isinstance(route, KafkaRoute):
+            raise AmqpError(NOT_FOUND, f"{quoted(address)} is not an event log in scope {quoted(scope)}")
+        cluster: Any = self._world.kafka[route.cluster]
+        key: str = cluster.group_key(route.topic, group)
+        return key
+
+    def _shown(self, group: Group) -> dict[str, Any]:
+        owners = [
+            {
+                "partition": number,
+                "epoch": held.epoch,
+                "fence": held.fence,
+                "process": held.who.member,
+                "here": held.who.member == self._leases.member,
+                "moving": held.successor is not None,
+                "chosen_by": "client" if held.chosen and whole(held.who) == held.who else "gateway",
+            }
+            for number, held in sorted(group.held.items())
+        ]
+        counts = {"waiting": len(group.waiting), "sharing": len(group.sharing)}
+        return {"owners": owners, "free": group.free(), **counts}

@@ -1,0 +1,320 @@
+"""A place where AMQP clients connect: limits, TLS, SASL, capabilities, and the scope their links go to."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gateway import __version__
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.sasl.server import SaslServer
+from gateway.amqp.sasl.verifiers import UserStore
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.server_handshake import ServerHandshake
+from gateway.amqp.transport.tls import ServerTls, peer_subject
+from gateway.amqp.transport.tls_server import TlsServer
+from gateway.errors import AmqpError
+from gateway.observability.link_events import LinkEvents
+from gateway.server.descriptors import spare
+from gateway.server.logins import REVOKED, Logins
+from gateway.server.password_checks import PasswordChecks, Ticket
+from gateway.server.quota import Quota, Refusal
+from gateway.server.tasks import Supervisor
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.resolver import Resolver
+    from policies.model.scope import ListenerSection as ListenerModel
+
+PRODUCT: Final = {"product": "ScopeGate", "version": __version__}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one listener was told; equal settings keep it through a reload."""
+
+    scope: str
+    model: ListenerModel
+    container_id: str
+    offered: tuple[str, ...]
+
+
+class Listener:
+    """One bound port; the host of its connections."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        scope: Resolver,
+        hub: FlushScheduler,
+        report: LinkEvents,
+        supervisor: Supervisor,
+        *,
+        checks: PasswordChecks,
+        users: UserStore,
+        tls: ServerTls | None,
+        logins: Logins,
+        quota: Quota,
+    ) -> None:
+        self.settings: Final = settings
+        self._scope: Final = scope
+        self._hub: Final = hub
+        self._report: Final = report
+        self._supervisor: Final = supervisor
+        self._checks: Final = checks
+        self._tls = tls
+        self._users = users
+        self.connections: set[Connection] = set()
+        self._logins: Final = logins
+        self._quota: Final = quota
+        self._server: asyncio.Server | TlsServer | None = None
+        self._serial = 0
+        self._counters: Final = report.metrics.sockets(settings.scope, str(settings.model.bind))
+        self._engine_config: Final = _engine_config(settings)
+
+    async def start(self) -> None:
+        """Bind and accept; raises OSError when the port is taken."""
+        bind = self.settings.model.bind
+        if self._tls is None:
+            self._server = await self._hub.loop.create_server(
+                self._accept, bind.host, bind.port, backlog=1024
+            )
+        else:
+            handshake = self.settings.model.limits.handshake.seconds
+            server = TlsServer(
+                self, self._accept, self._tls_context, handshake=handshake, supervisor=self._supervisor
+            )
+            await server.start(bind.host, bind.port)
+            self._server = server
+        self._report.log.info(
+            "listening", scope=self.settings.scope, bind=self.bound, tls=self._tls is not None
+        )
+
+    @property
+    def bound(self) -> str:
+        """The address really bound, port 0 resolved."""
+        if self._server is None or not self._server.sockets:
+            return str(self.settings.model.bind)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    @property
+    def listening(self) -> bool:
+        return self._server is not None and self._server.is_serving()
+
+    def _tls_context(self) -> ssl.SSLContext:
+        assert self._tls is not None
+        return self._tls.context
+
+    def renew(self, users: UserStore, tls: ServerTls | None) -> None:
+        """Use what a reload has read from the files of the same settings."""
+        self._users, self._tls = users, tls
+
+    def admits_login(self, connection: Connection) -> bool:
+        """Whether a connection of this listener, which may have been replaced, would be accepted now."""
+        return self._logins.admits(self.settings, connection.peer)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are connections, or TLS handshakes that become some."""
+        return bool(self.connections or self._shaking)
+
+    @property
+    def _shaking(self) -> int:
+        return self._server.shaking if isinstance(self._server, TlsServer) else 0
+
+    def stop(self) -> None:
+        """Accept no more; connections stay."""
+        if self._server is not None:
+            self._server.close()
+
+    def close(self, error: AmqpError) -> None:
+        """Close every connection with `error`."""
+        for connection in list(self.connections):
+            connection.close(error)
+
+    def _accept(self) -> Connection:
+        self._serial += 1
+        name = f"{self.settings.scope}/{self.bound}/{self._serial}"
+        handshake = self.settings.model.limits.handshake.seconds
+        return Connection(self._hub, self, server=True, handshake=handshake, name=name)
+
+    def count(self) -> None:
+        """Bring the counters up to now, for a scrape."""
+        for connection in self.connections:
+            self._count_bytes(connection)
+
+    def _count_bytes(self, connection: Connection) -> None:
+        self._counters.bytes_in += connection.bytes_in
+        self._counters.bytes_out += connection.bytes_out
+        connection.bytes_in = connection.bytes_out = 0
+
+    # -- host of connections
+
+    def admits(self, peer: str, descriptor: int) -> bool:
+        """A socket, nothing said yet: within the limits, or to be dropped at once."""
+        if not spare(descriptor):
+            self.exhausted(peer)
+        elif (reason := self._quota.refusal(self._hub.loop.time(), self._shaking)) is not None:
+            self._report.bad_input(reason, bind=self.bound, peer=peer)
+        else:
+            return True
+        return False
+
+    def exhausted(self, peer: str) -> None:
+        """A connection that the process has no file descriptor for."""
+        self._report.bad_input("no-file-descriptors", bind=self.bound, peer=peer)
+
+    def tls_failed(self, peer: str, error: OSError) -> None:
+        """A handshake that came to nothing: no TLS, no common version, or a certificate nobody trusts."""
+        self._report.bump("tls_failures")
+        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
+
+    def established(self, connection: Connection) -> None:
+        """A connection, on TLS after its handshake."""
+        connection.peer.scope = self.settings.scope
+        admitted = self._tls is not None or self.admits(connection.peer.address, connection.descriptor)
+        self.connections.add(connection)
+        self._quota.connected()
+        self._report.bump("connections_accepted", self.settings.scope)
+        if not admitted:
+            connection.abort()
+
+    def secure(self, connection: Connection) -> ServerHandshake:
+        model, tls = self.settings.model, connection.ssl_object
+        connection.peer.tls = tls is not None
+        connection.peer.anchor = self._tls.anchor(tls) if tls is not None and self._tls is not None else b""
+
+        def make_sasl() -> SaslServer:
+            return SaslServer(
+                model.sasl,
+                self._users,
+                tls=tls is not None,
+                client_subject=peer_subject(tls) if tls is not None else None,
+                allow_plain_without_tls=model.allow_plain_without_tls,
+            )
+
+        return ServerHandshake(plain_amqp="ANONYMOUS" in model.sasl, make_sasl=make_sasl)
+
+    def engine_config(self, connection: Connection) -> EngineConfig:
+        return self._engine_config
+
+    def check_password(
+        self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
+    ) -> Ticket:
+        address = connection.peer.address.rpartition(":")[0]
+        return self._checks.submit(str(self.settings.model.bind), address, passes, then)
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        """Bad input before the engine: one line, one counter, nobody else notices."""
+        self._report.bad_input(reason, connection=connection.name, peer=connection.peer.address)
+
+    def unauthenticated(self, connection: Connection, security: ServerHandshake) -> None:
+        """The greeting or SASL failed: no AMQP, or nobody we know."""
+        if security.claimed is None:
+            self.refused(connection, security.reason)
+            return
+        self._report.bump("sasl_failures", security.reason)
+        self._report.log.warning(
+            "authentication failed",
+            reason=security.reason,
+            claimed=security.claimed,
+            connection=connection.name,
+            peer=connection.peer.address,
+        )
+
+    def revoke(self, connection: Connection) -> None:
+        """Close a connection that a reload has taken the login from."""
+        self._report.bump("logins_revoked", self.settings.scope)
+        self._report.log.warning(
+            "login revoked",
+            user=connection.peer.user,
+            mechanism=connection.peer.mechanism,
+            connection=connection.name,
+            peer=connection.peer.address,
+        )
+        connection.close(REVOKED)
+
+    def opened(self, connection: Connection) -> None:
+        engine, user = connection.engine, connection.peer.user
+        assert engine is not None
+        engine.open()
+        self._report.log.info(
+            "connection open",
+            connection=connection.name,
+            peer=connection.peer.address,
+            user=user,
+            container=engine.remote_container,
+        )
+        try:
+            self._quota.opened(user, self._hub.loop.time())
+        except Refusal as refusal:
+            self.refused(connection, refusal.reason)
+            engine.close(refusal.error)
+            return
+        if not self.admits_login(connection):  # it was logging in when a reload came
+            self.revoke(connection)
+
+    def requested(self, connection: Connection, link: Link) -> None:
+        if (stolen := self._scope.names.claim(link)) is not None:
+            self._quota.detached(stolen.user, stolen)
+        self._quota.attach(connection.peer.user, link)
+        self._scope.attach(link)
+        self._report.link_attached(link)
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        self._quota.detached(link.user, link)
+        self._scope.names.release(link)
+        self._report.link_refused(link, error)
+
+    def link_ended(self, link: Link, error: AmqpError | None) -> None:
+        self._quota.detached(link.user, link)
+        self._scope.names.release(link)
+        self._report.link_ended(link, error)
+
+    def message_refused(self, link: Link, error: AmqpError) -> None:
+        self._report.message_refused(link, error)
+
+    def link_counted(self, link: Link) -> None:
+        self._report.flush(link)
+
+    def closed(self, connection: Connection, error: AmqpError | None) -> None:
+        engine = connection.engine
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._quota.disconnected()
+        self._report.bump("connections_closed", self.settings.scope)
+        self._count_bytes(connection)
+        if engine is not None and engine.opened:
+            self._quota.closed(connection.peer.user)
+            self._report.log.info("connection closed", connection=connection.name, error=error and str(error))
+        if engine is not None and engine.faulted:
+            self._report.bad_input(
+                error.condition if error else "unknown", connection=connection.name, error=str(error), **_cause(error)
+            )
+
+
+def _cause(error: AmqpError | None) -> dict[str, str]:
+    """What the log says of an error, and the peer does not hear."""
+    return {} if error is None or error.__cause__ is None else {"cause": str(error.__cause__)}
+
+
+def _engine_config(settings: Settings) -> EngineConfig:
+    limits = settings.model.limits
+    return EngineConfig(
+        container_id=settings.container_id,
+        offered=settings.offered,
+        properties=PRODUCT,
+        max_frame_size=limits.max_frame_size,
+        channel_max=limits.sessions - 1,
+        idle_timeout=limits.idle_timeout,
+        max_links=limits.links,
+        max_message_size=limits.max_message_size,
+        memory=limits.memory,
+        user_memory=limits.user_memory,
+    )

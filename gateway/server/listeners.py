@@ -1,0 +1,101 @@
+"""The listeners of a running gateway: those of the policy, those that were replaced and still have connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from gateway.errors import CONNECTION_FORCED, AmqpError
+from gateway.server.listener import Listener, Settings
+from gateway.server.logins import Logins
+from gateway.server.quota import Quota, Quotas
+
+if TYPE_CHECKING:
+    from gateway.amqp.transport.connection import Connection
+    from gateway.config.credential_files import CredentialFiles
+    from gateway.nodes.resolver import Resolver
+    from gateway.observability.link_events import LinkEvents
+
+MakeListener = Callable[[Settings, "CredentialFiles", Logins, Quota], Listener]
+
+
+class Listeners:
+    """Who listens, and who did; `serving` by settings, `unbound` says why a port of the policy is not served."""
+
+    def __init__(self, make: MakeListener, report: LinkEvents) -> None:
+        self._make: Final = make
+        self._report: Final = report
+        self._logins: Final = Logins()
+        self._quotas: Final = Quotas()
+        self.serving: Final[dict[Settings, Listener]] = {}
+        self.retired: list[Listener] = []
+        self.unbound: Final[dict[Settings, Exception]] = {}
+        self._materials: CredentialFiles | None = None
+
+    def __iter__(self) -> Iterator[Listener]:
+        """Every listener that may have connections."""
+        yield from [*self.serving.values(), *self.retired]
+
+    def connections(self) -> Iterator[Connection]:
+        """Every connection of a listener."""
+        for listener in self:
+            yield from list(listener.connections)
+
+    async def install(
+        self, wanted: Iterable[Settings], materials: CredentialFiles, scopes: Mapping[str, Resolver]
+    ) -> None:
+        """Listen as the policy says; a port that cannot be bound is noted in `unbound` and keeps no other back."""
+        settings = list(wanted)
+        self._logins.install(settings, materials)
+        self._retire(settings, scopes)
+        self.unbound.clear()
+        self._materials = materials
+        for each in settings:
+            try:
+                await self._install(each, materials)
+            except Exception as error:  # one port in use must not keep the others from being served
+                self.unbound[each] = error
+                if not isinstance(error, OSError):
+                    self._report.task_failed("listener", error)
+                bind = str(each.model.bind)
+                self._report.log.error("cannot listen", scope=each.scope, bind=bind, error=str(error))
+
+    async def again(self) -> None:
+        """Try the ports that a reload could not listen on; whoever had them may have gone."""
+        for settings in list(self.unbound):
+            assert self._materials is not None  # they were looked for with it
+            with suppress(Exception):  # what it is, `install` has said; it must not keep the next reload from coming
+                await self._install(settings, self._materials)
+                self.unbound.pop(settings, None)
+
+    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Resolver]) -> None:
+        for settings in set(self.serving) - set(wanted):
+            listener = self.serving.pop(settings)
+            listener.stop()
+            self.retired.append(listener)
+        self.retired = [listener for listener in self.retired if listener.busy]
+        for listener in self.retired:
+            if listener.settings.scope not in scopes:
+                listener.close(AmqpError(CONNECTION_FORCED, "the scope was removed from the policy"))
+        self._quotas.keep(_place(each) for each in [*wanted, *(listener.settings for listener in self.retired)])
+
+    async def _install(self, settings: Settings, materials: CredentialFiles) -> None:
+        model = settings.model
+        quota = self._quotas.of(*_place(settings), model.limits)
+        if (listener := self.serving.get(settings)) is not None:
+            listener.renew(materials.users_of(model), materials.servers.get(model))
+            return
+        listener = self._make(settings, materials, self._logins, quota)
+        await listener.start()
+        self.serving[settings] = listener
+
+    def ready(self) -> tuple[bool, str]:
+        """For `/readyz`."""
+        if self.unbound:
+            return False, f"cannot listen at {', '.join(str(each.model.bind) for each in self.unbound)}"
+        return all(each.listening for each in self.serving.values()), ""
+
+
+def _place(settings: Settings) -> tuple[str, str]:
+    return settings.scope, str(settings.model.bind)

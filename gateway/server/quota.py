@@ -1,0 +1,117 @@
+"""What a listener may have, and each of its users: connections, links, and how fast connections may come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from policies.model.scope import ListenerLimits
+
+
+class Usage:
+    """What one user has now; gone with its last connection."""
+
+    __slots__ = ("connections", "links", "recent")
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.links: set[Link] = set()
+        self.recent: deque[float] = deque()
+
+
+class Refusal(Exception):
+    """A connection over a user's limit: `reason` is for the counter, `error` for the peer."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason: Final = reason
+        self.error: Final = AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
+
+
+class Quota:
+    """Counts what the limits of a listener allow, in all and for each user.
+
+    A listener that replaces another at its address goes on with its quota; `limits` are those of the policy now.
+    """
+
+    def __init__(self, limits: ListenerLimits) -> None:
+        self.limits = limits
+        self._connections = 0
+        self._recent: deque[float] = deque()
+        self._users: dict[str, Usage] = {}
+
+    def refusal(self, now: float, waiting: int) -> str | None:
+        """Why there is no room for one more connection, besides `waiting` that are not `connected` yet; None: there is,
+        and it counts for the rate.
+        """
+        while self._recent and self._recent[0] < now - 1:
+            self._recent.popleft()
+        if self._connections + waiting >= self.limits.connections:
+            return "too-many-connections"
+        if len(self._recent) >= self.limits.opens_per_second:
+            return "too-many-opens"
+        self._recent.append(now)
+        return None
+
+    def connected(self) -> None:
+        """A connection has come, of a user who is not known yet."""
+        self._connections += 1
+
+    def disconnected(self) -> None:
+        """A connection has gone."""
+        self._connections -= 1
+
+    def opened(self, user: str, now: float) -> None:
+        """A connection of `user` is open; raises `Refusal` when that is one too many (it still has to be `closed`)."""
+        use, limits = self._users.setdefault(user, Usage()), self.limits
+        use.connections += 1
+        if limits.users is not None and use.connections > limits.users:
+            raise Refusal("too-many-connections-of-user", f"connection limit of this user ({limits.users}) exceeded")
+        if (rate := limits.user_opens_per_second) is not None:
+            while use.recent and use.recent[0] < now - 1:
+                use.recent.popleft()
+            if len(use.recent) >= rate:
+                raise Refusal("too-many-opens-of-user", f"limit of this user ({rate} connections a second) exceeded")
+            use.recent.append(now)
+
+    def closed(self, user: str) -> None:
+        """A connection of `user` has ended."""
+        use = self._users[user]
+        use.connections -= 1
+        if not use.connections and not use.recent:
+            del self._users[user]
+
+    def attach(self, user: str, link: Link) -> None:
+        """A link of `user` is asked for; raises the AMQP error when that is one too many."""
+        most, links = self.limits.user_links, self._users[user].links
+        if most is not None and len(links) >= most:
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"link limit of this user ({most}) exceeded")
+        links.add(link)
+
+    def detached(self, user: str, link: Link) -> None:
+        """A link of `user` was refused or has ended."""
+        if (use := self._users.get(user)) is not None:
+            use.links.discard(link)
+
+
+class Quotas:
+    """The quota of each address of each scope."""
+
+    def __init__(self) -> None:
+        self._quotas: dict[tuple[str, str], Quota] = {}
+
+    def of(self, scope: str, bind: str, limits: ListenerLimits) -> Quota:
+        """The quota of a listener, which takes over what is counted at its address; `limits` hold from now on."""
+        quota = self._quotas.setdefault((scope, bind), Quota(limits))
+        quota.limits = limits
+        return quota
+
+    def keep(self, used: Iterable[tuple[str, str]]) -> None:
+        """Forget the addresses that no listener has any more."""
+        kept = set(used)
+        self._quotas = {key: quota for key, quota in self._quotas.items() if key in kept}
