@@ -24,7 +24,7 @@ LEADING: Final = 6
 # null, ulong (three forms), uuid, binary and string (two each): part 3, 3.2.11 to 3.2.14
 _ID_CONSTRUCTORS: Final = frozenset(b"\x40\x80\x53\x44\x98\xa0\xb0\xa1\xb1")
 _STR8, _STR32 = 0xA1, 0xB1
-_ME: Final = b"$me"
+ME: Final = b"$me"
 
 Fields = tuple[list[bytes], bytes, int]
 """The first six fields as encoded (`NULL` where absent), the rest as it was, and how many there were."""
@@ -55,6 +55,12 @@ def assemble(data: bytes, layout: SectionOffsets, annotations: bytes, fields: Fi
 
     They have no more nulls at their end than there were.
     """
+    made = _sections.assemble(data, layout, annotations, fields)
+    return _assemble(data, layout, annotations, fields) if made is ... else made
+
+
+def _assemble(data: bytes, layout: SectionOffsets, annotations: bytes, fields: Fields) -> bytes:
+    """Of any size, and of fields that were not read here."""
     leading, rest, count = fields
     if count < LEADING:
         last = LEADING
@@ -91,7 +97,7 @@ def address_text(field: bytes, name: str) -> str | None:
 
 def is_me(field: bytes) -> bool:
     """Whether an encoded reply-to is `$me`, the other link of a pair (ledger CORE-10)."""
-    return field.endswith(_ME) and address_text(field, "reply-to") == "$me"
+    return field.endswith(ME) and address_text(field, "reply-to") == "$me"
 
 
 def check_id(field: bytes, name: str) -> bytes:

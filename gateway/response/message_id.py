@@ -32,6 +32,7 @@ class IdOrigin(NamedTuple):
 
 _REMEMBERED: Final = 4096
 """Of these and as many before them: what is under way is not forgotten all at once."""
+_MARKED: Final = len(MARK)
 _HEADS: Final = [b"\xa1%c%b" % (size, MARK) for size in range(256)]
 
 
@@ -71,7 +72,7 @@ class ScopeIds:
         if len(token) > MAX_TOKEN:
             raise too_long()
         text = to_url(token)
-        size = len(MARK) + len(text)
+        size = _MARKED + len(text)
         field = _HEADS[size] + text if size < 256 else b"\xb1%b%b%b" % (size.to_bytes(4, "big"), MARK, text)
         minted = self._minted
         if len(minted) >= _REMEMBERED:

@@ -39,6 +39,7 @@ from gateway.response.cookie_store import CookieNotLoaded, CookieStore, partly
 from gateway.response.epoch_cache import EpochCache, ExpiryStepCache
 from gateway.response.fields import (
     CORRELATION_ID,
+    ME,
     MESSAGE_ID,
     NULL,
     REPLY_TO,
@@ -50,7 +51,7 @@ from gateway.response.fields import (
     leading_fields,
 )
 from gateway.response.keys import BadToken, KeyRing
-from gateway.response.message_id import ScopeIds
+from gateway.response.message_id import MARK, ScopeIds
 from gateway.response.permission import Permit, anywhere
 from gateway.response.restore import Restored, restored_annotations
 
@@ -121,8 +122,9 @@ class Rewriter:
         fields = leading_fields(data, layout)
         leading = fields[0]
         quoted = self._quoted(leading[CORRELATION_ID], now_ms) if leading[CORRELATION_ID] != NULL else None
-        if leading[REPLY_TO] != NULL:
-            asked = own() if own is not None and is_me(leading[REPLY_TO]) else leading[REPLY_TO]
+        if (asked := leading[REPLY_TO]) != NULL:
+            if own is not None and asked.endswith(ME) and is_me(asked):
+                asked = own()
             leading[REPLY_TO] = self._reply_to(asked, previous, now_ms, permit)
         elif quoted is None:
             return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
@@ -210,7 +212,7 @@ class Rewriter:
 
     def _new_id(self, field: bytes, now_ms: int) -> bytes:
         """An id of our own, but not twice: a response that goes on as a request has had its new one."""
-        if self._ids.original(field, now_ms) is not None:
+        if MARK in field and self._ids.original(field, now_ms) is not None:
             return field
         return self._ids.mint(check_id(field, "message-id"))
 

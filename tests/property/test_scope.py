@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.amqp.codec.codec import Symbol, Ulong, encode
+from gateway.amqp.message import _sections
 from gateway.amqp.message.sections import (
     DATA,
     DELIVERY_ANNOTATIONS,
@@ -24,7 +25,7 @@ from gateway.amqp.message.sections import (
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.annotate import Annotator, LinkTarget
 from gateway.response.cookie import Cookie, Uses, from_url, open_cookie, seal, to_url
-from gateway.response.fields import Fields, assemble, leading_fields
+from gateway.response.fields import NULL, Fields, _assemble, assemble, leading_fields
 from gateway.response.keys import BadToken, KeyRing, SigningSecret
 from gateway.response.message_id import ScopeIds, open_id
 from gateway.response.rewrite import Rewriter
@@ -230,8 +231,29 @@ def test_the_quick_way_to_replace_properties_is_the_general_one(data: bytes, new
     encoded = {index: encode(value) for index, value in new.items()}
     for index, value in encoded.items():
         fields[0][index] = value
-    quick = assemble(data, layout, data[layout.da : layout.ma], fields)
-    assert quick == replace_properties(data, layout, encoded)
+    annotations = data[layout.da : layout.ma]
+    assert assemble(data, layout, annotations, fields) == replace_properties(data, layout, encoded)
+
+
+parts = st.sampled_from([NULL, encode("x"), encode(7), encode("y" * 250), encode("z" * 70_000)])
+
+
+@given(
+    messages(),
+    st.binary(max_size=9),
+    st.lists(parts, min_size=6, max_size=6),
+    st.binary(max_size=9) | st.just(b"\x40" * 300),
+    st.integers(0, 400),
+)
+def test_a_message_is_put_together_in_c_as_in_general(
+    data: bytes, annotations: bytes, leading: list[bytes], rest: bytes, count: int
+) -> None:
+    layout = walk(data)
+    made = _sections.assemble(data, layout, annotations, (leading, rest, count))
+    if count < 256 or sum(map(len, leading)) + len(rest) >= 255:  # else there are more fields than bytes for them
+        assert made == _assemble(data, layout, annotations, (leading, rest, count))
+    else:
+        assert made is ...
 
 
 def test_uuid_ids_are_kept_as_uuids() -> None:

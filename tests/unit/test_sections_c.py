@@ -112,6 +112,32 @@ def test_bytes_behind_the_last_field_are_no_usual_section() -> None:
     assert _sections.field(b"\x00\x53\x73\xc0\x02\x01\x40", 0, -1) is ...
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {0: bytearray(b"data")},
+        {1: (0, 0, 0)},
+        {1: (0, 2, 1, 2, 2, 2, 4, 4, 4)},
+        {1: (0, 0, 0, 0, 0, 5, 4, 4, 4)},
+        {1: (0, -1, 0, 0, 0, 0, 4, 4, 4)},
+        {1: (0, 0, 0, 0, 0, 1 << 80, 4, 4, 4)},
+        {1: (0, "0", 0, 0, 0, 0, 4, 4, 4)},
+        {2: "text"},
+        {3: ([b"\x40"] * 6, b"")},
+        {3: ([b"\x40"] * 5, b"", 5)},
+        {3: ([b"\x40"] * 5 + ["x"], b"", 6)},
+        {3: ([b"\x40"] * 5 + [b""], b"", 6)},
+        {3: ([b"\x40"] * 6, "", 6)},
+        {3: ([b"\x40"] * 6, b"", -1)},
+        {3: ([b"\x40"] * 6, b"", 256)},
+    ],
+)
+def test_what_cannot_be_put_together_is_left_too(wrong: dict[int, Any]) -> None:
+    whole: list[Any] = [b"data", (0, 0, 0, 0, 0, 0, 4, 4, 4), b"", ([b"\x40"] * 6, b"", 6)]
+    assert _sections.assemble(*whole) == _properties(*[b"\x40"] * 6) + b"data"
+    assert _sections.assemble(*[wrong.get(index, each) for index, each in enumerate(whole)]) is ...
+
+
 _HEADER, _BODY = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x75\xa0\x01x"
 _ONE, _TWO = b"\x00\x53\x71\xc1\x01\x00", b"\x00\x53\x71\xd1\x00\x00\x00\x04\x00\x00\x00\x00"
 _KNOWN = object()

@@ -212,6 +212,8 @@ static PyObject *fields(PyObject *module, PyObject *const *args, Py_ssize_t coun
     return result;
 }
 
+#include "_assemble.h"
+
 /* -- crossing a boundary: delivery annotations put on and taken off, where what they say is known already */
 
 /* Where the reply-to starts, as `seek` says it. */
@@ -313,6 +315,7 @@ static PyMethodDef methods[] = {
     {"may_be_annotated", may_be, METH_O, "Whether a message may have delivery annotations."},
     {"field", (PyCFunction)(void (*)(void))field, METH_FASTCALL, "One field of the properties, encoded."},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "The first six fields of the properties, encoded."},
+    {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, "With other annotations and leading fields."},
     {"put_on", (PyCFunction)(void (*)(void))put_on, METH_FASTCALL, "Annotate a message as known for its reply-to."},
     {"take_off", (PyCFunction)(void (*)(void))take_off, METH_FASTCALL, "Take off delivery annotations that are known."},
     {NULL, NULL, 0, NULL},
