@@ -9,16 +9,17 @@ from typing import Any, Final
 
 import structlog
 
-from bridges.kafka import fetch, outbox
-from bridges.kafka.appender import Appender
-from bridges.kafka.clib import slowness
 from bridges.kafka.cluster import Cluster, ClusterConfig
-from bridges.kafka.counters import Counters
-from bridges.kafka.durable import Keeper
-from bridges.kafka.groups import group_key
+from bridges.kafka.consume import poll
+from bridges.kafka.counters import ClusterCounters
+from bridges.kafka.groups.checkpointer import TerminusCheckpointer
+from bridges.kafka.groups.membership import group_key
 from bridges.kafka.info import InfoNode
+from bridges.kafka.librdkafka import slowness
 from bridges.kafka.node import KafkaNode
-from bridges.kafka.producer import ClusterProducer
+from bridges.kafka.produce import client
+from bridges.kafka.produce.append import RowProducer
+from bridges.kafka.produce.producer import ClusterProducer
 from gateway.held.logs import LogShare, TurnBudget
 from gateway.server.tasks import Supervisor
 from gateway.state.leases.manager import Leases
@@ -31,7 +32,7 @@ log = structlog.get_logger(logger_name="kafka")
 
 def client_slowness() -> str | None:
     """Why this process handles Kafka's records one by one, and the way out; `None` where it takes many at a time."""
-    return slowness(fetch.BOUND and outbox.BOUND)
+    return slowness(poll.BOUND and client.BOUND)
 
 
 @cache
@@ -57,9 +58,9 @@ class ClusterBridge:
         _warn()
         self._leases: Final = leases or open_leases("memory", 0, supervisor)
         self.cluster: Final = Cluster(name, config, loop, supervisor)
-        self.counters: Final = Counters()
+        self.counters: Final = ClusterCounters()
         self._producer: Final = ClusterProducer(self.cluster)
-        self._keeper: Final = Keeper(self.cluster, termini or MemoryTermini())
+        self._keeper: Final = TerminusCheckpointer(self.cluster, termini or MemoryTermini())
 
     @property
     def bootstrap(self) -> str:
@@ -73,7 +74,7 @@ class ClusterBridge:
 
     def counts(self) -> dict[str, int]:
         """Totals since start by event, for metrics."""
-        return {name: getattr(self.counters, name) for name in Counters.__slots__}
+        return {name: getattr(self.counters, name) for name in ClusterCounters.__slots__}
 
     def states(self) -> dict[str, float]:
         """How things are now, for metrics."""
@@ -93,9 +94,9 @@ class ClusterBridge:
         """The event-stream node of a route."""
         return KafkaNode(self.cluster, self._producer, self._keeper, self.counters, route, self._leases)
 
-    def appender(self, topic: str) -> Appender:
+    def appender(self, topic: str) -> RowProducer:
         """For records of the gateway's own."""
-        return Appender(self.cluster, self._producer, topic)
+        return RowProducer(self.cluster, self._producer, topic)
 
     def info_node(self, route: Any) -> InfoNode:
         """The `$info` of a route's node."""

@@ -18,13 +18,13 @@ from typing import Any, Final, Protocol, TypeVar
 import structlog
 from confluent_kafka import KafkaException
 
-from bridges.kafka import faults
-from bridges.kafka.admin import Admin, Bounds, Topic
-from bridges.kafka.embedded import EmbeddedKafka
-from bridges.kafka.mirror import Mirror
-from bridges.kafka.reader import Reader, join_all
-from bridges.kafka.streams import Streams
-from bridges.kafka.together import Together, heard
+from bridges.kafka import errors
+from bridges.kafka.admin.client import Admin, Bounds, Topic
+from bridges.kafka.admin.embedded import EmbeddedKafka
+from bridges.kafka.admin.offset_mirror import Mirror
+from bridges.kafka.admin.offset_queries import OffsetQueryCoalescer, heard
+from bridges.kafka.consume.fetch_scheduler import FetchScheduler
+from bridges.kafka.consume.reader import PartitionReader, join_all
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.logs import LogShare, LogWish, TurnBudget, unlimited, whole
 from gateway.server.tasks import Supervisor
@@ -104,8 +104,8 @@ class Cluster:
         self.turn_budget = unlimited(loop)
         self._share = whole(LogWish(config.cache, config.max_readers))
         self.streams: Final = self._make_streams(COMMITTED)
-        self._uncommitted: Streams | None = None
-        self._together: Final = Together(self._bounds, supervisor)
+        self._uncommitted: FetchScheduler | None = None
+        self._together: Final = OffsetQueryCoalescer(self._bounds, supervisor)
         self._refresher = supervisor.keep(self._keep_fresh, f"kafka-refresh:{name}")
 
     @property
@@ -113,7 +113,7 @@ class Cluster:
         """Whether the cluster cannot look up by time, tell topic ids or settings: the mock cluster."""
         return self._embedded is not None or self.config.plain
 
-    def streams_of(self, isolation: str) -> Streams:
+    def streams_of(self, isolation: str) -> FetchScheduler:
         """What is read with this isolation (KM-17); few nodes want another than `read_committed`."""
         if isolation == COMMITTED:
             return self.streams
@@ -137,9 +137,9 @@ class Cluster:
         for streams in filter(None, (self.streams, self._uncommitted)):
             streams.limit(share)
 
-    def _make_streams(self, isolation: str) -> Streams:
-        return Streams(
-            lambda owner: Reader(self.settings(), self.loop, owner, isolation, self._share.queue),
+    def _make_streams(self, isolation: str) -> FetchScheduler:
+        return FetchScheduler(
+            lambda owner: PartitionReader(self.settings(), self.loop, owner, isolation, self._share.queue),
             self.loop.call_soon,
             self.loop.call_later,
             share=self._share,
@@ -255,15 +255,15 @@ class Cluster:
         except KafkaException as error:
             cause = error.args[0]
             self.trouble()
-            raise faults.link_error(cause) from error
+            raise errors.link_error(cause) from error
         except TimeoutError as error:
             self.trouble()
-            raise faults.unreachable() from error
+            raise errors.unreachable() from error
 
     async def in_thread(self, question: Callable[[], T]) -> T:
         """Ask something that blocks; RESOURCE_LIMIT_EXCEEDED where too many ask already, INTERNAL_ERROR once closed."""
         if self._refresher.cancelling():  # `close` has begun
-            raise faults.unreachable()
+            raise errors.unreachable()
         if self._questions >= _MAX_QUESTIONS:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links are waiting for Kafka")
         self._questions += 1
@@ -359,7 +359,7 @@ class Cluster:
             try:
                 new = await self.in_thread(lambda name=name: self._admin.topic(name))  # type: ignore[misc]
             except (KafkaException, TimeoutError, AmqpError) as error:  # the last: too many questions are under way
-                if isinstance(error, KafkaException) and error.args[0].code() in faults.UNKNOWN_TOPIC:
+                if isinstance(error, KafkaException) and error.args[0].code() in errors.UNKNOWN_TOPIC:
                     self._gone(name)
                 continue
             self._learned(name, new)

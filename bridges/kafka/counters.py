@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Counters:
+class ClusterCounters:
     """Totals since start."""
 
     __slots__ = (

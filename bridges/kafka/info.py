@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from bridges.kafka.admin import Bounds, Topic
+from bridges.kafka.admin.client import Bounds, Topic
+from bridges.kafka.attach_state import wanted
 from bridges.kafka.cluster import COMMITTED, Cluster
-from bridges.kafka.links import wanted
 from bridges.kafka.partitions import refuse_group
 from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.link.outcomes import Outcome

@@ -6,29 +6,38 @@ out of the answer. Which partition a link is bound to says `placing`; a link of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from bridges.kafka import partitions
-from bridges.kafka.admin import Topic
-from bridges.kafka.beginnings import Beginning
+from bridges.kafka.admin.client import Topic
+from bridges.kafka.attach_state import wanted
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.counters import Counters
-from bridges.kafka.deadletters import DeadLetters
-from bridges.kafka.durable import Held, Keeper, durable_wish, group_wish
-from bridges.kafka.groups import Gate, GroupHandler, Growth, Membership, answer, group_key, membership
-from bridges.kafka.groups_placing import Placing
-from bridges.kafka.groups_shared import Entry, SharedMember
-from bridges.kafka.links import wanted
-from bridges.kafka.producer import ClusterProducer
-from bridges.kafka.receiver import Receiver, Terms
-from bridges.kafka.records import RecordWriter
-from bridges.kafka.selection import Selections
-from bridges.kafka.sender import Sender
-from bridges.kafka.starts import ends_of, resolve, within
+from bridges.kafka.consume.link import DeliveryPolicy, LogReceiver
+from bridges.kafka.consume.selection import Selections
+from bridges.kafka.consume.start_offsets import ends_of, resolve, within
+from bridges.kafka.counters import ClusterCounters
+from bridges.kafka.groups.assignor import PartitionAssignor
+from bridges.kafka.groups.beginnings import Beginning
+from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, durable_wish, group_wish
+from bridges.kafka.groups.membership import (
+    GroupHandler,
+    LeaseGatedLink,
+    Membership,
+    TopicGrowthWatcher,
+    answer,
+    group_key,
+    membership,
+)
+from bridges.kafka.groups.shared import MemberEntry, SharedMember
+from bridges.kafka.produce.dead_letters import DeadLetters
+from bridges.kafka.produce.link import LogSender
+from bridges.kafka.produce.producer import ClusterProducer
+from bridges.kafka.records.mapping import RecordWriter
+from bridges.kafka.route import KafkaRoute
 from gateway.amqp.codec.types import Symbol
 from gateway.amqp.message.hop import TARGETED
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
@@ -36,8 +45,6 @@ from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, rea
 from gateway.filters.position.event_log import beyond_position, mentions_log
 from gateway.state.leases.lease import Lease, Share, unavailable
 from gateway.state.leases.manager import Leases
-from policies.model.assignment import Assignment
-from policies.model.reading import LogReadingRule
 
 log = structlog.get_logger(logger_name="kafka")
 _OVERHEAD: Final = 512
@@ -47,25 +54,6 @@ _OVERHEAD: Final = 512
 EVENT_STREAMS: Final = "AMQP_EVENT_STREAMS_V1_0"
 EXTENSION: Final = "event-streams-"
 """How the link properties of the extension begin."""
-
-
-class Route(Protocol):
-    """What the bridge reads of a policy's Kafka route."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def mode(self) -> Any: ...
-    @property
-    def credit(self) -> int: ...
-    @property
-    def tombstones(self) -> bool: ...
-    @property
-    def assignment(self) -> Assignment: ...
-    @property
-    def reading(self) -> LogReadingRule: ...
-    @property
-    def key_from(self) -> Sequence[str]: ...
 
 
 def _size(link: Any, topic: Topic | None) -> int:
@@ -83,9 +71,9 @@ class KafkaNode:
         self,
         cluster: Cluster,
         producer: ClusterProducer,
-        keeper: Keeper,
-        counters: Counters,
-        route: Route,
+        keeper: TerminusCheckpointer,
+        counters: ClusterCounters,
+        route: KafkaRoute,
         leases: Leases,
     ) -> None:
         self._cluster: Final = cluster
@@ -94,7 +82,7 @@ class KafkaNode:
         self._counters: Final = counters
         self._route: Final = route
         self._leases: Final = leases
-        self._placing: Final = Placing(cluster, route.topic, route.assignment, leases)
+        self._placing: Final = PartitionAssignor(cluster, route.topic, route.assignment, leases)
         shared = route.assignment.group_mode == "shared"
         self._attach_member: Final = self._attach_sharer if shared else self._attach_owner
 
@@ -141,7 +129,7 @@ class KafkaNode:
         compacted = topic is not None and topic.compacted
         route = self._route
         writer = RecordWriter(route.mode, tombstones=route.tombstones, compacted=compacted, keys=route.key_from)
-        sender = Sender(
+        sender = LogSender(
             link,
             self._cluster,
             self._producer,
@@ -187,7 +175,7 @@ class KafkaNode:
         held = await self._terminus(link, topic, bound, parsed)
         annotated = self._annotated(link, parsed)
         starts, ends = await self._starts(topic.name, mine, parsed, held)
-        receiver = Receiver(
+        receiver = LogReceiver(
             link,
             cluster,
             topic,
@@ -215,14 +203,14 @@ class KafkaNode:
             volatile=not self._keeper.lasting,
         )
 
-    async def _terminus(self, link: Any, topic: Topic, bound: int | None, parsed: FilterSet) -> Held | None:
+    async def _terminus(self, link: Any, topic: Topic, bound: int | None, parsed: FilterSet) -> TerminusLease | None:
         """The durable terminus a link asks for, taken from whoever had it (ES-3.2-7)."""
         about = [topic.identity, bound, repr(beyond_position(parsed.predicate))]
         wish = durable_wish(link, f"{self._cluster.name}/{topic.name}", about)
         return None if wish is None else await self._keeper.take(wish, getattr(link, "fence", 0))
 
     async def _starts(
-        self, topic: str, mine: Iterable[int], parsed: FilterSet, held: Held | None, *, shared: bool = False
+        self, topic: str, mine: Iterable[int], parsed: FilterSet, held: TerminusLease | None, *, shared: bool = False
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Where the link begins in each of its partitions, and what is `@latest` to it there."""
         isolation = self._route.reading.isolation
@@ -234,7 +222,7 @@ class KafkaNode:
         return resumed, resumed
 
     async def _starts_in_group(
-        self, topic: Topic, partition: int, parsed: FilterSet, held: Held, group: str
+        self, topic: Topic, partition: int, parsed: FilterSet, held: TerminusLease, group: str
     ) -> tuple[dict[int, int], dict[int, int]]:
         """The same in a partition of a group: all of what was added since the group began is new to it (KM-9)."""
         if held.start is None:
@@ -249,7 +237,7 @@ class KafkaNode:
         return await self._keeper.began(group, f"{self._cluster.name}/{topic.name}", topic, ends)
 
     async def _starts_shared(
-        self, topic: Topic, partition: int, parsed: FilterSet, held: Held, began: Beginning
+        self, topic: Topic, partition: int, parsed: FilterSet, held: TerminusLease, began: Beginning
     ) -> tuple[dict[int, int], dict[int, int]]:
         """As `_starts_in_group`, where links share: what no link has begun to read yet is read from the beginning."""
         if held.start is None and partition >= began.partitions:
@@ -265,11 +253,11 @@ class KafkaNode:
         asks = mentions_log(parsed.predicate) or any(str(key).startswith(EXTENSION) for key in link.properties)
         return asks or EVENT_STREAMS in link.engine.desired
 
-    async def _terms(self, topic: str, *, ordered: bool, annotated: bool = True) -> Terms:
+    async def _terms(self, topic: str, *, ordered: bool, annotated: bool = True) -> DeliveryPolicy:
         reading = self._route.reading
         letters = None if reading.dead_letter is None else await self._letters(topic, reading.dead_letter)
         strict = ordered if reading.strict_order is None else reading.strict_order
-        return Terms(
+        return DeliveryPolicy(
             reading.max_redeliveries,
             strict,
             letters,
@@ -293,7 +281,7 @@ class KafkaNode:
         cluster, rules = self._cluster, self._route.assignment
         topic = await self._topic()
         key = group_key(cluster.name, topic.name, member.group)
-        growth = Growth(cluster, topic, self._leases, key, rules)
+        growth = TopicGrowthWatcher(cluster, topic, self._leases, key, rules)
         lease: Lease | None = None
         try:
             lease = await self._placing.lease(link, topic, key, member, growth)
@@ -305,15 +293,20 @@ class KafkaNode:
                 self._leases.release(lease, orderly=False)
             raise
 
-    async def _member(self, link: Any, parsed: FilterSet, lease: Lease, growth: Growth, group: str) -> GroupHandler:
+    async def _member(
+        self, link: Any, parsed: FilterSet, lease: Lease, growth: TopicGrowthWatcher, group: str
+    ) -> GroupHandler:
         cluster = self._cluster
         topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
         node = f"{cluster.name}/{topic.name}"
         held = await self._keeper.take(group_wish(link, group, node, lease.partition, topic.identity), lease.fence)
         starts, ends = await self._starts_in_group(topic, lease.partition, parsed, held, group)
         annotated = self._route.reading.annotate != "never"  # whose link names a group understands them
-        gate, selections = Gate(link, lease), Selections(parsed, starts, ends, bound=True, annotated=annotated)
-        receiver = Receiver(
+        gate, selections = (
+            LeaseGatedLink(link, lease),
+            Selections(parsed, starts, ends, bound=True, annotated=annotated),
+        )
+        receiver = LogReceiver(
             gate,
             cluster,
             topic,
@@ -344,7 +337,7 @@ class KafkaNode:
         cluster, rules, leases = self._cluster, self._route.assignment, self._leases
         topic = await self._topic()
         key = group_key(cluster.name, topic.name, member.group)
-        growth = Growth(cluster, topic, leases, key, rules)
+        growth = TopicGrowthWatcher(cluster, topic, leases, key, rules)
         share: Share | None = None
         sharer: SharedMember | None = None
         try:
@@ -354,8 +347,8 @@ class KafkaNode:
             terms = await self._terms(topic.name, ordered=True, annotated=annotated)
             resumed: list[int] = []
             begins = partial(self._begins, topic, parsed, began, annotated, resumed)
-            entry = Entry(self._keeper, cluster, topic, link, member.group, begins)
-            sharer = SharedMember(Gate(link, share), share, leases, growth, entry, terms, self._counters)
+            entry = MemberEntry(self._keeper, cluster, topic, link, member.group, begins)
+            sharer = SharedMember(LeaseGatedLink(link, share), share, leases, growth, entry, terms, self._counters)
             await sharer.take(first)
             if not wanted(link) or not share.valid:
                 raise unavailable()
@@ -385,7 +378,7 @@ class KafkaNode:
         annotated: bool,
         resumed: list[int],
         partition: int,
-        held: Held,
+        held: TerminusLease,
     ) -> tuple[int, Selections]:
         """Where a link that shares begins in a partition, and what it wants there.
 

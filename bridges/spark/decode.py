@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridges.kafka.bare import BARE, DATA_VALUE, SECTIONS_VALUE
-from bridges.kafka.outgoing import MESSAGE, SECTIONS
-from bridges.kafka.readable import BODY
-from bridges.kafka.records import RecordReader
+from bridges.kafka.records.encode import MESSAGE, SECTIONS
+from bridges.kafka.records.envelope import BARE, DATA_VALUE, SECTIONS_VALUE
+from bridges.kafka.records.headers import BODY
+from bridges.kafka.records.mapping import RecordReader
 from bridges.spark.columns import schema
 from bridges.spark.columns.rows import SCHEMA, EventRow, record_batch
 

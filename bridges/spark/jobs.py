@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from bridges.kafka.offsets import Offsets
-from bridges.kafka.replayer import Replayer
+from bridges.kafka.admin.offsets import Offsets
+from bridges.kafka.produce.replayer import Replayer
 from bridges.spark import archiving, replaying
 from bridges.spark.archive import Archive, Commit
 from bridges.spark.archiving import Bounds, Origin, Verdict

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from bridges.kafka.offsets import Offsets
+from bridges.kafka.admin.offsets import Offsets
 from bridges.spark.decode import DDL, decoder
 from bridges.spark.errors import PipelineError
 from bridges.spark.kafka_settings import java_settings

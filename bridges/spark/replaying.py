@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from bridges.kafka.records import RecordWriter
-from bridges.kafka.replayer import Replayed, Replayer
+from bridges.kafka.produce.replayer import Replayed, Replayer
+from bridges.kafka.records.mapping import RecordWriter
 from bridges.spark.archive import Archive, Commit
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.reading import Selection, check_offsets, read_commits

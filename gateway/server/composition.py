@@ -41,7 +41,7 @@ def make_cluster(
 
 def check_cluster(settings: Mapping[str, str]) -> str | None:
     """What librdkafka says of settings that it does not take; nothing is connected."""
-    from bridges.kafka.admin import mistake
+    from bridges.kafka.admin.client import mistake
 
     return mistake(settings)
 
@@ -50,7 +50,7 @@ def newest_events(
     model: KafkaCluster, settings: Mapping[str, str], cluster: str, topic: str, count: int
 ) -> Iterator[bytes]:
     """The newest records of a topic as encoded messages, for the command line; raises AmqpError."""
-    from bridges.kafka.sample import newest
+    from bridges.kafka.admin.sample import newest
 
     return newest({"bootstrap.servers": model.bootstrap, **settings}, cluster, topic, count)
 

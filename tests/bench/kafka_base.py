@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from bridges.kafka import producer as gateway_producer
+from bridges.kafka.produce import producer as gateway_producer
 from tests.bench import messages
 
 GATEWAY_SETTINGS: dict[str, Any] = gateway_producer._SETTINGS

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from bridges.kafka.records import RecordWriter
+from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.message.sections import APPLICATION_PROPERTIES, DATA, section, walk
 from tests.bench import messages
 

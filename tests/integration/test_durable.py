@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
-from bridges.kafka import durable
 from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.groups import checkpointer
 from gateway.amqp.codec.types import Described, Symbol, Uint
 from gateway.errors import AmqpError
 from tests.support import frames
@@ -305,7 +305,7 @@ def test_a_user_has_so_many_termini(start_gateway: Gateways, kafka_broker: Kafka
 async def test_a_process_keeps_so_many_termini_and_forgets_those_whose_link_never_stood(
     kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable, "MOST", 2)
+    monkeypatch.setattr(checkpointer, "MOST", 2)
     streams = Streams(ClusterConfig(kafka_broker.bootstrap))
     topic, wanted = await asyncio.to_thread(kafka_broker.create_topic), {"durable": True}
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.durable import Keeper
+from bridges.kafka.groups.checkpointer import TerminusCheckpointer
 from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.transport import tls_server
 from gateway.connectors import connector
@@ -43,7 +43,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "bridge": (BridgeWorker, "_claim"),
     "tls-accept": (tls_server.TlsServer, "_accept"),
     "kafka-refresh": (Cluster, "_probe"),
-    "termini": (Keeper, "_unpark"),
+    "termini": (TerminusCheckpointer, "_unpark"),
     "mirror": (Cluster, "commit"),
 }
 """By the name of a task: a function that it calls, which fails once."""

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.durable import durable_wish
+from bridges.kafka.groups.checkpointer import durable_wish
 from gateway.amqp.codec.types import Described, Symbol, Timestamp
 from gateway.amqp.engine.proton_data import ABSENT
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from bridges.kafka.receiver import Receiver
+from bridges.kafka.consume.link import LogReceiver
 from tests.support.numbered import until
 from tests.support.streams import Streams, bodies, fill
 
@@ -19,22 +19,22 @@ async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would get nothing more, in silence; the next of that turn goes on."""
-    failing, pumped, pump = list[bool](), Counter[Receiver](), Receiver._pump
+    failing, pumped, pump = list[bool](), Counter[LogReceiver](), LogReceiver._pump
 
-    def fails(self: Receiver) -> None:
+    def fails(self: LogReceiver) -> None:
         pumped[self] += 1
         if failing:
             failing.clear()
             raise RuntimeError("a bug that the test has made")
         pump(self)
 
-    monkeypatch.setattr(Receiver, "_pump", fails)
-    monkeypatch.setattr("bridges.kafka.receiver._CHUNKS_AT_ONCE", 0)  # each tries again in turns of its own
+    monkeypatch.setattr(LogReceiver, "_pump", fails)
+    monkeypatch.setattr("bridges.kafka.consume.link._CHUNKS_AT_ONCE", 0)  # each tries again in turns of its own
     await fill(streams, SOLO, 1)
     links = [await streams.receiver(SOLO, after="@earliest", credit=10) for _ in range(2)]
     await until(lambda: sum(count > 2 for count in pumped.values()) == len(links), "turns of both links")
     failing.append(True)
-    monkeypatch.setattr("bridges.kafka.receiver._CHUNKS_AT_ONCE", 4)
+    monkeypatch.setattr("bridges.kafka.consume.link._CHUNKS_AT_ONCE", 4)
     ended = await asyncio.wait([asyncio.ensure_future(each.end()) for each in links], return_when="FIRST_COMPLETED")
     assert [task.result().condition for task in ended[0]] == ["amqp:internal-error"]
     (other,) = (each for each in links if not each.detached.done())
@@ -47,15 +47,15 @@ async def test_a_link_that_fails_when_it_is_told_leaves_the_news_to_others(
     streams: Streams, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
     """Two links wait for the same event; the bug is in the one that is told first, and costs the other nothing."""
-    failing, step = list[Receiver](), "_overtaken" if told == "lost" else "_pump"
-    well = getattr(Receiver, step)
+    failing, step = list[LogReceiver](), "_overtaken" if told == "lost" else "_pump"
+    well = getattr(LogReceiver, step)
 
-    def fails(self: Receiver, *arguments: int) -> None:
+    def fails(self: LogReceiver, *arguments: int) -> None:
         if self in failing:
             raise RuntimeError("a bug that the test has made")
         well(self, *arguments)
 
-    monkeypatch.setattr(Receiver, step, fails)
+    monkeypatch.setattr(LogReceiver, step, fails)
     links = [await streams.receiver(SOLO, credit=10) for _ in range(2)]
     log = next(iter(streams.bridge.cluster.streams._logs.values()))
     await until(lambda: [*log.waiting] == [0] and len(log.waiting[0]) == len(links), "both links wait")

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bridges.kafka import _fetch, fetch, reader
-from bridges.kafka.clib import function
+from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.embedded import EmbeddedKafka
-from bridges.kafka.fetch import Failure, Take, Taken, take_messages, take_runs
+from bridges.kafka.consume import _fetch, poll, reader
+from bridges.kafka.consume.poll import Failure, PollResult, Take, take_messages, take_runs
+from bridges.kafka.librdkafka import function
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_secured import PASSWORD, USER, TokenEndpoint
 from tests.support.process import PATIENCE, wait_until
@@ -237,7 +237,7 @@ def test_errors_of_connections_call_nobody_back(embedded: EmbeddedKafka) -> None
             return KafkaError._ALL_BROKERS_DOWN in codes
 
         wait_until(all_down, "the client to say that all brokers are down")
-        assert take_runs(consumer, 10, 0.0) == Taken({}, [])
+        assert take_runs(consumer, 10, 0.0) == PollResult({}, [])
         embedded.set_reachable(True)
         produce(embedded.bootstrap, TOPIC, [{"value": b"late"}])
         wait_until(
@@ -269,7 +269,7 @@ def test_tokens_are_refreshed_while_nothing_but_records_is_asked_for() -> None:
     more = {**sasl, **{f"sasl.oauthbearer.{name}": value for name, value in oidc.items()}}
     try:
         with reading("127.0.0.1:1", TOPIC, **more) as consumer:
-            assert fetch.way(more) is take_runs
+            assert poll.way(more) is take_runs
             wait_until(lambda: not take_runs(consumer, 10, 0.05).records and len(tokens.asked) > 2, "three tokens")
     finally:
         tokens.stop()
@@ -289,7 +289,7 @@ def test_other_threads_go_on_while_records_are_waited_for(embedded: EmbeddedKafk
 async def test_links_are_served_either_way(
     embedded: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, bound: bool
 ) -> None:
-    monkeypatch.setattr(fetch, "BOUND", bound)
+    monkeypatch.setattr(poll, "BOUND", bound)
     values = [b"%d" % number for number in range(1200)]
     produce(embedded.bootstrap, TOPIC, [{"value": value, "headers": [("n", value)]} for value in values])
     streams = Streams(ClusterConfig(embedded.bootstrap, plain=True))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.durable import Held, Keeper, Wish
+from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, TerminusRequest
 from gateway.amqp.codec.types import Symbol
 from policies.model.assignment import Assignment
 from tests.support.numbered import until
@@ -32,10 +32,10 @@ class Slow:
     """The first link that takes up partitions waits for the records of the group until `go` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, self.reached, self.take = asyncio.Event(), False, Keeper.take
-        monkeypatch.setattr(Keeper, "take", lambda *arguments: self._take(*arguments))
+        self.go, self.reached, self.take = asyncio.Event(), False, TerminusCheckpointer.take
+        monkeypatch.setattr(TerminusCheckpointer, "take", lambda *arguments: self._take(*arguments))
 
-    async def _take(self, keeper: Keeper, wish: Wish, fence: int = 0) -> Held:
+    async def _take(self, keeper: TerminusCheckpointer, wish: TerminusRequest, fence: int = 0) -> TerminusLease:
         self.reached = True
         await self.go.wait()
         return await self.take(keeper, wish, fence)

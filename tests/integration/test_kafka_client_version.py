@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridges.kafka.bridge import client_slowness
-from bridges.kafka.clib import slowness
+from bridges.kafka.librdkafka import slowness
 from tests.support.gateway import Gateway, Gateways
 from tests.support.parts import ROOT
 from tests.support.process import free_port

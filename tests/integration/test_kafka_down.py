@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from structlog.testing import capture_logs
 
+from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.embedded import EmbeddedKafka
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from tests.support.messages import message

@@ -344,7 +344,7 @@ async def test_drain_returns_the_credit_at_the_end(streams: Clients) -> None:
 async def test_unsettled_events_are_held_within_bounds(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridges.kafka.receiver._MAX_HELD", 50_000)
+    monkeypatch.setattr("bridges.kafka.consume.link._MAX_HELD", 50_000)
     await fill(streams, SOLO, 3000)
     receiver = await streams.receiver(SOLO, after="@earliest", credit=5000)
     first = await receiver.receive(300, None)

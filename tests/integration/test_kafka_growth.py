@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.admin import Topic
+from bridges.kafka.admin.client import Topic
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
 from gateway.errors import RESOURCE_DELETED

@@ -50,7 +50,7 @@ def calm(size: Callable[[], float]) -> bool:
 async def test_rejected_events_wait_within_bounds_for_a_dead_letter_topic_that_takes_none(
     kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridges.kafka.receiver._MAX_HELD", 100_000)
+    monkeypatch.setattr("bridges.kafka.consume.link._MAX_HELD", 100_000)
     streams, count = Streams(ClusterConfig(kafka_broker.bootstrap)), 4_000
     topic = await asyncio.to_thread(kafka_broker.create_topic)
     letters = await asyncio.to_thread(kafka_broker.create_topic, config={"max.message.bytes": "80"})

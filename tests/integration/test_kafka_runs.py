@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka import outbox
 from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.produce import client
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED
 from tests.support.messages import message
@@ -20,9 +20,9 @@ GROUP_KEY = "event-streams-group-key"
 COUNT = 600
 
 
-@pytest.fixture(params=[outbox.Many, outbox.Single])
+@pytest.fixture(params=[client.NativeClient, client.FallbackClient])
 async def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Streams]:
-    monkeypatch.setattr(outbox, "BOUND", request.param is outbox.Many)
+    monkeypatch.setattr(client, "BOUND", request.param is client.NativeClient)
     streams = Streams(ClusterConfig(topics={TOPIC: 1, SMALL: 1}), {TOPIC: Route(TOPIC, credit=2 * COUNT)})
     yield streams
     await streams.close()

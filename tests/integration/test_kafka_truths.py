@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
-from bridges.kafka import receiver as receiver_module
-from bridges.kafka.admin import Admin, Bounds
+from bridges.kafka.admin.client import Admin, Bounds
 from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.consume import link as receiver_module
 from gateway.amqp.codec.types import Long, Symbol, Timestamp, Ulong
 from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, AmqpError
 from gateway.server.tasks import Supervisor, until

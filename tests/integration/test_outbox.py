@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from bridges.kafka import outbox
-from bridges.kafka.clib import function
+from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.cluster import Cluster, ClusterConfig
-from bridges.kafka.embedded import EmbeddedKafka
-from bridges.kafka.fetch import take_runs
-from bridges.kafka.producer import ClusterProducer, Told
+from bridges.kafka.consume.poll import take_runs
+from bridges.kafka.librdkafka import function
+from bridges.kafka.produce import client as outbox
+from bridges.kafka.produce.producer import ClusterProducer, ReportCallback
 from gateway.server.tasks import Supervisor
 from tests.support.kafka_secured import PASSWORD, USER, TokenEndpoint
 from tests.support.process import PATIENCE, wait_until
@@ -47,10 +47,10 @@ def kafka() -> Iterator[EmbeddedKafka]:
     kafka.close()
 
 
-@pytest.fixture(params=[outbox.Many, outbox.Single])
+@pytest.fixture(params=[outbox.NativeClient, outbox.FallbackClient])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Reports come in this way."""
-    monkeypatch.setattr(outbox, "BOUND", request.param is outbox.Many)
+    monkeypatch.setattr(outbox, "BOUND", request.param is outbox.NativeClient)
     return request.param
 
 
@@ -106,7 +106,7 @@ async def test_reports_come_to_their_owners_in_order(place: Place) -> None:
     one, other, calls = Hearer(), Hearer(), list[Any]()
     for number in range(300):
         place.put(one if number % 3 else other, number)
-    place.producer.produce(TOPIC, -1, None, b"", None, Told(calls.append))
+    place.producer.produce(TOPIC, -1, None, b"", None, ReportCallback(calls.append))
     await place.until(lambda: len(one.heard) + len(other.heard) == 300 and calls)
     assert one.heard == [number for number in range(300) if number % 3]
     assert other.heard == [number for number in range(300) if number % 3 == 0]
@@ -219,7 +219,7 @@ def test_tokens_are_refreshed_while_nothing_but_reports_is_asked_for() -> None:
     said: list[KafkaError] = []
     try:
         each = outbox.outbox({"bootstrap.servers": "127.0.0.1:1", **settings}, said.append)
-        assert isinstance(each, outbox.Many)
+        assert isinstance(each, outbox.NativeClient)
         wait_until(lambda: not each.reports() and len(tokens.asked) > 2, "three tokens")
     finally:
         tokens.stop()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridges.kafka.records import RecordReader
+from bridges.kafka.records.mapping import RecordReader
 from bridges.spark.amqp_target import AmqpTarget
 from bridges.spark.errors import PipelineError
 from bridges.spark.source_options import read_options

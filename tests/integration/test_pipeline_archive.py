@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import TopicPartition
 
-from bridges.kafka.replayer import Replayer
+from bridges.kafka.produce.replayer import Replayer
 from bridges.spark.archive import MANIFEST, STAGING, Archive
 from bridges.spark.archiving import Bounds, step, verify
 from bridges.spark.errors import PipelineError

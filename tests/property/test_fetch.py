@@ -11,17 +11,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka import _fetch, fetch, reader
-from bridges.kafka.bare import BARE, Header
-from bridges.kafka.embedded import EmbeddedKafka
-from bridges.kafka.encoding import EventEncoder
-from bridges.kafka.fetch import take_messages, take_runs
-from bridges.kafka.outgoing import MESSAGE
-from bridges.kafka.readable import BODY
-from bridges.kafka.record_screen import Screen
-from bridges.kafka.records import to_record
-from bridges.kafka.redelivery import Event
-from bridges.kafka.routing import COOKIE_HEADER
+from bridges.kafka.admin.embedded import EmbeddedKafka
+from bridges.kafka.consume import _fetch, poll, reader
+from bridges.kafka.consume.poll import take_messages, take_runs
+from bridges.kafka.consume.record_screen import HeaderScreen
+from bridges.kafka.consume.redelivery import EditedEvent
+from bridges.kafka.records.encode import MESSAGE
+from bridges.kafka.records.envelope import BARE, Header
+from bridges.kafka.records.fast_encode import EventEncoder
+from bridges.kafka.records.headers import BODY
+from bridges.kafka.records.mapping import to_record
+from bridges.kafka.records.routing import COOKIE_HEADER
 from gateway.amqp.message.sections import walk
 from tests.support.examples import examples
 from tests.support.messages import message
@@ -75,7 +75,7 @@ TEXTS = st.sampled_from((b"red", b"", b"%", b"x" * 255, b"x" * 256, "é".encode(
 ALIKE = st.tuples(KEYS, VALUES, st.tuples(*(st.tuples(st.just(name), TEXTS) for name in "abc")).map(list))
 MANY = st.tuples(KEYS, VALUES, st.integers(1, 140).map(lambda count: [(str(each), b"x") for each in range(count)]))
 RECORDS = st.lists(FOREIGN | ALIKE | MANY | WRITTEN, min_size=1, max_size=40)
-SCREENS = st.builds(Screen, st.lists(NAMES, min_size=1, max_size=2), st.lists(SMALL, min_size=1, max_size=4))
+SCREENS = st.builds(HeaderScreen, st.lists(NAMES, min_size=1, max_size=2), st.lists(SMALL, min_size=1, max_size=4))
 ENCODER = EventEncoder()
 
 
@@ -102,7 +102,7 @@ def client() -> Iterator[Client]:
     kafka.close()
 
 
-def taken(take: fetch.Take, consumer: Consumer, count: int) -> list[Any]:
+def taken(take: poll.Take, consumer: Consumer, count: int) -> list[Any]:
     """Runs of so many records in all."""
     runs: list[Any] = []
 
@@ -128,7 +128,7 @@ def shown(record: Any) -> tuple[Any, ...]:
 
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=RECORDS, screen=SCREENS)
-def test_both_ways_say_the_same(client: Client, records: list[Any], screen: Screen) -> None:
+def test_both_ways_say_the_same(client: Client, records: list[Any], screen: HeaderScreen) -> None:
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
@@ -194,8 +194,8 @@ def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:
     records = [(key, value, headers), (b"key", b"value", texts), (b"\xff", b"v" * 300, None), (None, b"v", texts)]
     for run in produced(client, records):
         maker = ENCODER._maker(0)
-        events, headed = run.events(Event, maker, unusual)
-        assert events == [record.event(Event, maker, unusual) for record in run]
+        events, headed = run.events(EditedEvent, maker, unusual)
+        assert events == [record.event(EditedEvent, maker, unusual) for record in run]
         assert headed == []
         ends = data[data.index(b"body") :], b"value", b"v" * 300, b"v"
         assert all(event.data.endswith(end) for event, end in zip(events, ends, strict=True))
@@ -224,16 +224,16 @@ def test_how_messages_are_made_is_looked_at(client: Client, broken: Callable[...
     key, value, headers, _ = to_record(data, walk(data))
     (run,) = produced(client, [(None, b"v", [("color", b"red")]), (key, value, headers)])
     with pytest.raises((TypeError, AttributeError)):
-        run.events(Event, broken(*ENCODER._maker(0)), unusual)
+        run.events(EditedEvent, broken(*ENCODER._maker(0)), unusual)
     with pytest.raises((TypeError, AttributeError)):
-        [record.event(Event, broken(*ENCODER._maker(0)), unusual) for record in run]
+        [record.event(EditedEvent, broken(*ENCODER._maker(0)), unusual) for record in run]
 
 
 @pytest.mark.parametrize("answer", ["text", b"", None])
 def test_what_others_make_is_looked_at(client: Client, answer: Any) -> None:
     for run in produced(client, [(None, None, None)]):
         with pytest.raises(TypeError, match="bytes of sections"):
-            run.events(Event, ENCODER._maker(0), lambda _: answer)
+            run.events(EditedEvent, ENCODER._maker(0), lambda _: answer)
         with pytest.raises(TypeError, match="tuple"):
             run.events(dict, ENCODER._maker(0), lambda _: answer)
 
@@ -247,7 +247,9 @@ def test_nothing_made_stays_behind(client: Client) -> None:
         maker = ENCODER._maker(0)
         before = [sys.getrefcount(each) for each in (*maker, *maker[0], maker[1], texts, *texts)]
         for _ in range(50):
-            made = run.events(Event, (*maker[:2], lambda _: texts, maker[3]), lambda _: b"\x00\x53\x77" + bytes(1))
+            made = run.events(
+                EditedEvent, (*maker[:2], lambda _: texts, maker[3]), lambda _: b"\x00\x53\x77" + bytes(1)
+            )
             events = made[0]
             del made
             assert [sys.getrefcount(event.data) for event in events] == [2] * len(run)

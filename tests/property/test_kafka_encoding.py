@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.kafka.encoding import EventEncoder, plain_value
-from bridges.kafka.familiar import encoded
-from bridges.kafka.records import RecordReader, RecordWriter
+from bridges.kafka.records.fast_encode import EventEncoder, plain_value
+from bridges.kafka.records.header_names import encoded
+from bridges.kafka.records.mapping import RecordReader, RecordWriter
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.message import sections
 from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS

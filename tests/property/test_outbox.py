@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka import _produce
-from bridges.kafka.embedded import EmbeddedKafka
-from bridges.kafka.encoding import plain_value
-from bridges.kafka.fetch import take_messages
-from bridges.kafka.outbox import Many, Outbox, Single
+from bridges.kafka.admin.embedded import EmbeddedKafka
+from bridges.kafka.consume.poll import take_messages
+from bridges.kafka.produce import _produce
+from bridges.kafka.produce.client import FallbackClient, NativeClient, ProduceClient
+from bridges.kafka.records.fast_encode import plain_value
 from tests.support.examples import examples
 from tests.support.process import wait_until
 
@@ -56,7 +56,7 @@ class Way(NamedTuple):
     """A topic that is written one way."""
 
     topic: str
-    outbox: Outbox
+    outbox: ProduceClient
     reader: Consumer
 
 
@@ -81,7 +81,7 @@ def ways() -> Iterator[list[Way]]:
     kafka = EmbeddedKafka()
     where: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap, "log_level": 0}
     found = []
-    for kind in (Many, Single):
+    for kind in (NativeClient, FallbackClient):
         kafka.create_topic(kind.__name__, 1)
         reader = Consumer({**where, "group.id": "t", "fetch.wait.max.ms": 10})
         reader.assign([TopicPartition(kind.__name__, 0, 0)])

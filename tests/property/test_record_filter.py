@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka.chunks import Cache, Chunk, PartitionLog
-from bridges.kafka.record_access import RecordFilter
-from bridges.kafka.records import RecordWriter
-from bridges.kafka.selection import Together, matching
+from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
+from bridges.kafka.consume.record_access import RecordFilter
+from bridges.kafka.consume.selection import SharedFilterPass, matching
+from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.parse.sql import parse_sql
@@ -63,9 +63,9 @@ class Record:
         return len(self._value or b"")
 
 
-def chunk_of(record: Record) -> Chunk:
-    log = PartitionLog("orders", 2, Cache(1 << 20), lambda log, position: None)
-    return Chunk(log, 1234, 1235, [record])
+def chunk_of(record: Record) -> FetchedBatch:
+    log = PartitionBuffer("orders", 2, BatchCache(1 << 20), lambda log, position: None)
+    return FetchedBatch(log, 1234, 1235, [record])
 
 
 def delivered(record: Record) -> bytes:
@@ -197,12 +197,12 @@ def test_each_record_is_decoded_once_for_all_the_links_on_a_partition() -> None:
             Counted.encoded += 1
             return super().value()
 
-    log = PartitionLog("orders", 2, Cache(1 << 20), lambda log, position: None)
+    log = PartitionBuffer("orders", 2, BatchCache(1 << 20), lambda log, position: None)
     members = [matching(parse_sql(f"color = 'c{number}' AND size <> '{number}'")) for number in range(30)]
     for member in members:
         log.want(member, 1)
     records = [Counted(None, b"x", [("color", b"c%d" % number), ("size", b"7")]) for number in range(40)]
-    chunk = Chunk(log, 1234, 1235, records)
+    chunk = FetchedBatch(log, 1234, 1235, records)
     found = [len(chunk.picked(member)) for member in members]
     assert found == [number != 7 for number in range(30)]
     wanted = sum(found)
@@ -223,7 +223,7 @@ def test_filters_looked_at_together_say_what_each_says_alone(
     with suppress(AmqpError):
         records.append(Record(*RecordWriter().record(data, sections.walk(data))))
     members = [matching(predicate) for predicate in predicates]
-    together = Together(members)
+    together = SharedFilterPass(members)
     for number in {number for number in left if number < len(members)}:
         together.remove(members[number])
     here = [member for number, member in enumerate(members) if number not in left]
@@ -234,12 +234,12 @@ def test_filters_looked_at_together_say_what_each_says_alone(
 
 def test_a_link_comes_and_goes_at_its_own_cost() -> None:
     """A look for a thousand filters is kept: only a filter that comes is made ready."""
-    log = PartitionLog("orders", 2, Cache(1 << 20), lambda log, position: None)
+    log = PartitionBuffer("orders", 2, BatchCache(1 << 20), lambda log, position: None)
     members = [matching(parse_sql(f"color = 'c{number}'")) for number in range(1000)]
     newcomer, record = matching(parse_sql("color = 'new'")), Record(None, b"x", [("color", b"new")])
     for member in members:
         log.want(member, 1)
-    assert Chunk(log, 1234, 1235, [record]).picked(members[0]) == []
+    assert FetchedBatch(log, 1234, 1235, [record]).picked(members[0]) == []
 
     def seconds(run: Callable[[], object]) -> float:
         start = time.process_time()
@@ -248,8 +248,8 @@ def test_a_link_comes_and_goes_at_its_own_cost() -> None:
 
     def comes_and_goes() -> None:
         log.want(newcomer, 1)
-        assert len(Chunk(log, 1234, 1235, [record]).picked(newcomer)) == 1
+        assert len(FetchedBatch(log, 1234, 1235, [record]).picked(newcomer)) == 1
         log.want(newcomer, -1)
 
-    anew = min(seconds(partial(Together, members)) for _ in range(3))
+    anew = min(seconds(partial(SharedFilterPass, members)) for _ in range(3))
     assert 10 * min(seconds(comes_and_goes) for _ in range(5)) < anew

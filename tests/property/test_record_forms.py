@@ -10,12 +10,12 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka import _produce
-from bridges.kafka.embedded import EmbeddedKafka
-from bridges.kafka.encoding import EventEncoder, plain_value
-from bridges.kafka.fetch import take_messages, take_runs
-from bridges.kafka.outbox import Many
-from bridges.kafka.records import RecordWriter, from_record
+from bridges.kafka.admin.embedded import EmbeddedKafka
+from bridges.kafka.consume.poll import take_messages, take_runs
+from bridges.kafka.produce import _produce
+from bridges.kafka.produce.client import NativeClient
+from bridges.kafka.records.fast_encode import EventEncoder, plain_value
+from bridges.kafka.records.mapping import RecordWriter, from_record
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 from tests.support.examples import examples
@@ -121,7 +121,7 @@ def test_c_takes_what_python_takes(idle: Producer, data: bytes) -> None:
 class Log(NamedTuple):
     """A topic that is written in C, and read in both ways."""
 
-    outbox: Many
+    outbox: NativeClient
     readers: list[tuple[Any, Consumer]]
 
 
@@ -151,7 +151,7 @@ def log() -> Iterator[Log]:
     ]
     for _, reader in readers:
         reader.assign([TopicPartition("forms", 0, 0)])
-    yield Log(Many({**where, "linger.ms": 0}, refuse), readers)
+    yield Log(NativeClient({**where, "linger.ms": 0}, refuse), readers)
     for _, reader in readers:
         reader.close()
     kafka.close()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridges.kafka.records import RecordReader, from_record, to_record
+from bridges.kafka.records.mapping import RecordReader, from_record, to_record
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message import sections
 from gateway.errors import DECODE_ERROR, INVALID_FIELD

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka.records import RecordWriter, from_record, to_record
+from bridges.kafka.records.mapping import RecordWriter, from_record, to_record
 from gateway.amqp.codec.codec import Array, Described, Symbol, Timestamp
 from gateway.amqp.message import sections
 from tests.support.examples import examples

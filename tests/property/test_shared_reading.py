@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridges.kafka.fetch import Key
-from bridges.kafka.reader import Fetched, ReaderOwner
-from bridges.kafka.streams import Streams
+from bridges.kafka.consume.fetch_scheduler import FetchScheduler
+from bridges.kafka.consume.poll import Key
+from bridges.kafka.consume.reader import Fetched, ReaderOwner
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.held.logs import AHEAD, QUEUE, LogShare
 from tests.support.examples import examples
@@ -118,7 +118,7 @@ class ScriptedReader:
 class Link:
     """A link on one partition that reads while it has credit."""
 
-    def __init__(self, streams: Streams, partition: int, position: int) -> None:
+    def __init__(self, streams: FetchScheduler, partition: int, position: int) -> None:
         self.streams, self.position, self.begin = streams, position, position
         self.log = streams.join(TOPIC, partition, self)
         self.credit, self.waits, self.gone = 0, False, False
@@ -172,7 +172,7 @@ class House:
         self.soon: list[Any] = []
         self.later: list[Any] = []
         self.links: list[Link] = []
-        self.streams = Streams(
+        self.streams = FetchScheduler(
             self._new,  # type: ignore[arg-type]
             lambda call, *arguments: self.soon.append((call, arguments)),
             lambda _, call, *arguments: self.later.append((call, arguments)),

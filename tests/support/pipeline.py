@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 
-from bridges.kafka.records import RecordReader
+from bridges.kafka.records.mapping import RecordReader
 from gateway.amqp.sasl.user_file import make_entry, put_user
 from gateway.cli.main import main
 from tests.support.gateway import Gateways

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.kafka.groups import GroupHandler
-from bridges.kafka.receiver import Receiver
-from bridges.kafka.sender import Sender
+from bridges.kafka.consume.link import LogReceiver
+from bridges.kafka.groups.membership import GroupHandler
+from bridges.kafka.produce.link import LogSender
 from gateway.amqp.link.handlers import takes_batches
 from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.errors import INVALID_FIELD, AmqpError
@@ -47,7 +47,7 @@ def test_every_handler_around_another_one_says_whether_it_takes_batches(node: as
 
 def test_the_links_of_kafka_take_batches() -> None:
     assert len(list(wrappers())) == 5
-    for kind in (Sender, Receiver):
+    for kind in (LogSender, LogReceiver):
         assert takes_batches(object.__new__(kind))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bridges.kafka.beginnings import Beginning, Beginnings
+from bridges.kafka.groups.beginnings import Beginning, Beginnings
 from gateway.filters.position.event_stream import LogPosition, Start
 from gateway.state.termini.store import MemoryTermini, Save
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridges.kafka.records import RecordWriter
+from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.codec.codec import Array, Described, Symbol, Uint, encode
 from gateway.amqp.codec.decoder import skip
 from gateway.amqp.link.link_state import BUFFER_SIZE

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.records import from_record, to_record
+from bridges.kafka.records.mapping import from_record, to_record
 from gateway.amqp.codec.codec import Symbol, Timestamp
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError

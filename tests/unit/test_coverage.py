@@ -61,7 +61,7 @@ def test_lines_of_c_count_once_whatever_includes_them(tmp_path: Path) -> None:
     assert reached(after)["gateway/amqp/message/_sections.c"] > 0
     names = [each.name for each in after]
     assert len(names) == len(set(names))
-    assert {"gateway/amqp/message/_section.h", "bridges/kafka/_fetch.c"} <= set(names)
+    assert {"gateway/amqp/message/_section.h", "bridges/kafka/consume/_fetch.c"} <= set(names)
 
 
 def test_a_figure_below_its_floor_is_told_and_the_ten_least_covered_are_listed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.kafka.records import (
+from bridges.kafka.records.mapping import (
     CREATE_TIME,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,

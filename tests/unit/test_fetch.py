@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from bridges.kafka import _fetch, fetch
-from bridges.kafka.clib import address
+from bridges.kafka.consume import _fetch, poll
+from bridges.kafka.librdkafka import address
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "any", "log_level": 0}
 
@@ -22,25 +22,25 @@ def consumer() -> Iterator[Consumer]:
 
 
 def test_this_environment_reads_in_c() -> None:
-    assert fetch.BOUND
-    assert fetch.way(NOWHERE) is fetch.take_runs
+    assert poll.BOUND
+    assert poll.way(NOWHERE) is poll.take_runs
 
 
 @pytest.mark.parametrize("more", [{"error_cb": print}, {"oauth_cb": print}, {"stats_cb": print}, {"logger": None}])
 def test_a_client_that_calls_back_is_read_its_own_way(more: dict[str, Any]) -> None:
-    assert fetch.way({**NOWHERE, **more}) is fetch.take_messages
+    assert poll.way({**NOWHERE, **more}) is poll.take_messages
 
 
 def test_a_client_of_another_version_is_read_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "version", lambda: "99.0.0")
-    assert not fetch._bound()
-    monkeypatch.setattr(fetch, "BOUND", False)
-    assert fetch.way(NOWHERE) is fetch.take_messages
+    monkeypatch.setattr(poll, "version", lambda: "99.0.0")
+    assert not poll._bound()
+    monkeypatch.setattr(poll, "BOUND", False)
+    assert poll.way(NOWHERE) is poll.take_messages
 
 
 def test_a_client_that_hides_its_library_is_read_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "address", lambda name: address(f"{name}_hidden"))
-    assert not fetch._bound()
+    monkeypatch.setattr(poll, "address", lambda name: address(f"{name}_hidden"))
+    assert not poll._bound()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_client_that_hides_its_library_is_read_its_own_way(monkeypatch: pytest
         lambda: _fetch.take(None, 1, 1),  # type: ignore[call-arg]
         lambda: _fetch.take(None, "1", 1, 0),  # type: ignore[arg-type]
         lambda: _fetch.bind((1, 2, 3), Consumer),
-        lambda: _fetch.bind((1,) * len(fetch._FUNCTIONS), "Consumer"),  # type: ignore[arg-type]
+        lambda: _fetch.bind((1,) * len(poll._FUNCTIONS), "Consumer"),  # type: ignore[arg-type]
         lambda: _fetch.bind([1], Consumer),  # type: ignore[arg-type]
         lambda: _fetch.Run(),
         lambda: _fetch.Record(),
@@ -64,7 +64,7 @@ def test_what_is_no_argument_is_refused_before_librdkafka_sees_it(call: Callable
 
 def test_nothing_is_at_address_zero_and_the_functions_stay_bound(consumer: Consumer) -> None:
     with pytest.raises(ValueError, match="address 0"):
-        _fetch.bind((0,) * len(fetch._FUNCTIONS), Consumer)
+        _fetch.bind((0,) * len(poll._FUNCTIONS), Consumer)
     assert _fetch.take(consumer, 1, 1, 0)[0] == []
 
 
@@ -88,8 +88,8 @@ def test_a_closed_client_gives_nothing() -> None:
 
 def test_another_layout_is_found_before_anything_is_taken(consumer: Consumer) -> None:
     """The client's opaque is the object itself; where it is not, the first field is no client of this object."""
-    other = fetch._FUNCTIONS.index("rd_kafka_opaque")
-    addresses = [address(name) for name in fetch._FUNCTIONS]
+    other = poll._FUNCTIONS.index("rd_kafka_opaque")
+    addresses = [address(name) for name in poll._FUNCTIONS]
     try:
         _fetch.bind((*addresses[:other], address("rd_kafka_name"), *addresses[other + 1 :]), Consumer)
         with pytest.raises(TypeError, match="laid out"):

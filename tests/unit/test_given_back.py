@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bridges.kafka.given_back import GivenBack
-from bridges.kafka.redelivery import Event
+from bridges.kafka.consume.given_back import GivenBack
+from bridges.kafka.consume.redelivery import EditedEvent
 
 
-def event(offset: int, partition: int = 0) -> Event:
-    return Event(bytes(10_000), partition, offset)
+def event(offset: int, partition: int = 0) -> EditedEvent:
+    return EditedEvent(bytes(10_000), partition, offset)
 
 
 class Charged:

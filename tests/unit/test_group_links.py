@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from bridges.kafka.groups import Gate, GroupHandler
-from bridges.kafka.groups_shards import Process, Shards
+from bridges.kafka.groups.membership import GroupHandler, LeaseGatedLink
+from bridges.kafka.groups.ownership import PartitionOwnership, ShardProcess
 from gateway.amqp.link.link_state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.server.tasks import Supervisor
@@ -47,12 +47,12 @@ class World:
     def handler(self, lease: Lease) -> GroupHandler:
         heard = dict.fromkeys(("on_credit", "on_outcome", "on_accepted"))
         quiet: Any = SimpleNamespace(**heard, on_detach=lambda error: None, end=lambda: None)
-        return GroupHandler(Gate(self.link, lease), quiet, quiet, self.leases, quiet)
+        return GroupHandler(LeaseGatedLink(self.link, lease), quiet, quiet, self.leases, quiet)
 
 
 async def test_credit_ends_with_the_time_and_no_callback() -> None:
     world = World()
-    gate = Gate(world.link, await world.lease())
+    gate = LeaseGatedLink(world.link, await world.lease())
     assert gate.credit == 7
     world.now += 8.99
     assert gate.credit == 7
@@ -63,7 +63,7 @@ async def test_credit_ends_with_the_time_and_no_callback() -> None:
 async def test_credit_ends_with_the_release() -> None:
     world = World()
     lease = await world.lease()
-    gate = Gate(world.link, lease)
+    gate = LeaseGatedLink(world.link, lease)
     world.leases.release(lease, orderly=True)
     assert gate.credit == 0
 
@@ -103,14 +103,14 @@ async def test_only_an_orderly_end_forgets_the_epoch() -> None:
 
 def test_partitions_are_served_where_their_process_can_be_reached() -> None:
     """Each is somebody's; a scope that the other process does not serve is served here."""
-    processes = [Process("me", {"edge": ("a", 1)}), Process("other", {"edge": ("b", 2)})]
-    here, there = Shards(processes, "me", "t"), Shards(processes, "other", "t")
+    processes = [ShardProcess("me", {"edge": ("a", 1)}), ShardProcess("other", {"edge": ("b", 2)})]
+    here, there = PartitionOwnership(processes, "me", "t"), PartitionOwnership(processes, "other", "t")
     edge, core = SimpleNamespace(scope="edge", address="log"), SimpleNamespace(scope="core", address="log")
     mine, theirs = here.mine(edge, range(50)), there.mine(edge, range(50))
     assert mine
     assert theirs
     assert sorted((*mine, *theirs)) == list(range(50))
-    assert here.mine(core, range(50)) == Shards([], "me", "t").mine(edge, range(50)) == tuple(range(50))
+    assert here.mine(core, range(50)) == PartitionOwnership([], "me", "t").mine(edge, range(50)) == tuple(range(50))
     redirect = here.elsewhere(edge, theirs[0])
     assert redirect is not None
     assert redirect.info == {"hostname": "b", "network-host": "b", "port": 2, "address": "log"}

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from bridges.kafka.chunks import Cache, Chunk, PartitionLog
 from bridges.kafka.cluster import COMMITTED, Cluster, ClusterConfig
-from bridges.kafka.reader import ReaderOwner, bounded
+from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
+from bridges.kafka.consume.reader import ReaderOwner, bounded
 from gateway.held.account import CONNECTION, Budget, HeldBytes, Level, Pool
 from gateway.held.container import budget
 from gateway.held.logs import COPIES, QUEUE, LogShare, LogWish, TurnBudget, shares, unlimited, whole
@@ -116,10 +116,10 @@ class Record(bytes):
 
 
 def test_a_cache_gives_up_what_it_may_no_longer_keep() -> None:
-    cache = Cache(100_000)
-    log = PartitionLog("orders", 0, cache, lambda log, position: None)
+    cache = BatchCache(100_000)
+    log = PartitionBuffer("orders", 0, cache, lambda log, position: None)
     for start in range(10):
-        log.add(chunk := Chunk(log, start, start + 1, [Record(start)]))
+        log.add(chunk := FetchedBatch(log, start, start + 1, [Record(start)]))
         cache.use(chunk)
     assert log.chunks == 10
     cache.limit(3 * chunk.size)

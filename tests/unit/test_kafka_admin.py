@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bridges.kafka.admin import Admin
+from bridges.kafka.admin.client import Admin
 
 
 class Setting(NamedTuple):

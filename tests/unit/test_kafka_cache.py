@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridges.kafka.chunks import Cache, Chunk, PartitionLog
+from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
 
 
 class Record:
@@ -15,11 +15,11 @@ class Record:
 
 
 def test_the_cache_keeps_the_latest_and_forgets_the_oldest() -> None:
-    cache = Cache(4000)
-    log = PartitionLog("orders", 0, cache, lambda log, position: None)
+    cache = BatchCache(4000)
+    log = PartitionBuffer("orders", 0, cache, lambda log, position: None)
     for start in range(0, 30, 3):
         records: list[Any] = [Record()]
-        log.add(chunk := Chunk(log, start, start + 3, records))
+        log.add(chunk := FetchedBatch(log, start, start + 3, records))
         cache.use(chunk)
     assert cache.size <= 4000
     assert log.find(28) is not None

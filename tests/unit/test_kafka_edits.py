@@ -10,15 +10,15 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.kafka import faults, partitions
-from bridges.kafka.admin import Bounds, Topic
-from bridges.kafka.cloudevents import event_header
-from bridges.kafka.counters import Counters
-from bridges.kafka.durable import durable_wish
-from bridges.kafka.expiry import aged, expired, ttl
+from bridges.kafka import errors, partitions
+from bridges.kafka.admin.client import Bounds, Topic
+from bridges.kafka.consume.record_access import EventAccess, PlainAccess
+from bridges.kafka.consume.redelivery import ASSOCIATED, GAP, EditedEvent, after_gap, again, announced
+from bridges.kafka.counters import ClusterCounters
+from bridges.kafka.groups.checkpointer import durable_wish
 from bridges.kafka.info import describe
-from bridges.kafka.record_access import EventAccess, PlainAccess
-from bridges.kafka.redelivery import ASSOCIATED, GAP, Event, after_gap, again, announced
+from bridges.kafka.records.cloudevents import event_header
+from bridges.kafka.records.ttl import expired, ttl, with_remaining_ttl
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.codec.types import Int, Long, Symbol, Timestamp, Uint, Ulong
 from gateway.amqp.link.outcomes import FAILED, RELEASED, Rejected
@@ -56,7 +56,7 @@ def bare(data: bytes) -> bytes:
 
 @given(MESSAGES)
 def test_edits_leave_the_bare_message_alone(data: bytes) -> None:
-    event = Event(data, 0, 1)
+    event = EditedEvent(data, 0, 1)
     change = sections.annotations_section(0x72, {"x-opt-c": b"\x41"})[3:]
     for edited in (
         announced(data, (0, 1)),
@@ -79,7 +79,7 @@ def test_what_an_edit_says(data: bytes) -> None:
 
 @given(MESSAGES, st.lists(st.booleans(), max_size=5))
 def test_only_failures_count(data: bytes, fates: list[bool]) -> None:
-    event = Event(data, 0, 1)
+    event = EditedEvent(data, 0, 1)
     for failed in fates:
         event = again(event, failed=failed)
     assert (event.attempts, event.failures) == (len(fates), sum(fates))
@@ -93,7 +93,7 @@ def test_only_failures_count(data: bytes, fates: list[bool]) -> None:
 @given(MESSAGES)
 def test_annotations_of_a_modified_outcome_are_merged(data: bytes) -> None:
     change = encode({Symbol("x-opt-a"): 10, Symbol("x-opt-c"): "new"})
-    edited = again(Event(data, 0, 1), failed=False, annotations=change).data
+    edited = again(EditedEvent(data, 0, 1), failed=False, annotations=change).data
     before = sections.message_annotations(data, sections.walk(data)) or {}
     after = sections.message_annotations(edited, sections.walk(edited))
     assert after == {**before, "x-opt-a": 10, "x-opt-c": "new"}
@@ -202,7 +202,7 @@ def test_groups_are_refused() -> None:
     ],
 )
 def test_definitive_refusals_are_rejections(code: int, condition: str) -> None:
-    for outcome in (faults.failed(KafkaError(code)), faults.refused(KafkaError(code))):
+    for outcome in (errors.failed(KafkaError(code)), errors.refused(KafkaError(code))):
         assert isinstance(outcome, Rejected)
         assert outcome.error is not None
         assert outcome.error.condition == condition
@@ -220,13 +220,13 @@ def test_definitive_refusals_are_rejections(code: int, condition: str) -> None:
     ],
 )
 def test_what_nobody_knows_is_modified_but_what_never_left_is_released(code: int) -> None:
-    assert faults.failed(KafkaError(code)) is FAILED
-    assert faults.refused(KafkaError(code)) is RELEASED
+    assert errors.failed(KafkaError(code)) is FAILED
+    assert errors.refused(KafkaError(code)) is RELEASED
 
 
 def test_a_record_that_was_refused_for_the_sake_of_another_may_be_sent_again() -> None:
-    assert faults.failed(KafkaError(KafkaError._INVALID_DIFFERENT_RECORD)) is RELEASED
-    assert faults.failed(KafkaError(KafkaError.INVALID_RECORD), keyed=True) is FAILED
+    assert errors.failed(KafkaError(KafkaError._INVALID_DIFFERENT_RECORD)) is RELEASED
+    assert errors.failed(KafkaError(KafkaError.INVALID_RECORD), keyed=True) is FAILED
 
 
 def test_errors_of_links() -> None:
@@ -236,7 +236,7 @@ def test_errors_of_links() -> None:
         KafkaError._TRANSPORT: INTERNAL_ERROR,
     }
     for code, condition in conditions.items():
-        assert faults.link_error(KafkaError(code)).condition == condition
+        assert errors.link_error(KafkaError(code)).condition == condition
 
 
 def noted(*names: str) -> bytes:
@@ -244,7 +244,7 @@ def noted(*names: str) -> bytes:
 
 
 def test_the_work_of_merging_annotations_grows_with_them() -> None:
-    event = Event(message(b"x"), 0, 1)
+    event = EditedEvent(message(b"x"), 0, 1)
 
     def work(count: int) -> int:
         change = noted(*(f"x-opt-{number:05}" for number in range(count)))
@@ -255,8 +255,8 @@ def test_the_work_of_merging_annotations_grows_with_them() -> None:
 
 def test_annotations_that_receivers_add_to_an_event_are_bounded() -> None:
     """Each `modified` may bring others: what makes them more than 64 KiB is left out and counted (KM-12)."""
-    counters = Counters()
-    event = Event(message(b"x"), 0, 1)
+    counters = ClusterCounters()
+    event = EditedEvent(message(b"x"), 0, 1)
     for turn in range(5):
         change = noted(*(f"x-opt-{turn}-{number:04}" for number in range(1500)))
         event = again(event, failed=True, annotations=change, counters=counters)
@@ -271,11 +271,11 @@ def test_annotations_that_receivers_add_to_an_event_are_bounded() -> None:
 def test_an_event_that_has_many_annotations_itself_keeps_them() -> None:
     """The bound is for what is added."""
     own = {f"x-opt-{number:05}": number for number in range(8000)}
-    data, counters = message(b"x", ma=own), Counters()
-    edited = again(Event(data, 0, 1), failed=False, annotations=noted("x-opt-new"), counters=counters).data
+    data, counters = message(b"x", ma=own), ClusterCounters()
+    edited = again(EditedEvent(data, 0, 1), failed=False, annotations=noted("x-opt-new"), counters=counters).data
     assert edited == data
     assert counters.annotations_refused == 1
-    edited = again(Event(data, 0, 1), failed=False, annotations=noted("x-opt-00000"), counters=counters).data
+    edited = again(EditedEvent(data, 0, 1), failed=False, annotations=noted("x-opt-00000"), counters=counters).data
     assert sections.message_annotations(edited, sections.walk(edited)) == {**own, "x-opt-00000": None}
 
 
@@ -292,28 +292,30 @@ def headed(*fields: Any) -> bytes:
 
 @pytest.mark.parametrize("data", [*(headed(None, None, value) for value in ODD), UNREADABLE + message(b"m")])
 def test_a_ttl_of_another_type_is_none(data: bytes) -> None:
-    event = Event(data, 0, 7, time=1000)
+    event = EditedEvent(data, 0, 7, time=1000)
     assert ttl(data) is None
     assert not expired(event, 10**12)
-    assert aged(event, 10**12) is event
+    assert with_remaining_ttl(event, 10**12) is event
 
 
 def test_a_ttl_is_any_uint() -> None:
-    event = Event(headed(None, None, Uint(2**32 - 1)), 0, 7, time=1000)
+    event = EditedEvent(headed(None, None, Uint(2**32 - 1)), 0, 7, time=1000)
     assert not expired(event, 1000 + 2**32 - 2)
     assert expired(event, 1000 + 2**32 - 1)
-    left = sections.header(aged(event, 1001).data, sections.walk(aged(event, 1001).data))[2]
+    left = sections.header(with_remaining_ttl(event, 1001).data, sections.walk(with_remaining_ttl(event, 1001).data))[2]
     assert (type(left), left) == (Uint, 2**32 - 2)
 
 
 @pytest.mark.parametrize("value", ["never", Ulong(5), Long(5), True])
 def test_an_expiry_time_of_another_type_is_none(value: Any) -> None:
     header = sections.section(sections.HEADER, [None, None, Uint(10)])
-    event = Event(header + sections.section(sections.PROPERTIES, [*[None] * 8, value]) + message(b"m"), 0, 7, time=1000)
+    event = EditedEvent(
+        header + sections.section(sections.PROPERTIES, [*[None] * 8, value]) + message(b"m"), 0, 7, time=1000
+    )
     assert not expired(event, 1009)
     assert expired(event, 1010), "its ttl counts"
 
 
 def test_failures_cannot_be_counted_in_a_header_that_cannot_be_read() -> None:
-    event = again(Event(UNREADABLE + message(b"m"), 0, 7), failed=True)
+    event = again(EditedEvent(UNREADABLE + message(b"m"), 0, 7), failed=True)
     assert (event.data, event.failures) == (UNREADABLE + message(b"m"), 1)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from bridges.kafka import reader as module
-from bridges.kafka.reader import Fetched, Reader, ReaderOwner
-from bridges.kafka.streams import Streams
+from bridges.kafka.consume import reader as module
+from bridges.kafka.consume.fetch_scheduler import FetchScheduler
+from bridges.kafka.consume.reader import Fetched, PartitionReader, ReaderOwner
 from gateway.held.logs import QUEUE, LogShare, LogWish, whole
 from tests.support.process import free_port
 
@@ -31,7 +31,7 @@ async def test_a_lost_position_is_asked_for_again_while_nobody_says_where_the_lo
     told: list[str] = []
     owner = ReaderOwner(nobody, nobody, lambda: told.append("trouble"), nobody)
     settings = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0}
-    reader = Reader(settings, asyncio.get_running_loop(), owner)
+    reader = PartitionReader(settings, asyncio.get_running_loop(), owner)
     consumer = Consumer({**settings, "group.id": "any"})
     try:
         reader._assign(consumer, KEY, 7)
@@ -75,7 +75,7 @@ def test_another_thread_reads_on_when_one_has_died() -> None:
         readers.append(Died(owner))
         return readers[-1]
 
-    streams = Streams(
+    streams = FetchScheduler(
         new, nobody, lambda _, call, *args: later.append(lambda: call(*args)), share=whole(LogWish(1000, 4)),
         trouble=nobody, gone=nobody,
     )  # fmt: skip
@@ -118,7 +118,7 @@ def test_what_all_streams_read_ahead_is_bounded_together() -> None:
         readers.append(Gated(owner))
         return readers[-1]
 
-    streams = Streams(
+    streams = FetchScheduler(
         new, lambda call, *args: soon.append(lambda: call(*args)), nobody, share=LogShare(70_000, 70_000, 2, QUEUE),
         trouble=nobody, gone=nobody,
     )  # fmt: skip

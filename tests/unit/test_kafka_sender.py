@@ -8,8 +8,8 @@ from typing import Any
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from bridges.kafka.counters import Counters
-from bridges.kafka.sender import Sender
+from bridges.kafka.counters import ClusterCounters
+from bridges.kafka.produce.link import LogSender
 from gateway.amqp.link.outcomes import FAILED, Outcome
 
 
@@ -30,9 +30,9 @@ class Link:
 
 
 def test_a_failed_delivery_report_of_a_pre_settled_message_counts_as_a_loss() -> None:
-    link, counters = Link(), Counters()
+    link, counters = Link(), ClusterCounters()
     unasked: Any = SimpleNamespace()  # a report asks neither cluster nor producer
-    sender = Sender(link, unasked, unasked, "orders", unasked, False, counters, bound=None, window=3)
+    sender = LogSender(link, unasked, unasked, "orders", unasked, False, counters, bound=None, window=3)
     with capture_logs() as logs:
         sender.on_failed([None, "unsettled", None], KafkaError(KafkaError._MSG_TIMED_OUT), keyed=False, batch=0)
     assert (counters.presettled_failed, counters.modified) == (2, 1)

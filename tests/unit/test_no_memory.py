@@ -13,7 +13,7 @@ SCRIPT = """
 import gc
 import _testcapi
 from confluent_kafka import Producer
-from bridges.kafka import _produce, outbox
+from bridges.kafka.produce import _produce, client as outbox
 from gateway.amqp.engine import batch as turn
 
 

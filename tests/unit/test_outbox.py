@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from bridges.kafka import _produce, outbox
-from bridges.kafka.clib import address
-from bridges.kafka.outbox import Many, Single
+from bridges.kafka.librdkafka import address
+from bridges.kafka.produce import _produce
+from bridges.kafka.produce import client as outbox
+from bridges.kafka.produce.client import FallbackClient, NativeClient
 from tests.support.process import wait_until
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -60,7 +61,7 @@ def purged(client: Producer, kept: _produce.Outbox, count: int) -> list[_produce
 
 
 def test_this_environment_produces_in_c() -> None:
-    assert isinstance(outbox.outbox(NOWHERE, nobody), Many)
+    assert isinstance(outbox.outbox(NOWHERE, nobody), NativeClient)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_this_environment_produces_in_c() -> None:
 def test_a_client_that_calls_back_is_used_its_own_way(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     made_with: list[dict[str, Any]] = []
     monkeypatch.setattr(outbox, "Producer", made_with.append)
-    assert isinstance(outbox.outbox({**NOWHERE, **more}, nobody), Single)
+    assert isinstance(outbox.outbox({**NOWHERE, **more}, nobody), FallbackClient)
     assert made_with == [{**NOWHERE, **more, "error_cb": nobody}]
 
 
@@ -77,7 +78,7 @@ def test_a_client_of_another_version_is_used_its_own_way(monkeypatch: pytest.Mon
     monkeypatch.setattr(outbox, "version", lambda: "99.0.0")
     assert not outbox._bound()
     monkeypatch.setattr(outbox, "BOUND", False)
-    assert isinstance(outbox.outbox(NOWHERE, nobody), Single)
+    assert isinstance(outbox.outbox(NOWHERE, nobody), FallbackClient)
 
 
 def test_a_client_that_hides_its_library_is_used_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +202,7 @@ def test_nothing_is_kept_for_a_record_that_is_not_taken() -> None:
 
 
 def test_errors_are_raised_as_the_client_raises_them() -> None:
-    for way in (Many, Single):
+    for way in (NativeClient, FallbackClient):
         each = way({**NOWHERE, "queue.buffering.max.messages": 1, "message.max.bytes": 1000}, nobody)
         with pytest.raises(KafkaException) as raised:
             each.put(TOPIC, -1, None, bytes(2000), None, Hearer(), None)
@@ -243,7 +244,7 @@ def test_room_is_given_back() -> None:
         assert found == list(range(20_000)), f"round {again}"
 
 
-@pytest.mark.parametrize("way", [Many, Single])
+@pytest.mark.parametrize("way", [NativeClient, FallbackClient])
 def test_records_on_their_way_are_counted_in_bytes_until_they_are_reported(way: Any) -> None:
     """Librdkafka has a copy of each beside the message that waits for its outcome (found as B3)."""
     made, owner = way(NOWHERE, nobody), Hearer()
@@ -252,7 +253,7 @@ def test_records_on_their_way_are_counted_in_bytes_until_they_are_reported(way: 
     assert 6104 <= made.size < 7000
     made.put_plain(TOPIC, -1, [("two", plain(b"v" * 100), False)], 0, owner)
     with pytest.raises((TypeError, KafkaException)):
-        made.put(TOPIC, -1, None, "no bytes" if way is Many else b"x" * 2**21, None, owner, "three")
+        made.put(TOPIC, -1, None, "no bytes" if way is NativeClient else b"x" * 2**21, None, owner, "three")
     made.client.purge()
     wait_until(lambda: made.reports() or not len(made.client), "their reports")
     wait_until(lambda: (made.reports(), made.size == 0)[1], "nothing to be on its way")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.kafka.admin import mistake
+from bridges.kafka.admin.client import mistake
 from policies.rules import KafkaRoute
 from tests.support.policy import load_text, mistakes
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.kafka.bare import Header
-from bridges.kafka.readable import readable_headers
+from bridges.kafka.records.envelope import Header
+from bridges.kafka.records.headers import readable_headers
 from gateway.amqp.codec.codec import Symbol, Timestamp, encode
 from gateway.amqp.codec.encoder import encode_list, encode_map
 from gateway.amqp.message.sections import APPLICATION_PROPERTIES, PROPERTIES, section, walk

@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from bridges.kafka.bare import DATA_VALUE, SECTIONS_VALUE, seal
-from bridges.kafka.records import (
+from bridges.kafka.records.envelope import DATA_VALUE, SECTIONS_VALUE, wrap
+from bridges.kafka.records.mapping import (
     CREATE_TIME,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
@@ -378,7 +378,7 @@ def test_changed_body_sections_are_shown_if_they_are_sections():
     ],
 )
 def test_a_forged_amqp_bare_is_no_way_to_send_malformed_messages(kind, prefix, stored, value):
-    sealed = seal(kind, prefix, stored, None, value, [])
+    sealed = wrap(kind, prefix, stored, None, value, [])
     data, layout = _message(None, value, [("amqp.bare", sealed)])
     assert layout.header == layout.ma
     assert sections.body_values(data, layout) == [value]

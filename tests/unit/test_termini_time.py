@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.durable import Held, Keeper, Wish
+from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, TerminusRequest
 from gateway.amqp.link.link_state import DetachKind
 from gateway.errors import AmqpError
 from gateway.server.tasks import Supervisor
@@ -17,7 +17,7 @@ from gateway.state.termini.store import MemoryTermini, Save
 
 _SESSION, _HOUR = 1, 3600.0
 DAYS = 40 * 24 * 3600 * 1000
-WISH = Wish("key", "about", "group", _SESSION, 10, True, "")
+WISH = TerminusRequest("key", "about", "group", _SESSION, 10, True, "")
 
 
 class World:
@@ -30,11 +30,11 @@ class World:
         cluster: Any = SimpleNamespace(
             name="main", supervisor=self.supervisor, loop=asyncio.get_running_loop(), commit=self._commit
         )
-        self.keeper = Keeper(cluster, self.termini)
+        self.keeper = TerminusCheckpointer(cluster, self.termini)
 
     async def _commit(self, *_: object) -> None: ...
 
-    async def attached(self) -> Held:
+    async def attached(self) -> TerminusLease:
         held = await self.keeper.take(WISH)
         held.displaced = self.lost.append
         await self.keeper.begin(held, "orders", lambda: {0: 7})

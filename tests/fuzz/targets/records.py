@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bridges.kafka import fetch, reader
-from bridges.kafka.bare import Header
-from bridges.kafka.embedded import EmbeddedKafka
-from bridges.kafka.encoding import EventEncoder
-from bridges.kafka.incoming import from_record
-from bridges.kafka.outgoing import to_record
+from bridges.kafka.admin.embedded import EmbeddedKafka
+from bridges.kafka.consume import poll, reader
+from bridges.kafka.records.decode import from_record
+from bridges.kafka.records.encode import to_record
+from bridges.kafka.records.envelope import Header
+from bridges.kafka.records.fast_encode import EventEncoder
 from gateway.amqp.message.section_index import SectionOffsets
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
@@ -92,11 +92,11 @@ def _fetched(key: bytes | None, value: bytes | None, headers: list[Header]) -> N
     kafka = _kafka()
     kafka.producer.produce(TOPIC, value, key, headers=headers)
     assert kafka.producer.flush(60) == 0
-    run, messages = _taken(fetch.take_runs, kafka.runs), _taken(fetch.take_messages, kafka.messages)
+    run, messages = _taken(poll.take_runs, kafka.runs), _taken(poll.take_messages, kafka.messages)
     assert ENCODER.events(run, 0) == ENCODER.events(messages, 0)
 
 
-def _taken(take: fetch.Take, consumer: Consumer) -> Any:
+def _taken(take: poll.Take, consumer: Consumer) -> Any:
     for _ in range(600):
         runs, failures = take(consumer, 1, 0.1)
         assert not failures, failures

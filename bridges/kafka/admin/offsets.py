@@ -1,0 +1,99 @@
+"""What a topic holds, for jobs that are no gateway: blocking; errors are `AmqpError` with a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from bridges.kafka import errors
+from bridges.kafka.admin.client import Admin, Bounds, Topic
+from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
+
+_TIMEOUT: Final = 10.0
+_READING: Final[Mapping[str, Any]] = {
+    "group.id": "scopegate-offsets",  # asked for by the client; nothing is committed
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 10,
+    "max.partition.fetch.bytes": 1,  # a single batch: one record is enough
+    "queued.min.messages": 1,
+    "log_level": 0,
+}
+Span = tuple[int, int, int]
+"""A partition and its offsets [start, end)."""
+T = TypeVar("T")
+
+
+class Offsets:
+    """Questions to one cluster."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._bootstrap: Final = settings["bootstrap.servers"]
+        self._settings: Final = dict(settings)
+        self._admin: Final = Admin({"log_level": 0, **settings}, timeout=_TIMEOUT, plain=False)
+
+    def topic(self, name: str) -> Topic:
+        """Partitions and identity; NOT_FOUND for a topic that is not there, INTERNAL_ERROR without an answer."""
+        return self._ask(name, lambda: self._admin.topic(name))
+
+    def bounds(self, topic: Topic) -> dict[int, Bounds]:
+        """What committed readers find in each partition, [low, high)."""
+        return self._ask(topic.name, lambda: self._admin.bounds(topic.name, range(topic.partitions)))
+
+    def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
+        """The first offset with a timestamp of at least `time_ms`; -1 where there is none."""
+        return self._ask(topic, lambda: self._admin.first_since(topic, partitions, time_ms))
+
+    def holding(self, topic: str, spans: Iterable[Span]) -> list[Span]:
+        """Those spans of offsets in which a reader of committed records finds one now; INTERNAL_ERROR: no answer."""
+        waiting: dict[int, list[Span]] = {}
+        for span in spans:
+            waiting.setdefault(span[0], []).append(span)
+        found: list[Span] = []
+        if waiting:
+            consumer = Consumer({**self._settings, **_READING})
+            try:
+                while waiting:  # one span of each partition at a time
+                    found += self._ask(topic, partial(_holding, consumer, topic, [own[0] for own in waiting.values()]))
+                    waiting = {partition: own[1:] for partition, own in waiting.items() if own[1:]}
+            finally:
+                consumer.close()
+        return found
+
+    def _ask(self, topic: str, question: Callable[[], T]) -> T:
+        try:
+            self._admin.brokers()  # names the cause where nobody answers: a login, a certificate, a cable
+            return question()
+        except KafkaException as error:
+            cause: Any = error.args[0]
+            if cause.code() in errors.UNKNOWN_TOPIC:
+                text = f"Kafka at {self._bootstrap} has no topic {topic}"
+                raise AmqpError(NOT_FOUND, text) from None
+            text = f"Kafka at {self._bootstrap} does not answer for topic {topic}: {cause.str()}"
+            raise AmqpError(INTERNAL_ERROR, text) from None
+        except TimeoutError:
+            raise AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap} does not answer") from None
+
+
+def _holding(consumer: Consumer, topic: str, spans: list[Span]) -> list[Span]:
+    """Spans of different partitions; raises `TimeoutError` and `KafkaException`."""
+    left: dict[int | None, Span] = {span[0]: span for span in spans}
+    found = []
+    consumer.assign([TopicPartition(topic, partition, start) for partition, start, _ in spans])
+    while left:
+        message = consumer.poll(_TIMEOUT)
+        if message is None:
+            raise TimeoutError
+        if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
+            if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                continue  # the group is not used
+            raise KafkaException(error)
+        span = left.pop(message.partition(), None)
+        if span is not None and error is None and (message.offset() or 0) < span[2]:
+            found.append(span)
+    return found

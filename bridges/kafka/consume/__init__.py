@@ -1,0 +1,1 @@
+"""Topics to receive links: fetching, selecting, filtering, delivering, redelivering."""

@@ -1,0 +1,420 @@
+/* Records as the messages that links send, of those kinds that nearly all are (KM-3 to KM-5, KM-13).
+ *
+ * - plain: neither key nor headers. Of the message only offset, time and value differ from others.
+ * - exact: what the gateway wrote, with `amqp.bare` as the last header, which says what the message was (bare.py).
+ * - shown: of other applications. Headers are application properties, a key is annotations (incoming.py).
+ *
+ * For anything unusual the answer is `false`, and the Python code makes the message: it says the same for all that is
+ * made here, byte by byte (tests/property/test_messages.py). A function that was called may have failed; then the
+ * answer is `true` and there is no message, but an exception.
+ */
+#pragma once
+#include "../../../gateway/amqp/message/_layout.h"
+#include "_run.h"
+
+typedef struct {
+    PyObject *head, *middle, *end; /* the delivery annotations before the offset, up to the time, and after it */
+    PyObject *plain;               /* what follows them in a plain message, up to the size of the value */
+    PyObject *group, *key;         /* of one with a key: before the key as text, and before it as it is */
+} form;
+
+#define KINDS 3 /* of times: none, the producer's, the log's */
+#define DIGITS 20
+#define DIGEST 16
+
+typedef struct {
+    form forms[KINDS];
+    PyObject *bare;           /* name of a header: the last one of what the gateway wrote */
+    PyObject *cookie, *asked; /* a name, and how names begin, that are more than themselves */
+    PyObject *names, *digest; /* called for: the encoded names of headers or None, and SHA-256 */
+    const Run *run;
+    const entry *known; /* the record whose names `encoded` has: the next one mostly has the same */
+    PyObject *encoded;
+} maker;
+
+typedef struct {
+    const char *at; /* where the next one is */
+    const char *name, *value;
+    header_sizes sizes;
+} header;
+
+static bool next_header(header *each) {
+    each->at = read_header(each->at, &each->sizes, &each->name, &each->value);
+    return true;
+}
+
+static bool is_ascii(const char *data, Py_ssize_t size) {
+    unsigned char all = 0;
+    Py_ssize_t index;
+    for (index = 0; index < size; index++)
+        all |= (unsigned char)data[index];
+    return all < 0x80;
+}
+
+static bool is_text(const char *data, Py_ssize_t size) {
+    PyObject *text;
+    if (is_ascii(data, size))
+        return true;
+    text = PyUnicode_DecodeUTF8(data, size, NULL);
+    if (text == NULL)
+        PyErr_Clear();
+    Py_XDECREF(text);
+    return text != NULL;
+}
+
+static bool is_same(PyObject *bytes, const char *data, int32_t size) {
+    return PyBytes_GET_SIZE(bytes) == size && memcmp(PyBytes_AS_STRING(bytes), data, (size_t)size) == 0;
+}
+
+static bool begins_with(PyObject *bytes, const char *data, int32_t size) {
+    return PyBytes_GET_SIZE(bytes) < size && memcmp(PyBytes_AS_STRING(bytes), data, (size_t)PyBytes_GET_SIZE(bytes)) == 0;
+}
+
+/* -- writing */
+
+static char *put_data(char *at, const void *data, size_t size) {
+    memcpy(at, data, size);
+    return at + size;
+}
+
+static char *put_bytes(char *at, PyObject *bytes) {
+    return put_data(at, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
+}
+
+static char *put_digits(char *at, uint64_t number) {
+    int left;
+    for (left = DIGITS - 1; left >= 0; left--, number /= 10)
+        at[left] = (char)('0' + number % 10);
+    return at + DIGITS;
+}
+
+static char *put_number(char *at, uint64_t number, int size) {
+    for (; size > 0; size--)
+        *at++ = (char)(number >> 8 * (size - 1));
+    return at;
+}
+
+enum { BINARY = 0xa0, STRING = 0xa1, NOTHING = 0x40, MAP = 0xc1 };
+
+/* A binary or a string of part 1, 1.6.19 and 1.6.20: one byte for the size, or four. */
+static char *put_sized(char *at, int kind, const char *data, size_t size) {
+    *at++ = (char)(size < 256 ? kind : kind + WIDE);
+    return put_data(put_number(at, size, size < 256 ? 1 : 4), data, size);
+}
+
+static size_t sized(size_t size) { return (size < 256 ? 2 : 5) + size; }
+
+static char *put_text(char *at, const char *data, size_t size) {
+    return put_sized(at, is_text(data, (Py_ssize_t)size) ? STRING : BINARY, data, size);
+}
+
+static bool is_narrow(size_t size, size_t count) { return size < 255 && count < 256; }
+
+/* How a section begins that is a map (1.6.23) of so many keys and values, which have so many bytes. */
+static char *put_map(char *at, int code, size_t size, size_t count) {
+    bool narrow = is_narrow(size, count);
+    int width = narrow ? 1 : 4;
+    *at++ = 0, *at++ = SMALL_ULONG, *at++ = (char)code;
+    *at++ = (char)(narrow ? MAP : MAP + WIDE);
+    return put_number(put_number(at, size + (size_t)width, width), count, width);
+}
+
+static size_t mapped(size_t size, size_t count) { return 3 + (is_narrow(size, count) ? 3 : 9) + size; }
+
+/* -- the delivery annotations, and the value as data */
+
+static size_t annotations_size(const form *form) {
+    return (size_t)(PyBytes_GET_SIZE(form->head) + PyBytes_GET_SIZE(form->middle) + PyBytes_GET_SIZE(form->end)) + DIGITS + 8;
+}
+
+static char *put_annotations(char *at, const form *form, const entry *each) {
+    uint64_t time = each->time < 0 ? 0 : (uint64_t)each->time;
+    at = put_digits(put_bytes(at, form->head), (uint64_t)each->offset);
+    return put_bytes(put_number(put_bytes(at, form->middle), time, 8), form->end);
+}
+
+static size_t data_size(const entry *each) { return 3 + sized((size_t)each->value_size); }
+
+static char *put_data_section(char *at, const Run *run, const entry *each) {
+    *at++ = 0, *at++ = SMALL_ULONG, *at++ = DATA_SECTION;
+    return put_sized(at, BINARY, value_of(run, each), (size_t)each->value_size);
+}
+
+/* -- plain */
+
+static bool is_plain(const entry *each) { return each->key_size < 0 && each->headers <= 0; }
+
+static PyObject *plain_message(const Run *run, const entry *each, const form *form) {
+    size_t size = (size_t)each->value_size;
+    size_t whole = annotations_size(form) + (size_t)PyBytes_GET_SIZE(form->plain) + sized(size);
+    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
+    if (data != NULL)
+        put_sized(put_bytes(put_annotations(PyBytes_AS_STRING(data), form, each), form->plain), BINARY, value_of(run, each), size);
+    return data;
+}
+
+/* -- shown */
+
+static bool is_named_alike(const Run *run, const entry *left, const entry *right) {
+    header one = {.at = headers_of(run, left)}, other = {.at = headers_of(run, right)};
+    int32_t count;
+    if (left->headers != right->headers)
+        return false;
+    for (count = left->headers; count > 0; count--) {
+        next_header(&one), next_header(&other);
+        if (one.sizes.name != other.sizes.name || memcmp(one.name, other.name, (size_t)one.sizes.name) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The names as texts; one that is no UTF-8 is shown as good as it can be. */
+static PyObject *names_of(const Run *run, const entry *each) {
+    header header = {.at = headers_of(run, each)};
+    PyObject *names = PyTuple_New(each->headers), *name;
+    int32_t index;
+    for (index = 0; names != NULL && index < each->headers; index++) {
+        next_header(&header);
+        name = PyUnicode_DecodeUTF8(header.name, header.sizes.name, "replace");
+        if (name == NULL)
+            Py_CLEAR(names);
+        else
+            PyTuple_SET_ITEM(names, index, name);
+    }
+    return names;
+}
+
+static bool is_encoded(PyObject *encoded, int32_t count) {
+    Py_ssize_t index;
+    if (encoded == Py_None)
+        return true;
+    if (!PyTuple_Check(encoded) || PyTuple_GET_SIZE(encoded) != count)
+        return false;
+    for (index = 0; index < count; index++)
+        if (!PyBytes_Check(PyTuple_GET_ITEM(encoded, index)))
+            return false;
+    return true;
+}
+
+/* The encoded names of the headers: a tuple of bytes, None where one of them is more than itself; borrowed. */
+static PyObject *encoded_names(maker *maker, const Run *run, const entry *each) {
+    PyObject *names;
+    if (maker->encoded != NULL && maker->run == run && is_named_alike(run, maker->known, each))
+        return maker->encoded;
+    Py_CLEAR(maker->encoded);
+    names = names_of(run, each);
+    maker->encoded = names == NULL ? NULL : PyObject_CallOneArg(maker->names, names);
+    Py_XDECREF(names);
+    maker->run = run;
+    maker->known = each;
+    if (maker->encoded != NULL && !is_encoded(maker->encoded, each->headers)) {
+        PyErr_SetString(PyExc_TypeError, "the encoded names are a tuple of bytes");
+        Py_CLEAR(maker->encoded);
+    }
+    return maker->encoded;
+}
+
+static size_t properties_size(const Run *run, const entry *each, PyObject *names) {
+    header header = {.at = headers_of(run, each)};
+    size_t size = 0;
+    int32_t index;
+    for (index = 0; index < each->headers; index++) {
+        next_header(&header);
+        size += (size_t)PyBytes_GET_SIZE(PyTuple_GET_ITEM(names, index));
+        size += header.sizes.value < 0 ? 1 : sized((size_t)header.sizes.value);
+    }
+    return size;
+}
+
+static char *put_properties(char *at, const Run *run, const entry *each, PyObject *names) {
+    header header = {.at = headers_of(run, each)};
+    int32_t index;
+    for (index = 0; index < each->headers; index++) {
+        next_header(&header);
+        at = put_bytes(at, PyTuple_GET_ITEM(names, index));
+        if (header.sizes.value < 0)
+            *at++ = NOTHING;
+        else
+            at = put_text(at, header.value, (size_t)header.sizes.value);
+    }
+    return at;
+}
+
+typedef struct {
+    size_t size, count;
+    bool text;
+} key_map;
+
+static key_map measured_key(const Run *run, const entry *each, const form *form) {
+    size_t key = sized((size_t)each->key_size);
+    bool text = is_text(key_of(run, each), each->key_size);
+    size_t size = (size_t)PyBytes_GET_SIZE(form->key) + key;
+    if (!text)
+        return (key_map){size, 2, text};
+    return (key_map){size + (size_t)PyBytes_GET_SIZE(form->group) + key, 4, text};
+}
+
+static char *put_key(char *at, const Run *run, const entry *each, const form *form, key_map map) {
+    const char *key = key_of(run, each);
+    size_t size = (size_t)each->key_size;
+    at = put_map(at, MESSAGE_ANNOTATIONS, map.size, map.count);
+    if (map.text)
+        at = put_sized(put_bytes(at, form->group), STRING, key, size);
+    return put_sized(put_bytes(at, form->key), BINARY, key, size);
+}
+
+static PyObject *made_shown(const Run *run, const entry *each, const form *form, PyObject *names) {
+    bool keyed = each->key_size >= 0;
+    key_map key = keyed ? measured_key(run, each, form) : (key_map){0, 0, false};
+    size_t properties = names == NULL ? 0 : properties_size(run, each, names), count = 2 * (size_t)held(each->headers);
+    size_t whole = annotations_size(form) + (keyed ? mapped(key.size, key.count) : 0) +
+                   (count ? mapped(properties, count) : 0) + data_size(each);
+    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
+    char *at;
+    if (data == NULL)
+        return NULL;
+    at = put_annotations(PyBytes_AS_STRING(data), form, each);
+    if (keyed)
+        at = put_key(at, run, each, form, key);
+    if (count)
+        at = put_properties(put_map(at, APPLICATION_PROPERTIES, properties, count), run, each, names);
+    put_data_section(at, run, each);
+    return data;
+}
+
+static bool shown_message(maker *maker, const Run *run, const entry *each, PyObject **data) {
+    PyObject *names = NULL;
+    if (each->headers > 0) {
+        names = encoded_names(maker, run, each);
+        if (names == NULL)
+            return true;
+        if (names == Py_None)
+            return false;
+    }
+    *data = made_shown(run, each, maker->forms + each->time_kind, names);
+    return true;
+}
+
+/* -- exact */
+
+#define HASHED 13 /* kind, and the sizes of key, value and the rest of `amqp.bare` */
+
+typedef struct {
+    const char *seal, *sections;
+    size_t exact, whole; /* bytes of the rest of `amqp.bare`, and of all that is hashed */
+    Py_ssize_t size;     /* of the sections */
+    Py_ssize_t starts[PLACES];
+} sealed;
+
+static bool last_is_bare(const maker *maker, const Run *run, const entry *each, header *header) {
+    int32_t left;
+    header->at = headers_of(run, each);
+    for (left = each->headers; left > 0; left--)
+        next_header(header);
+    return each->headers > 0 && is_same(maker->bare, header->name, header->sizes.name);
+}
+
+/* Whether this is `amqp.bare` of a message with one data section in its shortest form, and what is in it. */
+static bool opened_seal(const header *header, sealed *seal) {
+    if (header->sizes.value < 1 + DIGEST + 1 || header->value[0] != 1 || header->value[1 + DIGEST] != 0)
+        return false;
+    seal->seal = header->value;
+    seal->exact = (size_t)header->sizes.value - 1 - DIGEST;
+    seal->sections = header->value + 1 + DIGEST + 1;
+    seal->size = (Py_ssize_t)seal->exact - 1;
+    return find((const uint8_t *)seal->sections, seal->size, seal->starts, 0) && seal->starts[1] == seal->starts[2] &&
+           seal->starts[5] == seal->starts[6];
+}
+
+/* The size of what is hashed; false where a name is not what it looks like, or means more. */
+static bool measured_seal(const maker *maker, const Run *run, const entry *each, sealed *seal) {
+    header header = {.at = headers_of(run, each)};
+    int32_t left;
+    seal->whole = HASHED + (size_t)held(each->key_size) + seal->exact + (size_t)each->value_size;
+    for (left = each->headers - 1; left > 0; left--) {
+        next_header(&header);
+        if (!is_ascii(header.name, header.sizes.name) || is_same(maker->cookie, header.name, header.sizes.name) ||
+            begins_with(maker->asked, header.name, header.sizes.name))
+            return false;
+        seal->whole += (size_t)header.sizes.name + 4 + (size_t)held(header.sizes.value);
+    }
+    return true;
+}
+
+static PyObject *hashed(const Run *run, const entry *each, const sealed *seal) {
+    header header = {.at = headers_of(run, each)};
+    PyObject *input = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)seal->whole);
+    int32_t left;
+    char *at;
+    if (input == NULL)
+        return NULL;
+    at = PyBytes_AS_STRING(input);
+    *at++ = seal->seal[0];
+    at = put_number(put_number(at, (uint64_t)(int64_t)each->key_size, 4), (uint64_t)each->value_size, 4);
+    at = put_data(put_number(at, seal->exact, 4), key_of(run, each), (size_t)held(each->key_size));
+    at = put_data(at, seal->sections - 1, seal->exact);
+    for (left = each->headers - 1; left > 0; left--) {
+        next_header(&header);
+        at = put_number(put_data(at, header.name, (size_t)header.sizes.name), (uint64_t)(int64_t)header.sizes.value, 4);
+        at = put_data(at, header.value, (size_t)held(header.sizes.value));
+    }
+    put_data(at, value_of(run, each), (size_t)each->value_size);
+    return input;
+}
+
+/* 1: the digest is that of the record, 0: it is not, -1: an exception. */
+static int is_intact(const maker *maker, const Run *run, const entry *each, const sealed *seal) {
+    PyObject *input = hashed(run, each, seal);
+    PyObject *hash = input == NULL ? NULL : PyObject_CallOneArg(maker->digest, input);
+    PyObject *digest = hash == NULL ? NULL : PyObject_CallMethod(hash, "digest", NULL);
+    int found = -1;
+    Py_XDECREF(input);
+    Py_XDECREF(hash);
+    if (digest != NULL && PyBytes_Check(digest) && PyBytes_GET_SIZE(digest) >= DIGEST)
+        found = memcmp(PyBytes_AS_STRING(digest), seal->seal + 1, DIGEST) == 0;
+    else if (digest != NULL)
+        PyErr_SetString(PyExc_TypeError, "a digest is bytes");
+    Py_XDECREF(digest);
+    return found;
+}
+
+static PyObject *made_exact(const Run *run, const entry *each, const form *form, const sealed *seal) {
+    size_t whole = annotations_size(form) + (size_t)seal->size + data_size(each);
+    Py_ssize_t bare = seal->starts[1], body = seal->starts[5];
+    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
+    char *at;
+    if (data == NULL)
+        return NULL;
+    at = put_data(PyBytes_AS_STRING(data), seal->sections, (size_t)bare);
+    at = put_annotations(at, form, each);
+    at = put_data(at, seal->sections + bare, (size_t)(body - bare));
+    put_data(put_data_section(at, run, each), seal->sections + body, (size_t)(seal->size - body));
+    return data;
+}
+
+static bool exact_message(maker *maker, const Run *run, const entry *each, const header *bare, PyObject **data) {
+    sealed seal;
+    int intact;
+    if (!opened_seal(bare, &seal) || !measured_seal(maker, run, each, &seal))
+        return false;
+    intact = is_intact(maker, run, each, &seal);
+    if (intact > 0)
+        *data = made_exact(run, each, maker->forms + each->time_kind, &seal);
+    return intact != 0;
+}
+
+/* -- any */
+
+static bool made_message(maker *maker, const Run *run, const entry *each, PyObject **data) {
+    header last;
+    *data = NULL;
+    if (each->value_size < 0 || each->time_kind < 0 || each->time_kind >= KINDS)
+        return false;
+    if (is_plain(each)) {
+        *data = plain_message(run, each, maker->forms + each->time_kind);
+        return true;
+    }
+    if (last_is_bare(maker, run, each, &last))
+        return exact_message(maker, run, each, &last, data);
+    return shown_message(maker, run, each, data);
+}

@@ -1,0 +1,283 @@
+"""The thread with a Kafka client that reads for many links (KM-16): it waits, and the loop does the rest.
+
+One `assign()`-mode consumer, no group, nothing committed. A batch crosses into the loop in one call and is mapped and
+encoded there, because a thread that computes takes the interpreter lock from the loop at every call into proton
+(docs/decisions/0010-shared-readers.md). Commands, which the thread carries out between two batches, say what to read;
+each has a serial number and each batch says which it knew, so that no record of a position that was left is taken for
+one of the next. At most two batches are on their way to the loop, and behind a closed gate nothing is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from bridges.kafka import errors
+from bridges.kafka.consume import poll
+from bridges.kafka.consume.poll import Failure, Key
+from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.held.logs import QUEUE
+
+_BATCH: Final = 500
+_ON_THE_WAY: Final = 2
+_PATIENCE: Final = 0.05
+"""Seconds after which an idle thread looks for commands."""
+_METADATA: Final = 5.0
+_AGAIN: Final = 0.2
+_SETTINGS: Final[dict[str, Any]] = {
+    "group.id": "scopegate-reader",  # required by the client and never used: no subscription, no commit
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,  # the only exact sign of the end: control records have offsets, too
+    "auto.offset.reset": "error",
+    "fetch.queue.backoff.ms": 1,  # at its default of 1000 both sides idle once the queue is full
+    "fetch.wait.max.ms": 500,
+    "allow.auto.create.topics": False,
+}
+_MESSAGE: Final = 1_000_000
+"""librdkafka's default `message.max.bytes`; it wants no smaller `fetch.max.bytes`."""
+_POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+log = structlog.get_logger(logger_name="kafka")
+
+
+def bounded(settings: Mapping[str, Any], queue: int) -> dict[str, int]:
+    """The settings that bound what a client holds; what a policy says of them counts where it is less.
+
+    Where nothing says how large an answer may be, the client takes its queue's size, or `message.max.bytes`.
+    """
+    ours = {"queued.max.messages.kbytes": queue // 1024}
+    if int(settings.get("fetch.max.bytes", 0)) > queue:
+        ours["fetch.max.bytes"] = max(queue, int(settings.get("message.max.bytes", _MESSAGE)))
+    return ours
+
+
+class Fetched(NamedTuple):
+    """What crosses into the loop: records without errors, ends that were reached, positions that retention overtook.
+
+    `serial` is the number of the last command that was carried out before.
+    """
+
+    serial: int
+    records: dict[Key, Sequence[Any]]
+    ends: dict[Key, int]
+    lost: dict[Key, int]
+
+
+class ReaderOwner(NamedTuple):
+    """Whom the thread tells, on the loop."""
+
+    arrived: Callable[[PartitionReader, Fetched], None]
+    failed: Callable[[str | None, AmqpError], None]
+    trouble: Callable[[], None]
+    ended: Callable[[PartitionReader], None]
+
+
+class PartitionReader:
+    """A Kafka client and its thread; the upper half is for the loop."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        owner: ReaderOwner,
+        isolation: str = "read_committed",
+        queue: int = QUEUE,
+    ) -> None:
+        """`queue`: bytes that may wait in the client, and the size of an answer that comes meanwhile."""
+        self._settings: Final = {**settings, **_SETTINGS, **bounded(settings, queue), "isolation.level": isolation}
+        self._take: Final = poll.way(settings)
+        self._loop: Final = loop
+        self._owner: Final = owner
+        self._wake: Final = threading.Condition()
+        self._commands: Final[deque[tuple[int, Callable[..., None], Key, Any]]] = deque()
+        self._serial = 0
+        self._known = 0
+        self._closed = False
+        self._stopped = False
+        self._on_the_way = 0
+        self._assigned: Final[dict[Key, int]] = {}
+        self._thread: Final = threading.Thread(target=self._run, name="kafka-reader", daemon=True)
+
+    # -- for the loop
+
+    def start(self) -> None:
+        """Begin to carry out commands."""
+        self._thread.start()
+
+    def add(self, key: Key, position: int) -> int:
+        """Read a partition from `position` on; the serial number of batches that may hold its records."""
+        return self._command(self._assign, key, position)
+
+    def remove(self, key: Key) -> None:
+        """Read a partition no more."""
+        self._command(self._unassign, key)
+
+    def pause(self, key: Key, paused: bool) -> None:
+        """Let a partition rest while others go on."""
+        self._command(self._pause, key, paused)
+
+    def gate(self, *, closed: bool) -> None:
+        """Ask for nothing at all while the gate is closed; librdkafka's bounded queue fills meanwhile."""
+        if closed != self._closed:
+            with self._wake:
+                self._closed = closed
+                self._wake.notify()
+
+    def stop(self) -> None:
+        """Ask the thread to end; nothing is delivered after this returns to the loop."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end of the thread (blocking)."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def _command(self, call: Callable[..., None], key: Key, argument: Any = None) -> int:
+        with self._wake:
+            self._serial += 1
+            self._commands.append((self._serial, call, key, argument))
+            self._wake.notify()
+        return self._serial
+
+    def _arrived(self, fetched: Fetched) -> None:
+        with self._wake:
+            self._on_the_way -= 1
+            self._wake.notify()
+        if not self._stopped:
+            self._owner.arrived(self, fetched)
+
+    # -- in the thread
+
+    def _run(self) -> None:
+        try:
+            consumer = Consumer(self._settings)
+            try:
+                while self._may_read(consumer):
+                    self._read(consumer)
+            finally:
+                consumer.close()
+        except KafkaException as error:
+            log.error("kafka reader failed", reason=error.args[0].str())
+            self._tell(self._owner.failed, None, errors.link_error(error.args[0]))
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+                self._loop.call_soon_threadsafe(self._owner.ended, self)
+
+    def _may_read(self, consumer: Consumer) -> bool:
+        """Carry out commands and wait until there is something to do; False: it is over."""
+        while True:
+            with self._wake:
+                while not (self._commands or self._stopped or self._wanted()):
+                    self._wake.wait()
+                if self._stopped:
+                    return False
+                commands = list(self._commands)
+                self._commands.clear()
+                wanted = self._wanted()
+            for serial, call, key, argument in commands:
+                call(consumer, key, argument)
+                self._known = serial
+            if wanted and not commands:
+                return True
+
+    def _wanted(self) -> bool:
+        return bool(self._assigned) and not self._closed and self._on_the_way < _ON_THE_WAY
+
+    def _read(self, consumer: Consumer) -> None:
+        taken = self._take(consumer, _BATCH, _PATIENCE)
+        fetched = Fetched(self._known, taken.records, {}, {})
+        for failure in taken.failures:  # that may take questions to Kafka
+            self._failure(consumer, failure, fetched)
+        if fetched.records or fetched.ends or fetched.lost:
+            with self._wake:
+                self._on_the_way += 1
+            self._tell(self._arrived, fetched)
+
+    def _tell(self, call: Callable[..., None], *arguments: object) -> None:
+        if self._stopped:
+            return
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # the loop is closed: nobody is left to tell
+            self._stopped = True
+
+    # -- commands
+
+    def _assign(self, consumer: Consumer, key: Key, position: int) -> None:
+        with contextlib.suppress(KafkaException):  # a partition this client may not know: asking tells it
+            if self._assigned and all(topic != key[0] for topic, _ in self._assigned):
+                consumer.list_topics(key[0], timeout=_METADATA)
+        self._assigned[key] = position
+        consumer.incremental_assign([TopicPartition(*key, position)])
+
+    def _unassign(self, consumer: Consumer, key: Key, _: object) -> None:
+        if self._assigned.pop(key, None) is not None:
+            consumer.incremental_unassign([TopicPartition(*key)])
+
+    def _pause(self, consumer: Consumer, key: Key, paused: bool) -> None:
+        if key in self._assigned:
+            (consumer.pause if paused else consumer.resume)([TopicPartition(*key)])
+
+    # -- errors
+
+    def _failure(self, consumer: Consumer, failure: Failure, fetched: Fetched) -> None:
+        error, topic, partition, offset = failure
+        code = error.code()
+        if topic is None or partition is None or (topic, partition) not in self._assigned:
+            self._elsewhere(error, topic)
+            return
+        key = (topic, partition)
+        if code == KafkaError._PARTITION_EOF and offset is not None:
+            fetched.ends[key] = offset
+        elif code in _POSITION_LOST and offset is not None:
+            self._position_lost(consumer, key, offset, fetched)
+        else:
+            self._elsewhere(error, topic)
+
+    def _elsewhere(self, error: KafkaError, topic: str | None) -> None:
+        if error.code() in errors.UNAUTHORIZED:
+            self._tell(self._owner.failed, topic, errors.link_error(error))
+        else:  # librdkafka goes on trying; a topic that is gone is found by the metadata watch
+            self._tell(self._owner.trouble)
+
+    def _position_lost(self, consumer: Consumer, key: Key, offset: int, fetched: Fetched) -> None:
+        """KM-8: retention overtook us: go on at the oldest event and say so.
+
+        A log that begins before our position and does not hold it has been replaced. Where nobody says, Kafka is asked
+        for the same position again.
+        """
+        try:
+            low, _ = consumer.get_watermark_offsets(TopicPartition(*key), timeout=_METADATA)
+        except KafkaException:
+            self._tell(self._owner.trouble)
+            time.sleep(_AGAIN)
+            self._assign_again(consumer, key, offset)
+            return
+        if 0 <= low < offset:
+            gone = AmqpError(RESOURCE_DELETED, f"the event log {key[0]!r} was replaced")
+            self._tell(self._owner.failed, key[0], gone)
+            return
+        log.warning("events lost to retention", topic=key[0], partition=key[1], oldest=low)
+        fetched.lost[key] = low
+        self._assign_again(consumer, key, low)
+
+    def _assign_again(self, consumer: Consumer, key: Key, offset: int) -> None:
+        consumer.incremental_unassign([TopicPartition(*key)])
+        self._assigned[key] = offset
+        consumer.incremental_assign([TopicPartition(*key, offset)])
+
+
+def join_all(readers: Iterable[PartitionReader], seconds: float) -> None:
+    """Wait for the threads of readers, so long for each."""
+    for reader in readers:
+        reader.join(seconds)

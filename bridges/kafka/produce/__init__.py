@@ -1,0 +1,1 @@
+"""Messages to topics: send links, producers, delivery reports, dead letters."""

@@ -1,0 +1,510 @@
+/* Records on their way to Kafka: handed to librdkafka and reported by it without a Python object for each.
+ *
+ * confluent-kafka's `produce` takes eight arguments of Python and gives the interpreter lock away for each record, and
+ * for each report `poll` takes the lock, makes a message object with copies of topic, key and value, and calls somebody.
+ * Here the reports of all records come with one call, as lists of what was kept for them; and whole runs of messages
+ * that are nothing but data go to librdkafka without Python.
+ *
+ * What is taken are events (`rd_kafka_queue_poll`), which call nobody back: confluent-kafka's callback for reports
+ * would take our numbers for its own pointers. So nobody may call `poll` or `flush` of a client that has an `Outbox`.
+ *
+ * What librdkafka carries for a record is the number of a place in the outbox, one more than that: what is kept for it is
+ * given back with its report, or with the outbox, whichever comes first.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../_client.h"
+
+#define REPORTS 0x1 /* RD_KAFKA_EVENT_DR */
+#define ERROR 0x8   /* RD_KAFKA_EVENT_ERROR */
+#define FATAL -150  /* RD_KAFKA_RESP_ERR__FATAL: the code is asked for */
+#define INVALID -186 /* RD_KAFKA_RESP_ERR__INVALID_ARG */
+#define COPY 0x2    /* RD_KAFKA_MSG_F_COPY */
+#define REASON 512
+#define LEAST_ROOM 64
+#define KEPT_ROOM 8192 /* places that an empty outbox keeps */
+
+enum { END = 0, TOPIC = 2, PARTITION = 3, VALUE = 4, KEY = 5, OPAQUE = 6, FLAGS = 7, HEADERS = 10 }; /* rd_kafka_vtype_t */
+
+typedef struct {
+    int code;
+    pointer topic;
+    int32_t partition;
+    const char *value;
+    size_t value_size;
+    const char *key;
+    size_t key_size;
+    int64_t offset;
+    pointer own;
+} message; /* rd_kafka_message_t */
+
+static struct {
+    pointer (*opaque)(pointer client);
+    pointer (*queue)(pointer client);
+    void (*leave)(pointer queue);
+    pointer (*poll)(pointer queue, int milliseconds);
+    int (*kind)(pointer event);
+    const message *(*next)(pointer event);
+    void (*drop)(pointer event);
+    int (*code)(pointer event);
+    const char *(*reason)(pointer event);
+    int (*is_fatal)(pointer event);
+    int (*fatal)(pointer client, char *reason, size_t size);
+    pointer (*topic)(pointer client, const char *name, pointer settings);
+    void (*let_go)(pointer topic);
+    int (*produce)(pointer client, ...);
+    pointer (*make_headers)(size_t count);
+    int (*add_header)(pointer headers, const char *name, Py_ssize_t name_size, const char *value, Py_ssize_t size);
+    void (*drop_headers)(pointer headers);
+} kafka;
+
+#define FUNCTIONS ((Py_ssize_t)(sizeof kafka / sizeof(pointer)))
+
+static PyTypeObject *client_type; /* confluent_kafka.Producer */
+
+/* -- what is kept for records */
+
+typedef struct {
+    PyObject *owner; /* NULL: the place is free */
+    union {
+        PyObject *context;
+        size_t next; /* free place */
+    } its;
+    size_t size; /* what librdkafka keeps of the record, roughly */
+} place;
+
+#define BESIDE 256 /* bytes that librdkafka takes for a record beside its key, value and headers, roughly */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *client;
+    pointer handle, queue;
+    place *places;
+    size_t room, free, count; /* `free` is the first free place, `room`: none is */
+    size_t bytes; /* the sizes of all */
+} Outbox;
+
+static PyTypeObject outbox_type;
+
+static bool make_room(Outbox *self) {
+    size_t index, room = self->room ? 2 * self->room : LEAST_ROOM;
+    place *grown = self->places; /* PyMem_Resize sets its argument to NULL where there is no memory */
+    PyMem_Resize(grown, place, room);
+    if (grown == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (index = self->room; index < room; index++)
+        grown[index] = (place){NULL, {.next = index + 1}, 0};
+    self->places = grown;
+    self->free = self->room;
+    self->room = room;
+    return true;
+}
+
+/* The number of a place that now has both. */
+static size_t keep(Outbox *self, PyObject *owner, PyObject *context, size_t size) {
+    size_t index = self->free;
+    place *place = self->places + index;
+    self->free = place->its.next;
+    self->count++;
+    place->owner = Py_NewRef(owner);
+    place->its.context = Py_NewRef(context);
+    self->bytes += place->size = size + BESIDE;
+    return index;
+}
+
+/* Make a place free; what it had is the caller's now. False: it has nothing. */
+static bool take_out(Outbox *self, size_t index, PyObject **owner, PyObject **context) {
+    place *place = self->places + index;
+    if (index >= self->room || place->owner == NULL)
+        return false;
+    *owner = place->owner;
+    *context = place->its.context;
+    place->owner = NULL;
+    place->its.next = self->free;
+    self->free = index;
+    self->count--;
+    self->bytes -= place->size;
+    return true;
+}
+
+static void forget(Outbox *self, size_t index) {
+    PyObject *owner, *context;
+    if (take_out(self, index, &owner, &context)) {
+        Py_DECREF(owner);
+        Py_DECREF(context);
+    }
+}
+
+static void shrink(Outbox *self) {
+    if (self->count > 0 || self->room <= KEPT_ROOM)
+        return;
+    PyMem_Free(self->places);
+    self->places = NULL;
+    self->room = self->free = 0;
+}
+
+/* -- handing over */
+
+typedef struct {
+    const char *data; /* NULL: none, which is not the same as an empty one */
+    size_t size;
+} piece;
+
+/* librdkafka's answer, 0: it has the record and will report it. The headers are its own then. */
+static int hand_over(Outbox *self, pointer topic, int partition, piece key, piece value, pointer headers, size_t kept) {
+    return kafka.produce(self->handle, TOPIC, topic, PARTITION, partition, FLAGS, COPY, VALUE, value.data, value.size, KEY,
+                         key.data, key.size, HEADERS, headers, OPAQUE, (pointer)(uintptr_t)(kept + 1), END);
+}
+
+static bool read_piece(PyObject *given, piece *found) {
+    *found = (piece){NULL, 0};
+    if (given == Py_None)
+        return true;
+    if (!PyBytes_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "keys and values are bytes or None");
+        return false;
+    }
+    *found = (piece){PyBytes_AS_STRING(given), (size_t)PyBytes_GET_SIZE(given)};
+    return true;
+}
+
+/* One header, a tuple of its name and its value. As confluent-kafka does it, a name ends with its first NUL. */
+static bool add_header(pointer headers, PyObject *given, size_t *size) {
+    const char *name;
+    piece value;
+    if (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != 2 || !PyUnicode_Check(PyTuple_GET_ITEM(given, 0))) {
+        PyErr_SetString(PyExc_TypeError, "a header is a tuple of a text and bytes or None");
+        return false;
+    }
+    if (!read_piece(PyTuple_GET_ITEM(given, 1), &value) || (name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(given, 0))) == NULL)
+        return false;
+    *size += strlen(name) + value.size;
+    if (kafka.add_header(headers, name, -1, value.data, (Py_ssize_t)value.size) == 0)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "librdkafka does not take the header");
+    return false;
+}
+
+/* `headers` is NULL where there are none; `size` grows by theirs. */
+static bool read_headers(PyObject *given, pointer *headers, size_t *size) {
+    Py_ssize_t index;
+    *headers = NULL;
+    if (given == Py_None)
+        return true;
+    if (!PyList_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "headers are a list or None");
+        return false;
+    }
+    if (PyList_GET_SIZE(given) > 0)
+        *headers = kafka.make_headers((size_t)PyList_GET_SIZE(given));
+    for (index = 0; index < PyList_GET_SIZE(given); index++)
+        if (!add_header(*headers, PyList_GET_ITEM(given, index), size)) {
+            kafka.drop_headers(*headers);
+            return false;
+        }
+    return true;
+}
+
+static bool usable(const Outbox *self) {
+    if (self->handle == NULL)
+        PyErr_SetString(PyExc_RuntimeError, "the outbox is closed");
+    return self->handle != NULL;
+}
+
+/* librdkafka's handle of a topic, to be let go, NULL: it can have no such name. It is found by name each time, as
+ * confluent-kafka does it: who keeps it would keep what librdkafka knew of a topic that was deleted and made again. */
+static pointer named(Outbox *self, const char *name) { return kafka.topic(self->handle, name, NULL); }
+
+/* put(topic, partition, key, value, headers, owner, context) -> librdkafka's code, 0: it will be reported */
+static PyObject *outbox_put(Outbox *self, PyObject *args) {
+    const char *name;
+    int partition, code = INVALID;
+    PyObject *given_key, *given_value, *given_headers, *owner, *context;
+    piece key, value;
+    pointer headers = NULL, topic;
+    size_t kept, size;
+    if (!PyArg_ParseTuple(args, "siOOOOO", &name, &partition, &given_key, &given_value, &given_headers, &owner, &context))
+        return NULL;
+    if (!usable(self) || !read_piece(given_key, &key) || !read_piece(given_value, &value))
+        return NULL;
+    size = key.size + value.size;
+    if ((self->free == self->room && !make_room(self)) || !read_headers(given_headers, &headers, &size))
+        return NULL;
+    kept = keep(self, owner, context, size);
+    if ((topic = named(self, name)) != NULL) {
+        code = hand_over(self, topic, partition, key, value, headers, kept);
+        kafka.let_go(topic);
+    }
+    if (code != 0)
+        forget(self, kept);
+    if (code != 0 && headers != NULL)
+        kafka.drop_headers(headers);
+    return PyLong_FromLong(code);
+}
+
+#define SHORT 256 /* bytes of a binary from which on its size needs four bytes */
+
+/* The content of a message that is one data section in its shortest form and nothing else, which is its own record value
+ * (encoding.plain_value). Whoever reads the record restores that form, so every other form is refused here. */
+static bool plain(PyObject *message, piece *value) {
+    const unsigned char *data;
+    size_t size, said;
+    if (!PyBytes_Check(message))
+        return false;
+    data = (const unsigned char *)PyBytes_AS_STRING(message);
+    size = (size_t)PyBytes_GET_SIZE(message);
+    if (size >= 5 && memcmp(data, "\x00\x53\x75\xa0", 4) == 0) {
+        *value = (piece){(const char *)data + 5, size - 5};
+        return data[4] == size - 5;
+    }
+    if (size >= 8 && memcmp(data, "\x00\x53\x75\xb0", 4) == 0) {
+        said = (size_t)data[4] << 24 | (size_t)data[5] << 16 | (size_t)data[6] << 8 | data[7];
+        *value = (piece){(const char *)data + 8, size - 8};
+        return said == size - 8 && said >= SHORT;
+    }
+    return false;
+}
+
+/* Messages come as tuples (delivery, message, settled): those that are not settled and plain are handed over. */
+static bool is_plain(PyObject *item, piece *value) {
+    return PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 3 && PyTuple_GET_ITEM(item, 2) == Py_False &&
+           plain(PyTuple_GET_ITEM(item, 1), value);
+}
+
+/* put_plain(topic, partition, messages, start, owner) -> the number of the first one that is not handed over */
+static PyObject *outbox_put_plain(Outbox *self, PyObject *args) {
+    const char *name;
+    int partition;
+    PyObject *messages, *owner, *item;
+    Py_ssize_t index;
+    piece value, none = {NULL, 0};
+    pointer topic;
+    size_t kept;
+    if (!PyArg_ParseTuple(args, "siO!nO", &name, &partition, &PyList_Type, &messages, &index, &owner))
+        return NULL;
+    if (index < 0) {
+        PyErr_SetString(PyExc_IndexError, "a list begins with 0");
+        return NULL;
+    }
+    if (!usable(self))
+        return NULL;
+    if ((topic = named(self, name)) == NULL)
+        return PyLong_FromSsize_t(index);
+    for (; index < PyList_GET_SIZE(messages) && is_plain(item = PyList_GET_ITEM(messages, index), &value); index++) {
+        if (self->free == self->room && !make_room(self))
+            break;
+        kept = keep(self, owner, PyTuple_GET_ITEM(item, 0), value.size);
+        if (hand_over(self, topic, partition, none, value, NULL, kept) != 0) {
+            forget(self, kept); /* why not, and what is done then: whoever hands it over by itself will see */
+            break;
+        }
+    }
+    kafka.let_go(topic);
+    return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(index);
+}
+
+/* -- reports */
+
+typedef struct {
+    PyObject *groups, *errors;
+    PyObject *owner, *found; /* of the last group; borrowed */
+    int code;
+    bool keyed;
+} told;
+
+/* (owner, code, whether the records have keys, contexts) */
+static bool begun(told *told, PyObject *owner, int code, bool keyed) {
+    PyObject *found = PyList_New(0);
+    PyObject *group = found == NULL ? NULL : Py_BuildValue("(OiOO)", owner, code, keyed ? Py_True : Py_False, found);
+    bool done = group != NULL && PyList_Append(told->groups, group) == 0;
+    Py_XDECREF(found);
+    Py_XDECREF(group);
+    told->owner = owner;
+    told->found = done ? found : NULL;
+    told->code = code;
+    told->keyed = keyed;
+    return done;
+}
+
+static bool add_report(Outbox *self, told *told, const message *record) {
+    PyObject *owner, *context;
+    bool keyed = record->code != 0 && record->key != NULL, done = true;
+    if (record->own == NULL || !take_out(self, (size_t)(uintptr_t)record->own - 1, &owner, &context))
+        return true;
+    if (told->found == NULL || told->owner != owner || told->code != record->code || told->keyed != keyed)
+        done = begun(told, owner, record->code, keyed);
+    done = done && PyList_Append(told->found, context) == 0;
+    Py_DECREF(owner); /* the group has it */
+    Py_DECREF(context);
+    return done;
+}
+
+/* (code, reason, whether the client can do nothing more) */
+static bool add_error(Outbox *self, told *told, pointer event) {
+    char room[REASON] = "";
+    int code = kafka.code(event);
+    const char *reason = kafka.reason(event);
+    bool fatal = code == FATAL || kafka.is_fatal(event) != 0, done;
+    PyObject *error;
+    if (code == FATAL && (code = kafka.fatal(self->handle, room, sizeof room)) != 0)
+        reason = room;
+    if (reason == NULL)
+        reason = "";
+    error = Py_BuildValue("(iNO)", code, PyUnicode_DecodeUTF8(reason, (Py_ssize_t)strlen(reason), "replace"),
+                          fatal ? Py_True : Py_False);
+    done = error != NULL && PyList_Append(told->errors, error) == 0;
+    Py_XDECREF(error);
+    return done;
+}
+
+static bool add_event(Outbox *self, told *told, pointer event) {
+    const message *record;
+    int kind = kafka.kind(event);
+    bool done = true;
+    if (kind == ERROR)
+        return add_error(self, told, event);
+    while (kind == REPORTS && done && (record = kafka.next(event)) != NULL)
+        done = add_report(self, told, record);
+    return done;
+}
+
+/* reports() -> what became of records, in the order in which it became known; and what the client has to say */
+static PyObject *outbox_reports(Outbox *self, PyObject *unused) {
+    told told = {PyList_New(0), PyList_New(0), NULL, NULL, 0, false};
+    bool done = told.groups != NULL && told.errors != NULL && usable(self);
+    pointer event;
+    while (done && (event = kafka.poll(self->queue, 0)) != NULL) {
+        done = add_event(self, &told, event);
+        kafka.drop(event);
+    }
+    if (done) {
+        shrink(self);
+        return Py_BuildValue("(NN)", told.groups, told.errors);
+    }
+    Py_XDECREF(told.groups);
+    Py_XDECREF(told.errors);
+    return NULL;
+}
+
+/* -- the outbox */
+
+static int outbox_visit(Outbox *self, visitproc visit, void *arg) {
+    size_t index;
+    Py_VISIT(self->client);
+    for (index = 0; index < self->room; index++)
+        if (self->places[index].owner != NULL) {
+            Py_VISIT(self->places[index].owner);
+            Py_VISIT(self->places[index].its.context);
+        }
+    return 0;
+}
+
+/* What is kept goes first, and the client last: it must not be freed before the queue that is taken from it. */
+static int outbox_clear(Outbox *self) {
+    place *places = self->places;
+    size_t index, room = self->room;
+    pointer queue = self->queue;
+    self->places = NULL; /* whatever goes with the contexts finds nothing here */
+    self->room = self->free = self->count = self->bytes = 0;
+    self->handle = self->queue = NULL;
+    for (index = 0; index < room; index++)
+        if (places[index].owner != NULL) {
+            Py_DECREF(places[index].owner);
+            Py_DECREF(places[index].its.context);
+        }
+    PyMem_Free(places);
+    if (queue != NULL)
+        kafka.leave(queue);
+    Py_CLEAR(self->client);
+    return 0;
+}
+
+static void outbox_free(Outbox *self) {
+    PyObject_GC_UnTrack(self);
+    outbox_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *outbox_new(PyTypeObject *type, PyObject *args, PyObject *named) {
+    PyObject *client;
+    pointer handle;
+    Outbox *self;
+    if ((named != NULL && PyDict_GET_SIZE(named) > 0) || !PyArg_ParseTuple(args, "O", &client))
+        return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_TypeError, "one client is wanted"), NULL);
+    if ((handle = handle_of(client, client_type, &kafka.opaque)) == NULL)
+        return NULL;
+    self = (Outbox *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->client = Py_NewRef(client);
+    self->handle = handle;
+    self->queue = kafka.queue(handle);
+    return (PyObject *)self;
+}
+
+static Py_ssize_t outbox_length(Outbox *self) { return (Py_ssize_t)self->count; }
+
+static PyObject *outbox_bytes(Outbox *self, void *unused) { return PyLong_FromSize_t(self->bytes); }
+
+static PyGetSetDef outbox_values[] = {
+    {"size", (getter)outbox_bytes, NULL, "What the records take that librdkafka has not reported, roughly.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef outbox_methods[] = {
+    {"put", (PyCFunction)outbox_put, METH_VARARGS, "Hand one record over."},
+    {"put_plain", (PyCFunction)outbox_put_plain, METH_VARARGS, "Hand over messages that are nothing but data."},
+    {"reports", (PyCFunction)outbox_reports, METH_NOARGS, "What became of records since the last call."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PySequenceMethods outbox_sequence = {.sq_length = (lenfunc)outbox_length};
+
+static PyTypeObject outbox_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "bridges.kafka.produce._produce.Outbox",
+    .tp_basicsize = sizeof(Outbox),
+    .tp_dealloc = (destructor)outbox_free,
+    .tp_traverse = (traverseproc)outbox_visit,
+    .tp_clear = (inquiry)outbox_clear,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Records that a client has and has not reported yet, and what is kept for them.",
+    .tp_as_sequence = &outbox_sequence,
+    .tp_methods = outbox_methods,
+    .tp_getset = outbox_values,
+    .tp_new = outbox_new,
+};
+
+/* bind(addresses, type of the clients) */
+static PyObject *bind(PyObject *module, PyObject *args) {
+    PyObject *addresses, *type;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &addresses, &PyType_Type, &type) ||
+        bound(addresses, &kafka, FUNCTIONS) < 0)
+        return NULL;
+    Py_INCREF(type);
+    Py_XSETREF(client_type, (PyTypeObject *)type);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"bind", bind, METH_VARARGS, "Give the addresses of librdkafka's functions, once."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_produce", "Records on their way to Kafka", -1, methods,
+                                        NULL,                  NULL,       NULL,                            NULL};
+
+PyMODINIT_FUNC PyInit__produce(void) {
+    PyObject *module;
+    if (PyType_Ready(&outbox_type) < 0)
+        return NULL;
+    module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddObjectRef(module, "Outbox", (PyObject *)&outbox_type) < 0)
+        Py_CLEAR(module);
+    return module;
+}

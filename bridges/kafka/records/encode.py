@@ -1,0 +1,198 @@
+"""AMQP messages to Kafka records (KM-1, KM-4 to KM-6, KM-13).
+
+In mode `auto` the value is what Kafka's users expect: the bytes of the one data section, or the encoded body
+sections where the body is anything else. Everything else of the message is in the headers, readable and,
+in `amqp.bare`, exact. A message that is nothing but one data section needs no headers at all. `amqp` puts
+the whole message into the value, `data` drops all but body and key. Delivery annotations are never stored, but
+for those of a request from another scope that says how it is answered: they are headers of their own (KM-22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from bridges.kafka.records.cloudevents import attribute_headers, is_binary, is_structured
+from bridges.kafka.records.envelope import BARE, DATA_VALUE, SECTIONS_VALUE, Header, only_data, wrap
+from bridges.kafka.records.headers import BODY, RESERVED, readable_headers
+from gateway.amqp.codec.codec import Symbol, decode_all
+from gateway.amqp.message._sections import items
+from gateway.amqp.message.bounds import ITEMS
+from gateway.amqp.message.sections import DATA, SectionOffsets, body_kind, body_values, map_entry, properties
+from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError, Fault
+
+GROUP_KEY: Final = "event-streams-group-key"
+KAFKA_KEY: Final = "x-opt-kafka-key"
+TARGET_PARTITION: Final = "event-streams-target-partition"
+SECTIONS: Final = b"sections"
+MESSAGE: Final = b"message"
+ASKED: Final = ("response-link-target-address", "response-address-cookie", "response-address-cookie-expiry")
+MODES: Final = ("auto", "amqp", "data", "cloudevents")
+
+
+class Record(NamedTuple):
+    """What to produce; `partition` is the one the sender asked for, as it wrote it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+    partition: str | None
+
+
+def to_record(
+    data: bytes, layout: SectionOffsets, *, mode: str = "auto", tombstones: bool = False, compacted: bool = False
+) -> Record:
+    """The record for a message; raises `AmqpError` where it cannot be one."""
+    partition = target_partition(data, layout) if layout.da < layout.ma else None
+    record = stored(data, layout, mode=mode, tombstones=tombstones, compacted=compacted)
+    return Record(*record, partition)
+
+
+def stored(
+    data: bytes,
+    layout: SectionOffsets,
+    *,
+    mode: str,
+    tombstones: bool,
+    compacted: bool,
+    keys: Sequence[str] = ("group-key",),
+) -> tuple[bytes | None, bytes | None, list[Header]]:
+    """Key, value and headers: the record without a look at what the sender asked for."""
+    if layout.body - layout.ma > ITEMS or layout.da > ITEMS:
+        _refuse_many(data, layout)
+    key = _first_key(data, layout, keys)
+    if compacted and key is None:
+        raise AmqpError(
+            INVALID_FIELD, "a compacted event log accepts only messages with a key", info=_field(GROUP_KEY)
+        )
+    tombstone = tombstones and key is not None and _is_null(data, layout)
+    asked = response_headers(data, layout) if layout.da < layout.ma else []
+    if mode == "cloudevents" and not tombstone and not is_binary(data, layout) and not is_structured(data, layout):
+        raise AmqpError(INVALID_FIELD, "this event log accepts only CloudEvents, in binary or structured mode")
+    if mode in ("auto", "cloudevents"):
+        return _auto(data, layout, key, tombstone, asked)
+    if mode == "amqp":
+        value, headers = _whole(data, layout, tombstone)
+        return key, value, headers + asked
+    if mode == "data":
+        return key, None if tombstone else _joined_data(data, layout), asked
+    raise AmqpError(NOT_IMPLEMENTED, f"there is no record mode {mode!r}", fault=Fault.GATEWAY)
+
+
+def _refuse_many(data: bytes, layout: SectionOffsets) -> None:
+    """What a record's headers are made of is gone through in Python: each value costs as much as a small message."""
+    spans = ((0, layout.da), (layout.ma, layout.body))
+    if sum(items(data, start, end, ITEMS) for start, end in spans) > ITEMS:
+        text = f"at most {ITEMS} values in annotations, properties and header fit an event log; put more in the body"
+        raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
+
+
+def target_partition(data: bytes, layout: SectionOffsets) -> str | None:
+    """Which partition the sender asked for (Event Stream Extensions 4.6.6)."""
+    value = _annotation(data[layout.da : layout.ma], TARGET_PARTITION)
+    if value is None or type(value) in (str, Symbol):
+        return value  # type: ignore[no-any-return]
+    raise _wrong_type(TARGET_PARTITION, "symbol")
+
+
+def _first_key(data: bytes, layout: SectionOffsets, keys: Sequence[str]) -> bytes | None:
+    """The key from the first of these sources that the message has (ES-4.6.7-3)."""
+    for source in keys:
+        if source == "group-key":
+            key = record_key(data, layout) if layout.ma < layout.bare else None
+        else:
+            group = properties(data, layout).group_id if layout.properties < layout.app else None
+            key = None if group is None else group.encode()
+        if key is not None:
+            return key
+    return None
+
+
+def record_key(data: bytes, layout: SectionOffsets) -> bytes | None:
+    """The record key: the group key's text (4.6.7) or else the key as Kafka has it."""
+    if data.find(b"-key", layout.ma, layout.bare) < 0:  # in the name of either: most messages have none
+        return None
+    annotations = data[layout.ma : layout.bare]
+    group = _annotation(annotations, GROUP_KEY)
+    if group is not None:
+        if type(group) is not str:
+            raise _wrong_type(GROUP_KEY, "string")
+        return group.encode()
+    key = _annotation(annotations, KAFKA_KEY)
+    if key is not None and type(key) is not bytes:
+        raise _wrong_type(KAFKA_KEY, "binary")
+    return key
+
+
+def _annotation(annotations: bytes, name: str) -> Any:
+    encoded = map_entry(annotations, name)
+    return None if encoded is None else decode_all(encoded)
+
+
+def _wrong_type(name: str, expected: str) -> AmqpError:
+    return AmqpError(INVALID_FIELD, f"annotation {name} must be a {expected}", info=_field(name))
+
+
+def _field(name: str) -> dict[str, object]:
+    return {"field": Symbol(name)}
+
+
+def _is_null(data: bytes, layout: SectionOffsets) -> bool:
+    return layout.footer - layout.body < 64 and body_values(data, layout) == [None]
+
+
+def response_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
+    """How the request is answered (RA 2.3, KM-22): texts in UTF-8, the expiry in milliseconds since 1970 as digits."""
+    if data.find(b"response-", layout.da, layout.ma) < 0:
+        return []
+    annotations = data[layout.da : layout.ma]
+    values = ((name, _annotation(annotations, name)) for name in ASKED)
+    return [(RESERVED + name, _as_header(value)) for name, value in values if value is not None]
+
+
+def _as_header(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _auto(
+    data: bytes, layout: SectionOffsets, key: bytes | None, tombstone: bool, asked: list[Header]
+) -> tuple[bytes | None, bytes | None, list[Header]]:
+    _, da, ma, _, _, _, body, footer, end = layout
+    kind, prefix, value = _stored_body(data, layout, tombstone)
+    if kind == DATA_VALUE and not prefix and key is None and da == 0 and ma == body and footer == end and not asked:
+        return None, value, []  # nothing but data
+    headers = readable_headers(data, layout)
+    if is_binary(data, layout):
+        headers = attribute_headers(data, layout, headers)
+    headers += asked
+    if kind == SECTIONS_VALUE:
+        headers.append((BODY, SECTIONS))
+    rest = data[:da] + data[ma:body] + data[footer:]
+    headers.append((BARE, wrap(kind, prefix, rest, key, value, headers)))
+    return key, value, headers
+
+
+def _stored_body(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[int, bytes, bytes | None]:
+    """How the body is stored: kind, what of it the value does not hold, value."""
+    start, end = layout.body, layout.footer
+    if tombstone:
+        return DATA_VALUE, data[start:end], None
+    value = only_data(data, start, end)
+    if value is not None:
+        return DATA_VALUE, b"", value
+    if body_kind(data, layout) == DATA:
+        values = body_values(data, layout)
+        if len(values) == 1:
+            return DATA_VALUE, data[start : end - len(values[0])], values[0]
+    return SECTIONS_VALUE, b"", data[start:end]
+
+
+def _whole(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[bytes | None, list[Header]]:
+    message = data[: layout.da] + data[layout.ma :]
+    return (None, []) if tombstone else (message, [(BODY, MESSAGE)])
+
+
+def _joined_data(data: bytes, layout: SectionOffsets) -> bytes:
+    if body_kind(data, layout) != DATA:
+        raise AmqpError(INVALID_FIELD, "this event log accepts only messages with a data body")
+    return b"".join(body_values(data, layout))

@@ -1,0 +1,149 @@
+"""The record header `amqp.bare` (KM-13): what of a message its value and readable headers do not hold.
+
+    kind (1 byte) | digest (16) | prefix length (1) | prefix | sections
+
+`sections` are the encoded header, message annotations, properties, application properties and footer, in
+this order and as they were sent. `prefix` is the body section's descriptor and size where they were not
+the shortest, or the whole body section of a tombstone. The digest covers all of that, the key, the other
+headers in their order, and the value: a tool that changes any of them on the Kafka side makes it mismatch,
+and then the readable form wins. It is no protection against forgery: whoever may write to the topic may
+compute it; therefore everything read here is walked before it is sent to anybody.
+
+The digest is the first 16 bytes of SHA-256, which processors help with and every tool of Kafka's world knows,
+over: kind (1 byte), sizes of key, value and the rest of `amqp.bare` (4 each, -1: null), key, that rest, for
+each header its name, the size of its content and the content, and the value. A name needs no size: the byte
+after it is never one of UTF-8 without NUL.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from gateway.amqp.codec.decoder import skip
+from gateway.amqp.message.sections import walk
+from gateway.errors import AmqpError
+
+BARE: Final = "amqp.bare"
+DEAD_LETTER: Final = "amqp.dead-letter."
+"""How the headers begin that `deadletters` puts behind those of a record; the digest does not cover them."""
+DATA_VALUE: Final = 1
+"""The value is the content of one data section (or null: a tombstone)."""
+SECTIONS_VALUE: Final = 2
+"""The value is the encoded body sections."""
+
+_DIGEST: Final = 16
+_PREFIX: Final = 1 + _DIGEST + 1
+_VALUE: Final = b"\x00\x53\x77"
+_SHORT: Final = 256
+"""Bytes of content from which on its size needs four bytes."""
+_SHORT_START: Final = 5
+_LONG_START: Final = 8
+_NULL_SIZE: Final = b"\xff\xff\xff\xff"
+_size: Final = struct.Struct(">I").pack
+_new: Final = tuple.__new__
+_sizes: Final = struct.Struct(">Biii").pack
+
+Header = tuple[str, bytes | None]
+
+
+class RestoredMessage(NamedTuple):
+    """A message as it was sent, without its delivery annotations, which go between the two."""
+
+    header: bytes
+    rest: bytes
+
+
+def data_prefix(size: int) -> bytes:
+    """The shortest start of a data section of `size` bytes."""
+    return b"\x00\x53\x75\xa0" + bytes((size,)) if size < _SHORT else b"\x00\x53\x75\xb0" + _size(size)
+
+
+def only_data(data: bytes, start: int, end: int) -> bytes | None:
+    """The content of `data[start:end]` where that is one data section as `data_prefix` begins it; else None.
+
+    Every other form of a data section, say `b0` with fewer than 256 bytes, needs its start kept beside the content.
+    """
+    size = end - start
+    if size >= _SHORT_START + _SHORT:
+        first = start + _LONG_START
+    elif size >= _SHORT_START:
+        first = start + _SHORT_START
+    else:
+        return None
+    return data[first:end] if data[start:first] == data_prefix(end - first) else None
+
+
+def wrap(
+    kind: int, prefix: bytes, sections: bytes, key: bytes | None, value: bytes | None, headers: list[Header]
+) -> bytes:
+    """The value of the `amqp.bare` header of this record; `headers` are its others."""
+    exact = bytes((len(prefix),)) + prefix + sections
+    return bytes((kind,)) + _digest(kind, exact, key, value, headers) + exact
+
+
+def unwrap(sealed: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> RestoredMessage | None:
+    """The message as it was sent, or `None` where the record is not as it was written."""
+    if len(sealed) < _PREFIX or sealed[0] not in (DATA_VALUE, SECTIONS_VALUE):
+        return None
+    kind, exact = sealed[0], sealed[1 + _DIGEST :]
+    if sealed[1 : 1 + _DIGEST] != _digest(kind, exact, key, value, headers):
+        return None
+    start = 1 + exact[0]
+    try:
+        return _assembled(exact[start:], _body(kind, exact[1:start], value))
+    except AmqpError:
+        return None
+
+
+def sections_of(sealed: bytes | None) -> bytes:
+    """The stored sections of what `seal` made, unverified; nothing of anything shorter."""
+    if not sealed or len(sealed) < _PREFIX:
+        return b""
+    return sealed[_PREFIX + sealed[_PREFIX - 1] :]
+
+
+def is_body(data: bytes) -> bool:
+    """Whether these are body sections and nothing else."""
+    try:
+        if data[:3] == _VALUE:
+            return skip(data, 3) == len(data)
+        layout = walk(data)
+    except AmqpError:
+        return False
+    return layout.body == 0 and layout.footer == layout.end
+
+
+def _digest(kind: int, exact: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> bytes:
+    key_size = -1 if key is None else len(key)
+    value_size = -1 if value is None else len(value)
+    parts = [_sizes(kind, key_size, value_size, len(exact)), key or b"", exact]
+    for name, content in headers:
+        parts += (name.encode(), _NULL_SIZE) if content is None else (name.encode(), _size(len(content)), content)
+    if value:
+        parts.append(value)
+    return sha256(b"".join(parts)).digest()[:_DIGEST]
+
+
+def _body(kind: int, prefix: bytes, value: bytes | None) -> bytes | None:
+    if kind == DATA_VALUE and not prefix and value is not None:
+        return data_prefix(len(value)) + value
+    body = prefix + (value or b"")
+    return body if is_body(body) else None
+
+
+def _assembled(sections: bytes, body: bytes | None) -> RestoredMessage | None:
+    _, da, ma, _, _, _, body_at, footer, _ = walk(sections)
+    if body is None or da != ma or body_at != footer:
+        return None
+    return _new(RestoredMessage, (sections[:da], sections[da:body_at] + body + sections[footer:]))
+
+
+def sealed_and_others(headers: list[Header]) -> tuple[bytes | None, list[Header]]:
+    """The `amqp.bare` among the headers, and the others; one of several is none, for they cannot all be ours."""
+    if headers[-1][0] == BARE:  # as it is written; another one would be among what the digest covers, and is not
+        return headers[-1][1], headers[:-1]
+    headers = [item for item in headers if not item[0].startswith(DEAD_LETTER)]
+    bares = [content for name, content in headers if name == BARE]
+    return bares[0] if len(bares) == 1 else None, [item for item in headers if item[0] != BARE]

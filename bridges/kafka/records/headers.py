@@ -1,0 +1,209 @@
+"""Record headers that people and Kafka tools can read, and application properties made of them (KM-5, KM-13).
+
+The prefix `amqp.` is the gateway's own: properties are written under it, and nothing under it becomes an
+application property. The exact, typed values are in `amqp.bare`.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+from bridges.kafka.records.envelope import Header
+from gateway.amqp.codec.codec import (
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
+from gateway.amqp.codec.decoder import LIMITS, READERS, decode, malformed
+from gateway.amqp.message.section_index import opened
+from gateway.amqp.message.sections import SectionOffsets, application_properties, message_annotations
+
+RESERVED: Final = "amqp."
+BODY: Final = "amqp.body"
+CONTENT_TYPE: Final = "content-type"
+HEADERS_ANNOTATION: Final = "x-opt-kafka-headers"
+_LISTED: Final = HEADERS_ANNOTATION.encode()
+
+_PROPERTIES: Final = (
+    "amqp.message-id",
+    "amqp.user-id",
+    "amqp.to",
+    "amqp.subject",
+    "amqp.reply-to",
+    "amqp.correlation-id",
+    CONTENT_TYPE,
+    "amqp.content-encoding",
+    "amqp.absolute-expiry-time",
+    "amqp.creation-time",
+    "amqp.group-id",
+    "amqp.group-sequence",
+    "amqp.reply-to-group-id",
+)
+_NULL, _STRING = 0x40, 0xA1
+
+
+def _hexadecimal(value: bytes) -> bytes:
+    return value.hex().encode()
+
+
+def _decimal(value: int) -> bytes:
+    return b"%d" % value
+
+
+def _text(value: object) -> bytes:
+    return str(value).encode()
+
+
+_TEXTS: Final[dict[type, Callable[[Any], bytes | None]]] = {
+    type(None): lambda value: None,
+    bool: lambda value: b"true" if value else b"false",
+    **dict.fromkeys((Ubyte, Ushort, Uint, Ulong, Byte, Short, Int, Long, Timestamp), _decimal),
+    **dict.fromkeys((Decimal32, Decimal64, Decimal128), _hexadecimal),
+    float: lambda value: repr(value).encode(),
+    Float: lambda value: float.__repr__(value).encode(),
+    **dict.fromkeys((str, Symbol, Char), str.encode),
+    uuid.UUID: _text,
+    bytes: lambda value: value,
+}
+"""Canonical text per type: times in milliseconds since 1970, decimals as hexadecimal of their bytes."""
+
+
+def readable_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
+    """Headers for the application properties and properties of a message."""
+    try:
+        headers = _application_headers(data, layout) if layout.app < layout.body else []
+        if layout.properties < layout.app:
+            headers += _property_headers(data, layout, headers)
+    except (IndexError, struct.error):
+        raise malformed("value cut off") from None
+    except UnicodeDecodeError as error:
+        raise malformed(f"text is not valid {error.encoding}") from None
+    return headers
+
+
+def _application_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
+    """Texts are taken as they are on the wire: on most messages nothing is decoded but names seen before."""
+    position, end, count = opened(data, layout.app)
+    headers: list[Header] = []
+    while position < end:
+        if data[position] == _STRING:
+            after = position + 2 + data[position + 1]
+            name = _known_name(data[position + 2 : after])
+        else:
+            key, after = decode(data, position)
+            name = _header_name(key) if type(key) is str else None
+        if data[after] == _STRING:
+            position = after + 2 + data[after + 1]
+            text: bytes | None = data[after + 2 : position]
+            if text and not text.isascii():
+                text.decode()
+        else:
+            value, position = READERS[data[after]](data, after + 1, LIMITS.depth)
+            convert = _TEXTS.get(type(value))
+            if convert is None:
+                continue
+            text = convert(value)
+        if name is not None:
+            headers.append((name, text))
+    if position != end or 2 * len(dict(headers)) != count:  # unusual, or no map: the same key twice is an error
+        application_properties(data, layout)
+    return _in_order(data, layout, headers)
+
+
+def _in_order(data: bytes, layout: SectionOffsets, headers: list[Header]) -> list[Header]:
+    """The headers as Kafka had them, if the message says how (KM-5) and still says the same."""
+    if data.find(_LISTED, layout.ma, layout.bare) >= 0:
+        listed = _listed(message_annotations(data, layout).get(HEADERS_ANNOTATION))
+        if listed and dict(listed) == dict(headers):
+            return listed
+    return headers
+
+
+def _property_headers(data: bytes, layout: SectionOffsets, taken: list[Header]) -> list[Header]:
+    position, end, count = opened(data, layout.properties)
+    headers: list[Header] = []
+    for name in _PROPERTIES[:count]:
+        form = data[position]
+        if form == _NULL:
+            position += 1
+        elif form == _STRING:
+            after = position + 2 + data[position + 1]
+            text = data[position + 2 : after]
+            if not text.isascii():
+                text.decode()
+            headers.append((name, text))
+            position = after
+        else:
+            value, position = READERS[form](data, position + 1, LIMITS.depth)
+            convert = _TEXTS.get(type(value))
+            if convert is not None:
+                headers.append((name, convert(value)))
+    if position != end or count > len(_PROPERTIES):
+        raise malformed("fields do not fill the properties section")
+    if taken and CONTENT_TYPE in dict(taken):
+        return [header for header in headers if header[0] != CONTENT_TYPE]
+    return headers
+
+
+@lru_cache(maxsize=1024)
+def _known_name(name: bytes) -> str | None:
+    """Only for names of less than 256 bytes: nobody may fill this with longer ones."""
+    return _header_name(name.decode())
+
+
+def _header_name(name: str) -> str | None:
+    """`None` for the gateway's own names, and for those that C would cut short.
+
+    A header that changes on its way would void `amqp.bare`.
+    """
+    return None if "\0" in name or name.startswith(RESERVED) else name
+
+
+def _listed(value: Any) -> list[Header]:
+    """The ordered headers of the annotation; of no use unless every item is [string, binary or null]."""
+    if not isinstance(value, list) or not all(_is_pair(item) for item in value):
+        return []
+    return [(name, content) for name, content in value if not name.startswith(RESERVED)]
+
+
+def _is_pair(item: Any) -> bool:
+    if not isinstance(item, list) or len(item) != 2:
+        return False
+    return type(item[0]) is str and (item[1] is None or type(item[1]) is bytes)
+
+
+def shown(headers: list[Header]) -> list[Header]:
+    """The headers that application properties show."""
+    return [header for header in headers if not header[0].startswith(RESERVED)]
+
+
+def as_property(content: bytes | None) -> str | bytes | None:
+    """A header's content as an application property: text if it is UTF-8, otherwise binary."""
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
+
+
+def content_type(headers: list[Header]) -> Symbol | None:
+    """The content type the headers name last, where it is one."""
+    content = dict(headers).get(CONTENT_TYPE)
+    return Symbol(content, "ascii") if content and content.isascii() else None

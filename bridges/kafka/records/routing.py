@@ -1,0 +1,62 @@
+"""The annotations of response routing in the headers of records (RA 2.3, 2.4; KM-22).
+
+A request that entered the topic with a cookie keeps its three annotations in headers; a responder at Kafka puts the
+cookie that it answers with into one. Whoever may write to the topic writes them: a header of a wrong form counts for
+nothing, and what a cookie is worth is found out where it is used. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from bridges.kafka.records.envelope import Header
+from bridges.kafka.records.headers import RESERVED
+from gateway.amqp.codec.codec import Timestamp, encode, encode_binary
+
+COOKIE: Final = "address-cookie"
+COOKIE_HEADER: Final = RESERVED + COOKIE
+REQUEST_HEADERS: Final = RESERVED + "response-"
+"""How the headers of a request begin."""
+_DIGITS: Final = 18
+"""More would be no time that an AMQP timestamp holds."""
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _time(content: bytes) -> Timestamp | None:
+    return Timestamp(int(content)) if content.isdigit() and len(content) <= _DIGITS else None
+
+
+_READ: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    COOKIE: bytes,
+    "response-address-cookie": bytes,
+    "response-link-target-address": _text,
+    "response-address-cookie-expiry": _time,
+}
+"""How the content of the header becomes the annotation of the same name."""
+ROUTING: Final = tuple(_READ)
+
+
+def routing_value(headers: list[Header] | None, name: str) -> Any:
+    """The annotation `name` of a record with these headers; None: it has none. Of several headers the first counts."""
+    wanted = RESERVED + name
+    found = next((content for key, content in headers or () if key == wanted and content is not None), None)
+    return None if found is None else _READ[name](found)
+
+
+def routing_annotations(headers: list[Header]) -> dict[str, bytes]:
+    """All of them, encoded."""
+    if not any(name == COOKIE_HEADER or name.startswith(REQUEST_HEADERS) for name, _ in headers):
+        return {}
+    values = ((name, routing_value(headers, name)) for name in ROUTING)
+    return {name: _encoded(value) for name, value in values if value is not None}
+
+
+def _encoded(value: Any) -> bytes:
+    return encode_binary(value) if isinstance(value, bytes) else encode(value)
