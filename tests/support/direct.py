@@ -37,6 +37,7 @@ class Wire:
         self.open = False
         self.handler: Any = None
         self.got: list[bytes] = []
+        self.contexts: list[Any] = []
         self.outcomes: dict[Any, str] = {}
         self.returned = 0
 
@@ -76,6 +77,7 @@ class Wire:
         assert self.open
         self.window -= 1
         self.got.append(data)
+        self.contexts.append(context)
 
     def drained(self) -> None:
         self.returned, self.window, self.draining = self.window, 0, False

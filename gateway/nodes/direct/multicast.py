@@ -9,9 +9,11 @@ from heapq import heapify, heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Modified, Outcome, Rejected
+from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED
 from gateway.amqp.message.bounds import COPIES
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.nodes.direct.backlog import Soon
+from gateway.nodes.direct.copies import SLICE, Copies, Round
 from gateway.nodes.direct.node import DirectNode, ReceiverEndpoint
 from gateway.nodes.direct.queue import WaitingMessage
 from gateway.nodes.direct.receiver_filter import source_of
@@ -35,6 +37,11 @@ class Multicast(DirectNode):
         super().__init__(*args, **options)
         self._everybody: Final = ReceiverGroup(None)  # for the queue: a message is judged when it is sent
         self._pace: Final = _Pace()
+        self._soon: Final[Soon | None] = options.get("soon")
+        self._round: Round | None = None
+        """The message whose copies are being sent, in turns of the loop; all others wait behind it."""
+        self._later = False
+        self._draining: dict[ReceiverEndpoint, None] = {}
 
     def _choose(self) -> None:
         self.only = None  # every message takes the long way: to all
@@ -48,30 +55,41 @@ class Multicast(DirectNode):
 
     def leave_outlet(self, outlet: ReceiverEndpoint) -> None:
         self._pace.leave(outlet)
+        self._draining.pop(outlet, None)
+        if (now := self._round) is not None and now.leave(outlet):
+            now.copies.missed(lambda link, delivery: self.undeliverable(link, delivery, now.settled))
         super().leave_outlet(outlet)
-        self.serve(self._everybody)  # perhaps the others waited for this one
-        self.share_credit()
+        self._go_on()  # perhaps the others waited for this one
 
     def credited(self, outlet: ReceiverEndpoint) -> None:
+        if (now := self._round) is not None:
+            now.serve(outlet)
         self._pace.credited(outlet)
+        if now is not None and now.over:
+            self._go_on()
         super().credited(outlet)
 
     def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         if not self.receivers.all:
             self.undeliverable(link, delivery, settled)
-        elif not self.waiting and self._all_ready():
+        elif not self.waiting and self._round is None and self._all_ready():
             self._forward_all(link, delivery, data, settled)
         else:
             self.wait(WaitingMessage(link, delivery, data, settled), (self._everybody,))
 
     def serve(self, group: ReceiverGroup) -> None:
-        """Send what waits, in its order, as far as all have credit."""
-        while (message := self._everybody.queue.first) is not None:
+        """Send what waits, in its order, as far as all have credit, and so much of it in one turn of the loop."""
+        copies = 0
+        while self._round is None and (message := self._everybody.queue.first) is not None:
             if self.receivers.all and not self._all_ready():
+                return
+            if copies >= SLICE:
+                self._go_on_later()
                 return
             self.waiting.take(message)
             deliver = self._forward_all if self.receivers.all else self._nobody
             deliver(message.link, message.delivery, message.data, message.settled)
+            copies += len(self.receivers.all)
 
     def _nobody(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         self.undeliverable(link, delivery, settled)
@@ -86,7 +104,7 @@ class Multicast(DirectNode):
         return not blocked
 
     def supply(self) -> int:
-        return self._pace.least()
+        return max(self._pace.least() - (self._round is not None), 0)  # some still have credit that is spoken for
 
     def _forward_all(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         receivers = self.receivers
@@ -101,9 +119,72 @@ class Multicast(DirectNode):
             self.share_credit()
             return
         self._pace.sent += 1
-        copies = _Copies(link, delivery, len(outlets))
-        for each in outlets:
-            self.forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
+        copies = Copies(link, delivery, len(outlets))
+        if self._soon is None or len(outlets) <= SLICE:
+            for each in outlets:
+                self.forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
+            return
+
+        def send_one(outlet: ReceiverEndpoint) -> None:
+            self.forward(outlet, copies, delivery, data, settled)  # type: ignore[arg-type]
+
+        self._round = Round(copies, delivery, settled, outlets, send_one)
+        self._some()
+
+    # -- in turns of the loop
+
+    def _some(self) -> None:
+        """Some more copies of the message that is on its way."""
+        now = self._round
+        assert now is not None
+        try:
+            now.some()
+        finally:
+            if now.goes_on:
+                self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if not self._later and self._soon is not None:
+            self._later = True
+            self._soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._later = False
+        try:
+            if self._round is not None and self._round.goes_on:
+                self._some()
+        finally:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Where a message has gone to all, begin the next; what nobody waits for in turns is drained."""
+        if self._round is not None and self._round.over:
+            self._end_round(self._round.copies)
+        self.serve(self._everybody)
+        self.share_credit()
+        if not self._busy:
+            draining, self._draining = self._draining, {}
+            for outlet in draining:
+                if outlet.link.draining:
+                    super().drain(outlet)
+
+    def _end_round(self, copies: Copies) -> None:
+        self._round = None
+        if not copies.open:  # its sender has left meanwhile
+            for outlet in self._crossed.pop(copies.way, ()):
+                outlet.forget(copies)  # type: ignore[arg-type]
+
+    @property
+    def _busy(self) -> bool:
+        """Whether what is there is still to be sent, in later turns, to who has credit."""
+        return self._later or (self._round is not None and self._round.goes_on)
+
+    def drain(self, outlet: ReceiverEndpoint) -> None:
+        """What is there is sent first (CORE-13, AMQP 2.6.7)."""
+        if self._busy:
+            self._draining[outlet] = None
+        else:
+            super().drain(outlet)
 
     def hold(self, wait: CookieOffload, outlet: ReceiverEndpoint, message: WaitingMessage) -> None:
         """Each copy waits alone, and is released if its receiver has no credit any more."""
@@ -166,43 +247,3 @@ class _Pace:
             else:
                 return limit - self.sent
         return 0
-
-
-class _Copies:
-    """Stands for the sender's link while copies are under way: settles once all outcomes are in."""
-
-    def __init__(self, link: Link, delivery: Any, count: int) -> None:
-        self._link, self._delivery, self._left = link, delivery, count
-        self._worst: Outcome | None = None
-        self.way, self.requester = link.way, link.requester
-
-    @property
-    def rejects(self) -> bool:
-        return self._link.rejects
-
-    @property
-    def scope(self) -> str:
-        return self._link.scope
-
-    def message_refused(self, error: AmqpError) -> None:
-        self._link.message_refused(error)
-
-    def tag(self, delivery: Any) -> bytes:
-        return self._link.tag(delivery)
-
-    def fail(self, error: AmqpError) -> None:
-        self._link.fail(error)
-
-    def settle(self, delivery: Any, outcome: Outcome) -> None:
-        if self._worst is None or _severity(outcome) > _severity(self._worst):
-            self._worst = outcome
-        self._left -= 1
-        if not self._left:
-            self._link.settle(self._delivery, self._worst)
-
-
-def _severity(outcome: Outcome) -> int:
-    order = (Rejected, Modified)
-    if outcome is RELEASED:
-        return 1
-    return next((3 - index for index, kind in enumerate(order) if isinstance(outcome, kind)), 0)
