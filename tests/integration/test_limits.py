@@ -130,7 +130,7 @@ def test_links(limited: Limited) -> None:
     peer.attach_receiver("chat/b", 1)
     peer.attach("third", RECEIVER, 2, source=frames.source("chat/c"))
     error = peer.until("detach", error="amqp:resource-limit-exceeded").error
-    assert "2 links" in error["description"]
+    assert "(2) exceeded" in error["description"]
     limited.counted('scopegate_links_refused_total{condition="amqp:resource-limit-exceeded",scope="edge"}')
     peer.detach(2).detach(1).until("detach", handle=1)
     peer.attach_receiver("chat/d", 1, name="fourth")
