@@ -1,4 +1,4 @@
-"""Predicates as Spark Columns over the layout of `gateway.filters.columns` (docs/columns.md): no Python in the query.
+"""Predicates as Spark Columns over the layout of `bridges.spark.columns.schema` (docs/columns.md): no Python in the query.
 
 `column(predicate)` refuses what columns cannot answer and gives a boolean Column that is never null; `verdict` the same
 with null for unknown. Sums that overflow, divisions by zero and entries that are not there are null whatever
@@ -44,7 +44,7 @@ def column(predicate: Predicate, *, strict: bool = True) -> Column:
 def verdict(predicate: Predicate) -> Column:
     """The predicate's three values, null for unknown; marks of rows are not looked at."""
     check.check(predicate)
-    return ColumnCompiler(_Engine()).truth(predicate)
+    return ColumnCompiler(_SparkOperations()).truth(predicate)
 
 
 def _marked(marks: Sequence[str]) -> Column:
@@ -198,7 +198,7 @@ def _quotient(one: Column, other: Column) -> Column:
     return F.element_at(F.transform(sides, divided), 1)
 
 
-class _Engine:
+class _SparkOperations:
     """`parts.Engine` with Columns."""
 
     def field(self, field: FieldReference) -> _Absent | _FoundField | _Plain:

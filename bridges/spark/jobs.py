@@ -16,26 +16,27 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.produce.replayer import Replayer
-from bridges.spark import archiving, replaying
-from bridges.spark.archive import Archive, Commit
-from bridges.spark.archiving import Bounds, Origin, Verdict
-from bridges.spark.delta import CONF, DeltaLog, is_table
+from bridges.spark.archive.store import job
+from bridges.spark.archive.bounded_source import Standing
+from bridges.spark.archive.delta import CONF, DeltaLog, is_table
+from bridges.spark.archive.job import ArchiveOrigin, LogBounds, VerifyVerdict
+from bridges.spark.archive.kafka_origin import KafkaOrigin, Start
+from bridges.spark.archive.read import ArchiveSelection
+from bridges.spark.archive.store import Archive, Commit
 from bridges.spark.errors import PipelineError, Stopped, sentence
 from bridges.spark.jars import DELTA, KAFKA, Kit, fetch, find_jars
-from bridges.spark.kafka_origin import KafkaOrigin, Start
-from bridges.spark.reading import Selection
+from bridges.spark.replay import job as replaying
 from bridges.spark.session import check_java, open_session
-from bridges.spark.standing import Standing
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "Bounds",
-    "Engine",
+    "ArchiveSelection",
+    "LogBounds",
     "PipelineError",
-    "Selection",
+    "SparkEngine",
     "Stopped",
     "archive_node",
     "archive_topics",
@@ -48,14 +49,14 @@ __all__ = [
 
 Format = Literal["parquet", "delta"]
 """`delta`: a Delta table as well. `None`: as the archive is, `parquet` for a new one."""
-DEFAULT: Final = Bounds()
+DEFAULT: Final = LogBounds()
 REPLAYS: Final = "_replays"
 """The folder of an archive that holds how far replays to AMQP addresses have come."""
 _NEVER: Final = 3600.0
 
 
 @dataclass(frozen=True)
-class Engine:
+class SparkEngine:
     """Which Spark runs a job."""
 
     master: str = "local[*]"
@@ -72,7 +73,9 @@ def fetch_jars(folder: Path | None = None, *, delta: bool = False) -> list[Path]
 
 
 @contextmanager
-def _running(name: str, engine: Engine, kits: Sequence[Kit] = ()) -> Iterator[tuple[SparkSession, threading.Event]]:
+def _running(
+    name: str, engine: SparkEngine, kits: Sequence[Kit] = ()
+) -> Iterator[tuple[SparkSession, threading.Event]]:
     """A session, and what SIGTERM and Ctrl-C set: a job ends behind what it is doing."""
     check_java()
     jars = find_jars(kits, engine.jars)
@@ -118,10 +121,10 @@ def archive_topics(
     topics: Mapping[str, str],
     *,
     start: Start = "earliest",
-    bounds: Bounds = DEFAULT,
+    bounds: LogBounds = DEFAULT,
     every: float | None = None,
     format: Format | None = None,
-    engine: Engine = Engine(),
+    engine: SparkEngine = SparkEngine(),
     tell: Callable[[Commit], None] = lambda _: None,
 ) -> None:
     """Archive topics (topic: address) of the cluster that librdkafka's `settings` lead to.
@@ -140,14 +143,14 @@ def archive_node(
     options: Mapping[str, str],
     name: str | None = None,
     *,
-    bounds: Bounds = DEFAULT,
+    bounds: LogBounds = DEFAULT,
     every: float | None = None,
     format: Format | None = None,
-    engine: Engine = Engine(),
+    engine: SparkEngine = SparkEngine(),
     tell: Callable[[Commit], None] = lambda _: None,
 ) -> None:
     """The same over AMQP: `options` are those of `format("scopegate")`, `name` the address in the archive."""
-    from bridges.spark.amqp_origin import AmqpOrigin
+    from bridges.spark.archive.amqp_origin import AmqpOrigin
 
     origin = AmqpOrigin(options, name or options.get("address", ""))
     archive = Archive(path)
@@ -162,10 +165,10 @@ def _kits(archive: Archive, format: Format | None) -> list[Kit]:
 
 def _archive(
     archive: Archive,
-    origin: Origin,
-    bounds: Bounds,
+    origin: ArchiveOrigin,
+    bounds: LogBounds,
     every: float | None,
-    engine: Engine,
+    engine: SparkEngine,
     tell: Callable[[Commit], None],
     kits: Sequence[Kit],
 ) -> None:
@@ -179,28 +182,28 @@ def _archive(
         def over() -> bool:
             return every is None or stop.wait(every)
 
-        done = archiving.run(
+        done = job.run(
             spark, archive, origin, bounds, tell=tell, over=over, stopped=stop.is_set, follow=follow
         )
     if every is None and not done:
         raise Stopped("stopped before the end of the logs: the same command goes on")
 
 
-def verify(path: Path) -> Verdict:
+def verify(path: Path) -> VerifyVerdict:
     """What is in an archive and what is wrong with it; needs no Spark. Raises `PipelineError` where there is none."""
-    return archiving.verify(Archive(path))
+    return job.verify(Archive(path))
 
 
 def replay_to_topic(
     path: Path,
-    selection: Selection,
+    selection: ArchiveSelection,
     settings: Mapping[str, str],
     topic: str,
     *,
     name: str | None = None,
     rate: float | None = None,
     dry_run: bool = False,
-    engine: Engine = Engine(),
+    engine: SparkEngine = SparkEngine(),
     tell: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Write archived events into a topic, each once however often the job of this name is killed and started again.
@@ -214,21 +217,21 @@ def replay_to_topic(
 
 def replay_to_address(
     path: Path,
-    selection: Selection,
+    selection: ArchiveSelection,
     options: Mapping[str, str],
     *,
     name: str | None = None,
     rate: float | None = None,
     dry_run: bool = False,
-    engine: Engine = Engine(),
+    engine: SparkEngine = SparkEngine(),
     tell: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Send archived events to an AMQP address (`options` as of the data source), each accepted before it counts.
 
     What was under way when a run was killed may be sent twice. The number of events sent now. Raises `PipelineError`.
     """
-    from bridges.spark.amqp_target import AmqpTarget
-    from bridges.spark.source_options import read_options
+    from bridges.spark.datasource.options import read_options
+    from bridges.spark.replay.amqp_target import AmqpTarget
 
     read = read_options(options)
     called = name or replay_name(path, selection, f"{read.endpoint} {read.address}")
@@ -238,10 +241,10 @@ def replay_to_address(
 
 def _replay(
     path: Path,
-    selection: Selection,
-    connect: Callable[[], replaying.Target] | None,
+    selection: ArchiveSelection,
+    connect: Callable[[], replaying.ReplayTarget] | None,
     rate: float | None,
-    engine: Engine,
+    engine: SparkEngine,
     tell: Callable[[int], None],
 ) -> int:
     replaying.check(Archive(path), selection)
@@ -270,7 +273,7 @@ def _nap(stop: threading.Event, seconds: float) -> None:
     stop.wait(min(seconds, _NEVER))
 
 
-def replay_name(path: Path, selection: Selection, target: str) -> str:
+def replay_name(path: Path, selection: ArchiveSelection, target: str) -> str:
     """The name of a replay that was given none: the same for the same archive, selection and target."""
     said = [str(path.resolve()), repr(selection), target]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]

@@ -20,7 +20,7 @@ _ARCHIVE: Final = click.argument("archive", type=LocalPath(path_type=Path, file_
 
 
 class _Pipeline(click.Group):
-    """The commands that stand here, and those of `bridges/spark/cli.py`, loaded through the composition root."""
+    """The commands in this module, and those of `bridges/spark/cli`, loaded through the composition root."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from gateway.server.composition import pipeline_commands

@@ -83,7 +83,7 @@ def start(wish: ReadRequest) -> str:
 
 
 class LocalSource(InternalLink):
-    """The receiver that a topic of this gateway sees; see `gateway.amqp.link.Link` for what a node uses of it."""
+    """The receiver that a topic of this gateway sees; see `gateway.amqp.link.link.Link` for what a node uses of it."""
 
     incoming: Final = False
     failure: Final = None

@@ -60,7 +60,7 @@ def inside(scope: str) -> Any:
 
 
 class ForwardingTarget(InternalLink):
-    """The sender that the node sees; see `gateway.amqp.link.Link` for what a node uses of it."""
+    """The sender that the node sees; see `gateway.amqp.link.link.Link` for what a node uses of it."""
 
     incoming: Final = True
     rejects: Final = True

@@ -1,7 +1,7 @@
 """A link of which a node sees one end and no peer has the other: what such links share.
 
 Messages pulled from a queue, the two ends of a bridge, and the destinations of a link whose messages go to many nodes
-are links to the nodes they lead to (see `gateway.amqp.link.Link` for what a node uses of one).
+are links to the nodes they lead to (see `gateway.amqp.link.link.Link` for what a node uses of one).
 """
 
 from __future__ import annotations

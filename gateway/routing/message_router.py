@@ -60,7 +60,7 @@ class PendingDestination(Exception):
 
 
 class DestinationLink(InternalLink):
-    """A link to one destination; see `gateway.amqp.link.Link` for what a node uses of it."""
+    """A link to one destination; see `gateway.amqp.link.link.Link` for what a node uses of it."""
 
     incoming: Final = True
 

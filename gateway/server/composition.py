@@ -71,6 +71,6 @@ def pipeline_jobs() -> Any:
 
 def pipeline_commands() -> Mapping[str, click.Command]:
     """The commands of `scopegate pipeline`; loading them loads no Spark."""
-    from bridges.spark.cli import COMMANDS
+    from bridges.spark.cli.commands import COMMANDS
 
     return COMMANDS

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bridges.spark.archive import Archive
-from bridges.spark.archiving import Bounds, step
-from bridges.spark.kafka_origin import KafkaOrigin
+from bridges.spark.archive.job import LogBounds, step
+from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.store import Archive
 from bridges.spark.kafka_settings import java_settings
-from bridges.spark.ranges import Range
 from bridges.spark.session import open_session
 from tests.bench.effort import Effort
 from tests.bench.figures import Figure
@@ -63,7 +63,7 @@ def measure(spark: SparkSession, bootstrap: str, topic: str, count: int) -> dict
     def archived() -> None:
         target = Archive(place / "archive")
         with target.writing():
-            commit = step(spark, target, origin, Bounds(offsets=count))
+            commit = step(spark, target, origin, LogBounds(offsets=count))
         assert commit is not None
         assert sum(each.rows for each in commit.ranges) == count
         shutil.rmtree(target.path)

@@ -56,8 +56,8 @@ class Spark:
     """A session on all cores, and what its processes cost."""
 
     def __init__(self) -> None:
+        from bridges.spark.datasource.source import ScopeGateDataSource
         from bridges.spark.session import open_session
-        from bridges.spark.source import ScopeGateDataSource
 
         jars = sorted(folder("spark-kafka").glob("*.jar"))
         self._session = open_session("bench", jars=jars, conf={"spark.driver.memory": "2g"})

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridges.kafka.records.mapping import RecordReader
-from bridges.spark.amqp_target import AmqpTarget
+from bridges.spark.datasource.options import read_options
 from bridges.spark.errors import PipelineError
-from bridges.spark.source_options import read_options
+from bridges.spark.replay.amqp_target import AmqpTarget
 from gateway.amqp.message.sections import walk
 from tests.support import archives
 from tests.support.gateway import Gateways

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from bridges.kafka.produce.replayer import Replayer
-from bridges.spark.archive import MANIFEST, STAGING, Archive
-from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.read import ArchiveSelection, read_archive
+from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from bridges.spark.errors import PipelineError
-from bridges.spark.kafka_origin import KafkaOrigin
-from bridges.spark.reading import Selection, read_archive
-from bridges.spark.replaying import Pace, TopicTarget, replay
+from bridges.spark.replay.job import Pace, TopicTarget, replay
 from gateway.amqp.codec.types import Ubyte
 from gateway.amqp.message.sections import splice, walk
 from tests.support.gateway import Gateways
@@ -58,7 +58,7 @@ def origin(broker: KafkaBroker, topic: str, address: str = "orders/eu") -> Kafka
     return KafkaOrigin({"bootstrap.servers": broker.bootstrap}, {topic: address})
 
 
-def steps(spark: SparkSession, archive: Archive, source: KafkaOrigin, bounds: Bounds = Bounds()) -> int:  # noqa: B008
+def steps(spark: SparkSession, archive: Archive, source: KafkaOrigin, bounds: LogBounds = LogBounds()) -> int:  # noqa: B008
     """Archive to the end; how many commits it took."""
     count = 0
     with archive.writing():
@@ -68,7 +68,7 @@ def steps(spark: SparkSession, archive: Archive, source: KafkaOrigin, bounds: Bo
 
 
 def rows(spark: SparkSession, archive: Archive, **selection: Any) -> list[Any]:
-    return read_archive(spark, archive, Selection(**selection)).collect()
+    return read_archive(spark, archive, ArchiveSelection(**selection)).collect()
 
 
 class Kept(NamedTuple):
@@ -84,9 +84,9 @@ def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytes
     topic = kafka_broker.create_topic(partitions=3)
     produce(kafka_broker, topic, 300, 3)
     archive = Archive(tmp_path_factory.mktemp("kept") / "archive")
-    assert steps(spark, archive, origin(kafka_broker, topic), Bounds(offsets=200)) == 2
+    assert steps(spark, archive, origin(kafka_broker, topic), LogBounds(offsets=200)) == 2
     produce(kafka_broker, topic, 50, 3, first=300)
-    assert steps(spark, archive, origin(kafka_broker, topic), Bounds(file_bytes=3000)) == 1
+    assert steps(spark, archive, origin(kafka_broker, topic), LogBounds(file_bytes=3000)) == 1
     return Kept(topic, archive, consumed(kafka_broker, topic))
 
 
@@ -105,7 +105,7 @@ def test_what_is_archived_is_what_consumers_see(spark: SparkSession, kept: Kept)
 def test_what_is_selected_is_what_a_replay_sends(spark: SparkSession, kept: Kept) -> None:
     """By address, time, offsets and filter, in the order of each partition, and with no Python."""
     since, until = (datetime.fromtimestamp(each / 1000, UTC) for each in (10_050, 10_250))  # events 50 to 249
-    chosen = Selection(("orders/eu",), since, until, {0: (20, 60), 2: (0, 90)}, "a.color = 'red'")
+    chosen = ArchiveSelection(("orders/eu",), since, until, {0: (20, 60), 2: (0, 90)}, "a.color = 'red'")
     wanted = [
         record
         for record in kept.seen
@@ -127,7 +127,7 @@ def test_a_replay_keeps_to_its_rate(spark: SparkSession, kept: Kept) -> None:
     """A clock that stands still: each pause is what is left until these events may have been sent."""
     pauses: list[float] = []
     pace = Pace(100.0, lambda: 0.0, pauses.append, lambda: False)
-    assert replay(spark, kept.archive, Selection(("orders/eu",)), Collected(), pace, lambda _: None) == 350
+    assert replay(spark, kept.archive, ArchiveSelection(("orders/eu",)), Collected(), pace, lambda _: None) == 350
     assert pauses == [pytest.approx(sent / 100) for sent in (100, 200, 300)]
 
 
@@ -194,7 +194,7 @@ def replayed(
         lambda: bool(stop_after and told),
     )
     try:
-        count = replay(spark, archive, Selection(("orders/eu",)), target, pace, told.append)
+        count = replay(spark, archive, ArchiveSelection(("orders/eu",)), target, pace, told.append)
     finally:
         target.close()
     settled(broker, topic)
@@ -251,7 +251,7 @@ def test_topics_that_grow_lose_or_begin_anew_are_noticed(
     admin.delete_records([place])[place].result(PATIENCE)
     with pytest.raises(PipelineError, match="orders/eu, partition 0: offsets 30 to 34 are gone from the topic"):
         steps(spark, archive, source)
-    steps(spark, archive, source, Bounds(fail_on_loss=False))
+    steps(spark, archive, source, LogBounds(fail_on_loss=False))
     verdict = verify(archive)
     assert verdict.problems == ("orders/eu, partition 0: offsets 30 to 34 were lost before they were archived",)
     assert verdict.rows == 55
@@ -287,7 +287,7 @@ def test_damage_is_found_and_what_a_dead_job_left_is_put_right(
     first.write_bytes(first.read_bytes()[:-9])
     assert verify(archive).problems == (f"commit 1: {first} is not the file that was committed: its bytes changed",)
     with pytest.raises(PipelineError, match="cannot be read"):
-        replay(spark, archive, Selection(("orders/eu",)), None, NOW, lambda _: None)
+        replay(spark, archive, ArchiveSelection(("orders/eu",)), None, NOW, lambda _: None)
     first.unlink()
     assert verify(archive).problems == (f"commit 1: {first} is missing",)
     (archive.path / MANIFEST / "00000001.json").write_text("{")

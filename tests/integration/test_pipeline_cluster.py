@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pyspark
 import pytest
 
-from bridges.spark.archive import Archive
-from bridges.spark.archiving import verify
+from bridges.spark.archive.job import verify
+from bridges.spark.archive.store import Archive
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import PARTS, ROOT, folder
 from tests.support.pipeline import SMALL, consumed, produce

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridges.spark.archive import MANIFEST, STAGING, Archive
-from bridges.spark.archiving import verify
+from bridges.spark.archive.job import verify
+from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from tests.support import archives
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import archiving_policy, command, here, pipeline, produce, spark_options

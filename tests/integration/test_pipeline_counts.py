@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from confluent_kafka import Producer
 
-from bridges.spark.amqp_origin import AmqpOrigin
-from bridges.spark.archive import STAGING, Archive
-from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.archive.amqp_origin import AmqpOrigin
+from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.ranges import Log, Range
+from bridges.spark.archive.read import read_archive
+from bridges.spark.archive.store import STAGING, Archive
 from bridges.spark.errors import PipelineError
-from bridges.spark.kafka_origin import KafkaOrigin
-from bridges.spark.ranges import Log, Range
-from bridges.spark.reading import read_archive
 from tests.support.kafka import KafkaBroker
 from tests.support.pipeline import files, gateway_urls, produce
 from tests.support.process import PATIENCE
@@ -24,12 +24,12 @@ from tests.support.process import PATIENCE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bridges.spark.archiving import Origin
+    from bridges.spark.archive.job import ArchiveOrigin
 
 class Make(Protocol):
     """An origin of a topic, under the address `orders`."""
 
-    def __call__(self, topic: str) -> Origin: ...
+    def __call__(self, topic: str) -> ArchiveOrigin: ...
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def make(request: pytest.FixtureRequest, kafka_broker: KafkaBroker, url: str) ->
 class Wrapped:
     """An origin that something goes wrong with."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: ArchiveOrigin) -> None:
         self.origin = origin
 
     def logs(self) -> Iterable[Log]:
@@ -71,7 +71,7 @@ class Dropping(Wrapped):
 class Apart(Wrapped):
     """The folder is another one for the tasks: the token is not there."""
 
-    def __init__(self, origin: Origin, archive: Archive) -> None:
+    def __init__(self, origin: ArchiveOrigin, archive: Archive) -> None:
         super().__init__(origin)
         self._archive = archive
 
@@ -84,7 +84,7 @@ class Apart(Wrapped):
 class Skipping(Wrapped):
     """Spark reads less than it was told to, and counts what it reads."""
 
-    def __init__(self, origin: Origin, start: int, end: int) -> None:
+    def __init__(self, origin: ArchiveOrigin, start: int, end: int) -> None:
         super().__init__(origin)
         self._start, self._end = start, end
 
@@ -93,13 +93,13 @@ class Skipping(Wrapped):
         return super().rows(spark, less, watch)
 
 
-def archive_more(spark: SparkSession, archive: Archive, origin: Origin) -> None:
+def archive_more(spark: SparkSession, archive: Archive, origin: ArchiveOrigin) -> None:
     with archive.writing():
-        while step(spark, archive, origin, Bounds()):
+        while step(spark, archive, origin, LogBounds()):
             pass
 
 
-def refused(spark: SparkSession, archive: Archive, origin: Origin) -> str:
+def refused(spark: SparkSession, archive: Archive, origin: ArchiveOrigin) -> str:
     """What is said; the archive has to be as it was, and right after the next run."""
     before = files(archive.path)
     with pytest.raises(PipelineError) as caught:

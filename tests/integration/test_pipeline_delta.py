@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridges.spark.archive import MANIFEST, STAGING, Archive
-from bridges.spark.archiving import verify
+from bridges.spark.archive.job import verify
+from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT, folder
 from tests.support.pipeline import SMALL, command, consumed, here, pipeline, produce

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridges.spark.amqp_target import AmqpTarget
-from bridges.spark.archive import STAGING, Archive
-from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.store import STAGING, Archive
+from bridges.spark.datasource.options import read_options
+from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import PipelineError, sentence
-from bridges.spark.kafka_origin import KafkaOrigin
-from bridges.spark.ranges import Range
-from bridges.spark.source import ScopeGateDataSource
-from bridges.spark.source_options import read_options
+from bridges.spark.replay.amqp_target import AmqpTarget
 from tests.support import archives
 from tests.support.disk import BLOCK, SmallDisk, small_disk
 from tests.support.kafka import KafkaBroker
@@ -41,7 +41,7 @@ def url(kafka_broker: KafkaBroker) -> Iterator[str]:
         yield url
 
 
-def archive_more(spark: SparkSession, archive: Archive, origin: KafkaOrigin, bounds: Bounds = Bounds()) -> None:  # noqa: B008
+def archive_more(spark: SparkSession, archive: Archive, origin: KafkaOrigin, bounds: LogBounds = LogBounds()) -> None:  # noqa: B008
     with archive.writing():
         while step(spark, archive, origin, bounds):
             pass
@@ -66,7 +66,7 @@ def test_an_archive_stays_as_it_was_and_goes_on_when_there_is_room(
         assert (verify(archive).rows, verify(archive).problems) == (100, ())
     disk.free()
     most = 2 * before[0].stat().st_size
-    archive_more(spark, archive, origin, Bounds(file_bytes=most))
+    archive_more(spark, archive, origin, LogBounds(file_bytes=most))
     assert (verify(archive).rows, verify(archive).problems) == (5100, ())
     assert len(added := archive.commits()[1].files) > 10
     assert max(file.bytes for file in added) <= most  # a file's size is bounded, too

@@ -16,13 +16,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from bridges.spark.archive import STAGING, Archive
-from bridges.spark.archiving import Bounds, step, verify
+from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.ranges import Log, Range
+from bridges.spark.archive.read import ArchiveSelection, read_archive
+from bridges.spark.archive.store import STAGING, Archive
 from bridges.spark.errors import PipelineError
-from bridges.spark.kafka_origin import KafkaOrigin
-from bridges.spark.ranges import Log, Range
-from bridges.spark.reading import Selection, read_archive
-from bridges.spark.replaying import Pace, replay
+from bridges.spark.replay.job import Pace, replay
 from gateway.cli.pipeline_defaults import settings
 from gateway.config.policy import load
 from tests.support.certs import Authority
@@ -36,13 +36,13 @@ from tests.support.process import PATIENCE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bridges.spark.written import Watch
+    from bridges.spark.archive.written import Watch
 
 WRONG = "some-other-phrase-9"
 NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
 
 
-def archive_of(spark: SparkSession, folder: Path, source: Any, bounds: Bounds = Bounds()) -> Archive:  # noqa: B008
+def archive_of(spark: SparkSession, folder: Path, source: Any, bounds: LogBounds = LogBounds()) -> Archive:  # noqa: B008
     """An archive of what a source has."""
     archive = Archive(folder)
     with archive.writing():
@@ -182,9 +182,9 @@ def test_offsets_that_the_archive_does_not_have_are_said(
                         "the archive goes from 0 to 20"),
     ):  # fmt: skip
         with pytest.raises(PipelineError) as caught:
-            replay(spark, archive, Selection(("orders",), offsets=offsets), None, NOW, lambda _: None)
+            replay(spark, archive, ArchiveSelection(("orders",), offsets=offsets), None, NOW, lambda _: None)
         assert str(caught.value) == said
-    assert replay(spark, archive, Selection(("orders",), offsets={0: (10, 20)}), None, NOW, lambda _: None) == 10
+    assert replay(spark, archive, ArchiveSelection(("orders",), offsets={0: (10, 20)}), None, NOW, lambda _: None) == 10
 
 
 class Collected:
@@ -203,7 +203,7 @@ class Collected:
 def everything(spark: SparkSession, archive: Archive) -> list[Any]:
     """What a replay would send."""
     target = Collected()
-    replay(spark, archive, Selection(("orders",)), target, NOW, lambda _: None)
+    replay(spark, archive, ArchiveSelection(("orders",)), target, NOW, lambda _: None)
     return target.rows
 
 
@@ -245,7 +245,7 @@ def test_records_of_a_mapping_to_come_are_kept_and_not_guessed_at(
         producer.produce(topic, b"value", b"key", headers=each)
     assert producer.flush(PATIENCE) == 0
     with pytest.raises(PipelineError, match=r"^2 records are of a mapping that this version does not know"):
-        archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic), Bounds(fail_on_unknown=True))
+        archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic), LogBounds(fail_on_unknown=True))
     assert untouched(tmp_path / "archive")
     archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
     assert (verify(archive).unknown, verify(archive).problems) == (2, ())

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as T
 
-from bridges.spark.sink import BatchSink, Written
-from bridges.spark.source import Reader
-from bridges.spark.source_options import read_options, write_options
+from bridges.spark.datasource.options import read_options, write_options
+from bridges.spark.datasource.sink import BatchSink, WrittenRows
+from bridges.spark.datasource.source import StreamReaderBase
 from tests.support.document import Document
 from tests.support.gateway import Gateway, Gateways
 from tests.support.kafka import KafkaBroker
@@ -37,7 +37,7 @@ def test_a_reader_goes_on_where_it_was(gateway: Gateway, kafka_broker: KafkaBrok
     topic = kafka_broker.create_topic(partitions=2)
     produce(kafka_broker, topic, 12_000, 2)  # of each partition a batch of 5,000, and one of a thousand
     given = {"url": f"amqp://127.0.0.1:{gateway.ports[0]}", "address": f"events/{topic}", "maxTasks": "1"}
-    reader = Reader(read_options(given))
+    reader = StreamReaderBase(read_options(given))
     (span,) = reader.partitions()
     places: list[tuple[int, int]] = []
     for batch in reader.read(span):
@@ -58,7 +58,7 @@ def test_a_writer_goes_on_where_it_was(gateway: Gateway, kafka_broker: KafkaBrok
             assert gateway.metrics()[CONNECTIONS] == 1
             closed(gateway)
 
-    assert sink.write(batches()) == Written(30, 0)
+    assert sink.write(batches()) == WrittenRows(30, 0)
     assert [record.value for record in consumed(kafka_broker, topic)] == [
         b"%d" % (number // 10) for number in range(30)
     ]

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
+from bridges.spark.datasource.options import write_options
+from bridges.spark.datasource.row_encoder import encoder
+from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import PipelineError, sentence
-from bridges.spark.row_messages import encoder
-from bridges.spark.source import ScopeGateDataSource
-from bridges.spark.source_options import write_options
 from gateway.amqp.message.sections import walk
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT

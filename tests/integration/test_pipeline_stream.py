@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
+from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import sentence
-from bridges.spark.source import ScopeGateDataSource
 from tests.support.kafka import KafkaBroker
 from tests.support.parts import ROOT
 from tests.support.pipeline import (

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from bridges.spark import report_tables
-from bridges.spark.archive import Archive
+from bridges.spark.archive.read import ArchiveSelection, read_archive
+from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
-from bridges.spark.reading import Selection, read_archive
-from bridges.spark.report import Wish, make
-from bridges.spark.report_page import POLICY
+from bridges.spark.report.job import tables
+from bridges.spark.report.html import POLICY
+from bridges.spark.report.job import ReportRequest, make
 from tests.support import archives
 from tests.support.chromium import Proxy, chromium, measured
 from tests.support.pipeline import here, pipeline
@@ -47,10 +47,10 @@ class Made:
         return sum(row[column] or 0 for row in self.rows(name, **fields))
 
 
-ALL = Wish()
+ALL = ReportRequest()
 
 
-def made(spark: SparkSession, archive: Archive, folder: Path, wish: Wish = ALL) -> Made:
+def made(spark: SparkSession, archive: Archive, folder: Path, wish: ReportRequest = ALL) -> Made:
     (folder / "tables").mkdir(parents=True)
     page = folder / "report.html"
     page.write_text(make(spark, archive, wish, folder / "tables"))
@@ -107,27 +107,29 @@ def test_filters_latency_and_lag(report: Made) -> None:
 
 
 def test_nothing_of_python_in_what_it_asks(spark: SparkSession, report: Made) -> None:
-    found = report_tables.events(read_archive(spark, report.archive, Selection(filter="a.color = 'red'")))
-    for name, frame in report_tables.archive_tables(found, 10).items():
+    found = tables.events(read_archive(spark, report.archive, ArchiveSelection(filter="a.color = 'red'")))
+    for name, frame in tables.archive_tables(found, 10).items():
         assert "Python" not in frame._jdf.queryExecution().toString(), name
 
 
 def test_filter_and_time(spark: SparkSession, report: Made, tmp_path: Path) -> None:
     begin = datetime.fromtimestamp(START / 1000, UTC)
     times = {"since": begin + timedelta(seconds=100), "until": begin + timedelta(seconds=200)}
-    found = made(spark, report.archive, tmp_path / "out", Wish(Selection(filter="a.color = 'red'", **times)))
+    found = made(
+        spark, report.archive, tmp_path / "out", ReportRequest(ArchiveSelection(filter="a.color = 'red'", **times))
+    )
     assert found.total("archive_traffic", "events") == 10
     assert 10 * 20 <= found.total("scopes", "messages", action="send") <= 12 * 20  # rows of ten seconds
     assert "a.color = &#x27;red&#x27;" in found.page.read_text()
     with pytest.raises(PipelineError, match=r"the archive has no address nowhere \(it has: orders\)"):
-        make(spark, report.archive, Wish(Selection(("nowhere",))), tmp_path)
+        make(spark, report.archive, ReportRequest(ArchiveSelection(("nowhere",))), tmp_path)
 
 
 def test_the_journal_may_have_any_address(spark: SparkSession, tmp_path: Path) -> None:
     """One that was archived over AMQP is called like the node it came from."""
     logs = {"orders": events(), "ops/journal": archives.journal(journal())}
     archive = archives.written(tmp_path / "archive", logs)
-    report = made(spark, archive, tmp_path / "out", Wish(journals=("ops/journal",)))
+    report = made(spark, archive, tmp_path / "out", ReportRequest(journals=("ops/journal",)))
     assert report.total("scopes", "messages", action="send") == 604
     assert {row["address"] for row in report.rows("archive_addresses")} == {"orders"}
 
@@ -137,7 +139,7 @@ def test_without_a_journal_the_page_says_how_to_have_one(spark: SparkSession, tm
     text = found.page.read_text()
     assert "There is no journal in what this report was made of" in text
     assert "Keys that weigh most" in text
-    empty = Wish(Selection(filter="a.color = 'green'"))
+    empty = ReportRequest(ArchiveSelection(filter="a.color = 'green'"))
     nothing = made(spark, found.archive, tmp_path / "nothing", empty)
     assert "No archived event was selected." in nothing.page.read_text()
 
@@ -245,4 +247,4 @@ def test_a_file_of_the_archive_that_is_broken(spark: SparkSession, tmp_path: Pat
     (file,) = (tmp_path / "archive").glob("address=*/date=*/*.parquet")
     file.unlink()
     with pytest.raises(PipelineError, match="is missing, the manifest has it"):
-        make(spark, archive, replace(Wish(), keys=True), tmp_path)
+        make(spark, archive, replace(ReportRequest(), keys=True), tmp_path)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridges.spark import simulation
 from bridges.spark.columns.rows import EventRow
 from bridges.spark.errors import PipelineError
-from bridges.spark.simulate import NOTHING
+from bridges.spark.simulate.policy_diff import job
+from bridges.spark.simulate.policy_diff import NOTHING
 from gateway.config.policy import load
 from policies.rules import CompiledPolicy
 from tests.support import archives
@@ -49,7 +49,7 @@ def written(path: Path, rows: Iterable[dict[str, Any]] = JOURNAL) -> str:
     return str(path)
 
 
-def differences(outcome: simulation.Outcome) -> dict[tuple[str | None, str, str | None], tuple[str, ...]]:
+def differences(outcome: job.SimulationOutcome) -> dict[tuple[str | None, str, str | None], tuple[str, ...]]:
     return {
         (each.finding.case.user, each.finding.case.action, each.finding.case.address): each.finding.differences
         for each in outcome.findings
@@ -58,10 +58,10 @@ def differences(outcome: simulation.Outcome) -> dict[tuple[str | None, str, str 
 
 
 def test_known_answers_from_json(spark: SparkSession, tmp_path: Path) -> None:
-    rows = simulation.journal_rows(spark, [written(tmp_path / "journal.jsonl")])
-    assert simulation.check(rows, skip_bad=False) == 3
-    cases = simulation.journal_cases(rows)
-    outcome = simulation.simulate(cases, *loaded(tmp_path), simulation.known_of(rows))
+    rows = job.journal_rows(spark, [written(tmp_path / "journal.jsonl")])
+    assert job.check(rows, skip_bad=False) == 3
+    cases = job.journal_cases(rows)
+    outcome = job.simulate(cases, *loaded(tmp_path), job.known_of(rows))
     assert differences(outcome) == KNOWN
     room = next(each for each in outcome.findings if each.finding.case.address == "chat/room" and each.attached == 3)
     assert (room.messages, room.bytes, room.samples) == (20, 2000, 0)
@@ -75,12 +75,12 @@ def test_known_answers_from_json(spark: SparkSession, tmp_path: Path) -> None:
 def test_the_topic_as_parquet_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
     values = [(json.dumps(row).encode(),) for row in JOURNAL]
     spark.createDataFrame(values, "body binary").write.parquet(str(tmp_path / "archive"))
-    rows = simulation.journal_rows(spark, [str(tmp_path / "archive")])
-    outcome = simulation.simulate(simulation.journal_cases(rows), *loaded(tmp_path), simulation.known_of(rows))
+    rows = job.journal_rows(spark, [str(tmp_path / "archive")])
+    outcome = job.simulate(job.journal_cases(rows), *loaded(tmp_path), job.known_of(rows))
     assert differences(outcome) == KNOWN
     rows.where("_bad is null").drop("_bad").write.parquet(str(tmp_path / "rows"))
-    again = simulation.journal_rows(spark, [str(tmp_path / "rows")])
-    outcome = simulation.simulate(simulation.journal_cases(again), *loaded(tmp_path), simulation.known_of(again))
+    again = job.journal_rows(spark, [str(tmp_path / "rows")])
+    outcome = job.simulate(job.journal_cases(again), *loaded(tmp_path), job.known_of(again))
     assert differences(outcome) == KNOWN
 
 
@@ -91,27 +91,27 @@ def test_an_archive_is_read_as_far_as_it_is_committed(spark: SparkSession, tmp_p
     stray = path / "address=scopegate.journal" / "date=1970-01-01" / "stray.parquet"
     stray.write_bytes(b"not committed, and no Parquet")
     for given in (path, path / "address=scopegate.journal"):
-        rows = simulation.journal_rows(spark, [str(given)])
-        assert simulation.check(rows, skip_bad=False) == 3
-        outcome = simulation.simulate(simulation.journal_cases(rows), *loaded(tmp_path), simulation.known_of(rows))
+        rows = job.journal_rows(spark, [str(given)])
+        assert job.check(rows, skip_bad=False) == 3
+        outcome = job.simulate(job.journal_cases(rows), *loaded(tmp_path), job.known_of(rows))
         assert differences(outcome) == KNOWN
-    frame = simulation.archived(spark, str(path / "address=orders"))
+    frame = job.archived(spark, str(path / "address=orders"))
     assert frame is not None
-    cases = simulation.message_cases(frame, scope="edge", user="app", by="to")
-    outcome = simulation.simulate(cases, *loaded(tmp_path), NOTHING)
+    cases = job.message_cases(frame, scope="edge", user="app", by="to")
+    outcome = job.simulate(cases, *loaded(tmp_path), NOTHING)
     assert {each.finding.case.address: each.finding.differences for each in outcome.findings} == {
         "chat/closed": ("denied",), "svc/x": ("rewritten",),
     }  # fmt: skip
     with pytest.raises(PipelineError, match=r"has no address payments \(it has: orders, scopegate.journal\)"):
-        simulation.archived(spark, str(path / "address=payments"))
-    assert simulation.archived(spark, str(tmp_path)) is None
+        job.archived(spark, str(path / "address=payments"))
+    assert job.archived(spark, str(tmp_path)) is None
 
 
 def test_every_row_is_told_its_verdicts(spark: SparkSession, tmp_path: Path) -> None:
-    rows = simulation.journal_rows(spark, [written(tmp_path / "journal.jsonl", [*JOURNAL, *JOURNAL])])
-    cases = simulation.journal_cases(rows)
-    outcome = simulation.simulate(cases, *loaded(tmp_path), simulation.known_of(rows))
-    told = simulation.annotated_rows(cases, outcome)
+    rows = job.journal_rows(spark, [written(tmp_path / "journal.jsonl", [*JOURNAL, *JOURNAL])])
+    cases = job.journal_cases(rows)
+    outcome = job.simulate(cases, *loaded(tmp_path), job.known_of(rows))
+    told = job.annotated_rows(cases, outcome)
     assert "Python" not in told._jdf.queryExecution().toString()  # no row passes through Python
     found = told.collect()
     assert len(found) == 2 * sum(row["kind"] in ("link", "message") for row in JOURNAL)
@@ -130,14 +130,14 @@ def test_archived_messages(spark: SparkSession, tmp_path: Path) -> None:
     sent += [message(b"w", to="chat/room", reply_to="home/1")]
     table = pa.Table.from_batches([batch_of(sent)]).append_column("address", pa.array(["orders/a"] * len(sent)))
     pq.write_table(table.select(["address", "properties"]), tmp_path / "archive.parquet")
-    frame = simulation.parquet(spark, str(tmp_path / "archive.parquet"))
-    by_to = simulation.message_cases(frame, scope="edge", user="app", by="to")
-    outcome = simulation.simulate(by_to, *loaded(tmp_path), NOTHING)
+    frame = job.parquet(spark, str(tmp_path / "archive.parquet"))
+    by_to = job.message_cases(frame, scope="edge", user="app", by="to")
+    outcome = job.simulate(by_to, *loaded(tmp_path), NOTHING)
     assert {each.finding.case.address: each.finding.differences for each in outcome.findings} == {
         "chat/closed": ("denied",), "svc/x": ("rewritten",), "chat/room": (),
     }  # fmt: skip
-    by_address = simulation.message_cases(frame, scope="edge", user="app", by="address")
-    outcome = simulation.simulate(by_address, *loaded(tmp_path), NOTHING)
+    by_address = job.message_cases(frame, scope="edge", user="app", by="address")
+    outcome = job.simulate(by_address, *loaded(tmp_path), NOTHING)
     assert {each.finding.differences for each in outcome.findings} == {("routed",)}
     assert sum(each.samples for each in outcome.findings) == len(sent)
 
@@ -194,18 +194,18 @@ def test_what_is_no_journal(spark: SparkSession, tmp_path: Path, content: str | 
     if content is not None:
         path.write_text(content)
     with pytest.raises(PipelineError, match=sentence):
-        simulation.check(simulation.journal_rows(spark, [str(path)]), skip_bad=False)
+        job.check(job.journal_rows(spark, [str(path)]), skip_bad=False)
 
 
 def test_corrupt_parquet_and_other_tables(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing more")
     with pytest.raises(PipelineError, match="cannot be read as Parquet"):
-        simulation.journal_rows(spark, [str(tmp_path / "broken.parquet")])
+        job.journal_rows(spark, [str(tmp_path / "broken.parquet")])
     spark.range(3).write.parquet(str(tmp_path / "numbers"))
     with pytest.raises(PipelineError, match="holds no journal"):
-        simulation.journal_rows(spark, [str(tmp_path / "numbers")])
+        job.journal_rows(spark, [str(tmp_path / "numbers")])
     with pytest.raises(PipelineError, match="no archived messages"):
-        simulation.message_cases(spark.range(3), scope="edge", user="app", by="to")
+        job.message_cases(spark.range(3), scope="edge", user="app", by="to")
 
 
 def test_settings_of_spark_are_handed_on(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bridges.spark.archive import Archive
+from bridges.spark.archive.decode import archived
+from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.store import Archive
 from bridges.spark.columns.rows import EventRow, record_batch
-from bridges.spark.decode import archived
-from bridges.spark.ranges import Range
 from tests.support.messages import message
 
 

@@ -7,7 +7,7 @@ import sys
 
 from delta.tables import DeltaTable
 
-from bridges.spark.delta import CONF
+from bridges.spark.archive.delta import CONF
 from bridges.spark.session import open_session
 from tests.support.parts import folder
 

@@ -74,15 +74,15 @@ def main() -> None:
 
 def report(spark: SparkSession, place: Path) -> None:
     """Archived traffic and its report: reading, filters, windows, sums, joins."""
-    from bridges.spark.reading import Selection
-    from bridges.spark.report import Wish, make
+    from bridges.spark.archive.read import ArchiveSelection
+    from bridges.spark.report.job import ReportRequest, make
     from tests.support import archives
     from tests.support.report import events, journal
 
     logs = {"orders": events(), "scopegate.journal": archives.journal(journal())}
     archive = archives.written(place / "archive", logs)
     (place / "tables").mkdir()
-    make(spark, archive, Wish(Selection(filter="a.color = 'red'")), place / "tables")
+    make(spark, archive, ReportRequest(ArchiveSelection(filter="a.color = 'red'")), place / "tables")
 
 
 def rewrite(spark: SparkSession, place: Path) -> None:

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.session import open_session
-from bridges.spark.source import ScopeGateDataSource
 from tests.support.spark_classes import QUICK
 
 

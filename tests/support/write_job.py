@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
+from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.session import open_session
-from bridges.spark.source import ScopeGateDataSource
 from tests.support.spark_classes import QUICK
 
 CONF = {

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bridges.spark.archive import Archive
+from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 from gateway.cli.local_path import LocalPath
 from gateway.cli.main import main

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.spark.ranges import LOST, Log, Range, Refused, next_ranges, problems
-from bridges.spark.standing import Standing
+from bridges.spark.archive.bounded_source import Standing
+from bridges.spark.archive.ranges import LOST, Log, Range, Refused, next_ranges, problems
 
 
 def log(bounds: dict[int, tuple[int, int]], identity: str | None = "id", first: dict[int, int] | None = None) -> Log:

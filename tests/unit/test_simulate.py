@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from bridges.spark.simulate import DIFFERENCES, Case, Judge, Known, Receiver, compare, differences
+from bridges.spark.simulate.policy_diff import (
+    DIFFERENCES,
+    Case,
+    CaseReceiver,
+    Known,
+    PolicyEvaluator,
+    compare,
+    differences,
+)
 from gateway.amqp.codec.codec import Described, Symbol, encode
 from gateway.config.policy import make_filter_rules
 from gateway.response.crossing_rule import choose
@@ -16,7 +24,7 @@ from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
 from tests.support.simulation import JOURNAL, KNOWN, NOW, candidate
 
-KNOWN_RECEIVERS = Known({Receiver("core", "services/x", None): frozenset({True})}, {})
+KNOWN_RECEIVERS = Known({CaseReceiver("core", "services/x", None): frozenset({True})}, {})
 
 
 def policy(tmp_path: Path, text: str) -> CompiledPolicy:
@@ -25,9 +33,9 @@ def policy(tmp_path: Path, text: str) -> CompiledPolicy:
     return load_policy(path, environ={}, read_bytes=Path.read_bytes, with_secrets=False)
 
 
-def judge(tmp_path: Path, text: str, known: Known = KNOWN_RECEIVERS) -> Judge:
+def judge(tmp_path: Path, text: str, known: Known = KNOWN_RECEIVERS) -> PolicyEvaluator:
     loaded = policy(tmp_path, text)
-    return Judge(loaded, make_filter_rules(loaded.model.filters), known)
+    return PolicyEvaluator(loaded, make_filter_rules(loaded.model.filters), known)
 
 
 def changed(text: str, *edits: tuple[str, str]) -> str:

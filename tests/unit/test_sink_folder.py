@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import types as T
 
+from bridges.spark.archive.written import Token
+from bridges.spark.datasource.options import write_options
+from bridges.spark.datasource.sink import BatchSink, StreamSink
 from bridges.spark.errors import PipelineError
-from bridges.spark.sink import BatchSink, StreamSink
-from bridges.spark.source_options import write_options
-from bridges.spark.written import Token
 
 SCHEMA = T.StructType([T.StructField("body", T.BinaryType())])
 

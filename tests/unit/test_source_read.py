@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bridges.spark import source_plan
+from bridges.spark.datasource import plan
+from bridges.spark.datasource.options import read_options
+from bridges.spark.datasource.plan import INFO, HeldOffsets, OffsetRange
+from bridges.spark.datasource.read import events
 from bridges.spark.errors import PipelineError
-from bridges.spark.source_options import read_options
-from bridges.spark.source_plan import INFO, Held, Range
-from bridges.spark.source_read import events
 from gateway.amqp.message import sections
 from tests.support.pipeline import Record, event
 
@@ -59,7 +59,9 @@ class Peer:
 
 def read(peer: Peer) -> list[int]:
     line: Any = SimpleNamespace(client=lambda: peer)
-    return [offset for batch in events(line, OPTIONS, Range(0, 0, 9)) for offset in batch.column("offset").to_pylist()]
+    return [
+        offset for batch in events(line, OPTIONS, OffsetRange(0, 0, 9)) for offset in batch.column("offset").to_pylist()
+    ]
 
 
 def test_nothing_more_is_the_end_when_the_log_was_reached_before_and_after() -> None:
@@ -87,8 +89,8 @@ AWAY = r"^events/orders at amqp://peer:5672 does not reach its log just now: try
 
 def first_since(monkeypatch: pytest.MonkeyPatch, peer: Peer) -> int:
     """What is found of a time in partition 0, which holds [0, 7)."""
-    monkeypatch.setattr(source_plan, "Client", lambda *_: peer)
-    return source_plan.since(OPTIONS, {0: Held(0, 7)}, 1000)[0]
+    monkeypatch.setattr(plan, "BlockingClient", lambda *_: peer)
+    return plan.since(OPTIONS, {0: HeldOffsets(0, 7)}, 1000)[0]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +119,10 @@ def test_a_log_that_is_not_reached_has_no_first_event_since_a_time(monkeypatch: 
 
 
 def test_bounds_are_those_of_a_log_that_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_plan, "Client", lambda *_: peer)
+    monkeypatch.setattr(plan, "BlockingClient", lambda *_: peer)
     peer = Peer([], [False, True])
-    assert source_plan.present(OPTIONS).current
+    assert plan.present(OPTIONS).current
     peer = Peer([], [False, False, False])
     with pytest.raises(PipelineError, match=AWAY):
-        source_plan.present(OPTIONS)
+        plan.present(OPTIONS)
     assert peer.current == []

@@ -1,4 +1,4 @@
-"""Records of a Kafka client, many at a time (`_fetch.c`); `bridges.kafka.fetch` is what takes them."""
+"""Records of a Kafka client, many at a time (`_fetch.c`); `bridges.kafka.consume.poll` is what takes them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, final, overload
@@ -11,7 +11,7 @@ class _Hash(Protocol):
     def digest(self) -> bytes: ...
 
 Maker = tuple[tuple[_Bytes6, _Bytes6, _Bytes6], tuple[bytes, bytes, bytes], _Names, Callable[[bytes], _Hash]]
-"""How messages are made: a form for each kind of time (`bridges.kafka.encoding.Form`), the names of the headers
+"""How messages are made: a form for each kind of time (`bridges.kafka.records.fast_encode.Form`), the names of the headers
 `amqp.bare` and of a cookie and how those of a request begin, what encodes the names of headers, and SHA-256."""
 
 @final

@@ -90,7 +90,7 @@ class LogReceiver:
         self._gaps: Final[set[int]] = set()
         self._drain_to: dict[int, Bounds] | None = None
         self._draining = self._pump_soon = self._stalled = self._said_full = False
-        self._reading: Any = None  # what it tells the journal, if there is one (`gateway.journal.reading.Reading`)
+        self._reading: Any = None  # what it tells the journal, if there is one (`gateway.journal.readings.Reading`)
 
     def begin(self) -> None:
         """The attach is answered: read as soon as there is credit."""

@@ -1,4 +1,4 @@
-"""Records on their way to Kafka (`_produce.c`); `bridges.kafka.outbox` is what uses it."""
+"""Records on their way to Kafka (`_produce.c`); `bridges.kafka.produce.client` is what uses it."""
 
 from collections.abc import Sequence
 from typing import Any, final

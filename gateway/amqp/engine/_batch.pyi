@@ -1,4 +1,4 @@
-"""proton, many deliveries at a time (`_turn.c`); `gateway.amqp.turn` is what uses it."""
+"""proton, many deliveries at a time (`_turn.c`); `gateway.amqp.engine.batch` is what uses it."""
 
 from typing import Any, Generic, TypeVar, final
 

@@ -1,0 +1,1 @@
+"""A blocking AMQP client for Spark's tasks, on the gateway's own engine."""

@@ -1,0 +1,283 @@
+"""An AMQP client that blocks, for Spark's tasks: one connection, links on it, the gateway's own engine below.
+
+Every wait has an end. What goes wrong is an `AmqpError`: the peer's own words where it said some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from bridges.spark.amqp.links import PATIENCE, BlockingReceiver, BlockingSender, Handler
+from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.link import Link
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.tls import TlsError, client_context
+from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, AmqpError
+from gateway.server.password_checks import Ticket
+from policies.model.units import Endpoint
+
+_HANDSHAKE: Final = 10.0
+_WINDOW: Final = 20_000
+_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Who connects: a user, else who the certificate says, else nobody in particular."""
+
+    user: str | None = None
+    password: str | None = None
+    ca: str | None = None
+    """Authorities of an amqps server, a PEM file; else the system's."""
+    plain: bool = False
+    """PLAIN may be used without TLS."""
+    cert: str | None = None
+    """A certificate to show to an amqps server, a PEM file, and its key."""
+    key: str | None = None
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Of SASL, those that fit."""
+        if self.user:
+            return _MECHANISMS
+        return ("EXTERNAL",) if self.cert else ("ANONYMOUS",)
+
+    def tls(self) -> ssl.SSLContext:
+        """For an amqps server. Raises `AmqpError` where a file is not what it should be."""
+        ca, cert, key = (None if name is None else Path(name) for name in (self.ca, self.cert, self.key))
+        try:
+            return client_context(ca=ca, cert=cert, key=key)
+        except TlsError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from None
+
+    def __str__(self) -> str:
+        return self.user or ("its certificate" if self.cert else "nobody in particular")
+
+
+class BlockingClient:
+    """A connection to one endpoint, for use in a `with` statement."""
+
+    def __init__(self, endpoint: Endpoint, credentials: Credentials = Credentials()) -> None:
+        self._endpoint: Final = endpoint
+        self._credentials: Final = credentials
+        self._loop: Final = asyncio.new_event_loop()
+        self._changed: Final = asyncio.Event()
+        self._host: Final = _Host(endpoint, credentials, self._changed.set)
+        self._links = 0
+        self._worked = self._loop.time()
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has not worked for so long that the peer may take it for dead (2.4.5): then use another one.
+
+        It works within calls only, and Spark may compute for minutes between two.
+        """
+        bears = self._host.engine.remote_idle / 2
+        return bool(bears) and self._loop.time() - self._worked > bears
+
+    def __enter__(self) -> BlockingClient:
+        try:
+            self._loop.run_until_complete(self._connect())
+            self.wait(lambda: self._host.open, _HANDSHAKE, "an open")
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    async def _connect(self) -> None:
+        endpoint = self._endpoint
+        tls = self._credentials.tls() if endpoint.tls else None
+        try:
+            async with asyncio.timeout(_HANDSHAKE):
+                await self._loop.create_connection(
+                    self._connection,
+                    endpoint.host,
+                    endpoint.port,
+                    ssl=tls,
+                    server_hostname=endpoint.host if endpoint.tls else None,
+                )
+        except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot hold
+            raise AmqpError(INTERNAL_ERROR, f"{endpoint} is not reached: {_why(error)}") from None
+
+    def _connection(self) -> Connection:
+        return _Wire(FlushScheduler(self._loop), self._host, server=False, handshake=_HANDSHAKE, name="pipeline")
+
+    def wait(self, condition: Callable[[], bool], seconds: float, what: str = "") -> bool:
+        """Let the connection work until the condition holds: True. Out of time: False, or an error if `what` is said.
+
+        Raises the connection's error when that is over.
+        """
+        deadline = self._loop.time() + seconds
+        self._changed.clear()  # not within the loop: what was ready there comes before `_news` and is news
+        while not condition():
+            if self._host.error is not None:
+                raise self._host.error
+            left = deadline - self._loop.time()
+            if left <= 0:
+                if what:
+                    raise AmqpError(INTERNAL_ERROR, f"{self._endpoint} gave no answer: {what}")
+                return False
+            self._loop.run_until_complete(self._news(left))
+            self._worked = self._loop.time()
+            self._changed.clear()
+        return True
+
+    def work(self) -> None:
+        """Let the connection write what it has to say, and take what has come, without waiting."""
+        self._loop.run_until_complete(asyncio.sleep(0))
+
+    async def _news(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def receiver(
+        self,
+        address: str,
+        *,
+        properties: Mapping[Any, Any] | None = None,
+        filter: Mapping[Any, Any] | None = None,
+        window: int = _WINDOW,
+    ) -> BlockingReceiver:
+        """Attach to receive at most `window` messages ahead of need; raises what the peer refuses it with."""
+        receiver = BlockingReceiver(self, self._changed.set, window)
+        granted = AttachReply(address, properties=properties, filter=filter, settled=True)
+        receiver.link = self._attach(receiver, True, granted)
+        return receiver
+
+    def sender(self, address: str) -> BlockingSender:
+        """Attach to send; raises what the peer refuses it with."""
+        sender = BlockingSender(self, self._changed.set)
+        sender.link = self._attach(sender, False, AttachReply(address))
+        return sender
+
+    def _attach(self, handler: Handler, incoming: bool, granted: AttachReply) -> Link:
+        engine = self._host.engine
+        self._links += 1
+        link: Link = engine.attach(f"pipeline-{uuid.uuid4().hex[:8]}-{self._links}", incoming=incoming)
+        link.understands = None  # this is the last hop: rows have every annotation
+        link.request(handler, granted)
+        self.wait(lambda: handler.attached or handler.ended, PATIENCE, f"an attach to {granted.address}")
+        handler.check()
+        return link
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        connection = self._host.connection
+        if connection is not None and connection.transport is not None:
+            connection.close()
+            connection.abort(gently=True)
+            self._loop.run_until_complete(asyncio.sleep(0.01))  # the loop writes what is waiting, and ends the socket
+        self._loop.close()
+
+
+class _Wire(Connection):
+    """Remembers why the socket ended: a server that wants another certificate says so in TLS alone."""
+
+    reason: Exception | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.reason = exc
+        super().connection_lost(exc)
+
+
+def _why(error: Exception) -> str:
+    """What ended a socket, or kept it from being one."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not believed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        said = error.reason.replace("_", " ").lower()
+        return f"{said} (options cert and key)" if "certificate required" in said else said
+    return str(error) or "timed out"
+
+
+class _Host:
+    """Host of the connection (`connection.Host`)."""
+
+    def __init__(self, endpoint: Endpoint, credentials: Credentials, changed: Callable[[], None]) -> None:
+        self._endpoint, self._credentials, self._changed = endpoint, credentials, changed
+        self.connection: Connection | None = None
+        self.open = False
+        self.error: AmqpError | None = None
+
+    @property
+    def engine(self) -> Any:
+        """The engine of a connection that is open."""
+        if self.error is not None:
+            raise self.error
+        assert self.connection is not None
+        return self.connection.engine
+
+    def _over(self, condition: str, text: str) -> None:
+        if self.error is None:
+            self.error = AmqpError(condition, text)
+        self._changed()
+
+    def check_password(
+        self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
+    ) -> Ticket:
+        raise AssertionError("a client logs in; it checks nobody's password")
+
+    def secure(self, connection: Connection) -> SaslClient:
+        who = self._credentials
+        tls, plain = connection.ssl_object is not None, who.plain
+        return SaslClient(
+            who.mechanisms, who.user, who.password, self._endpoint.host, tls=tls, allow_plain_without_tls=plain
+        )
+
+    def engine_config(self, connection: Connection) -> EngineConfig:
+        return EngineConfig(f"scopegate-pipeline-{uuid.uuid4().hex[:8]}", hostname=self._endpoint.host)
+
+    def established(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        self._over(INTERNAL_ERROR, f"{self._endpoint}: {reason}")
+
+    def unauthenticated(self, connection: Connection, security: SaslClient) -> None:
+        who, why = self._credentials, security.reason
+        if why == "credentials" and who.user:
+            why = "wrong user or password"
+        elif why == "mechanism":
+            why = f"it offers {', '.join(security.offered)}, not {' or '.join(who.mechanisms)}"
+            if who.user and "PLAIN" in security.offered:
+                why = "it offers PLAIN alone, which needs amqps:// (or allowPlainWithoutTls)"
+        self._over(UNAUTHORIZED_ACCESS, f"{self._endpoint} refuses the login of {who}: {why}")
+
+    def opened(self, connection: Connection) -> None:
+        self.open = True
+        self._changed()
+
+    def requested(self, connection: Connection, link: Link) -> None:
+        raise AmqpError(NOT_ALLOWED, "this is a client")
+
+    def link_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
+    def message_refused(self, link: Link, error: AmqpError) -> None: ...
+    def link_counted(self, link: Link) -> None: ...
+
+    def closed(self, connection: Connection, error: AmqpError | None) -> None:
+        broken = connection.reason if isinstance(connection, _Wire) else None
+        if error is not None:
+            said = f"{error.condition}: {error.description}"
+        elif broken is not None:
+            said = _why(broken)
+        elif self.open or not self._endpoint.tls:
+            said = "without a reason"
+        else:  # some servers leave out the alert
+            wants = "does not believe our" if self._credentials.cert else "wants a"
+            said = f"without a reason; it may be that it {wants} certificate (options cert and key)"
+        self._over(INTERNAL_ERROR, f"{self._endpoint} closed the connection: {said}")

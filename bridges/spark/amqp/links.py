@@ -1,0 +1,151 @@
+"""Links of the pipeline's client: one that events come on, one that messages go on. Both block (`amqp_client`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.amqp.link.link import Link
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.errors import INTERNAL_ERROR, AmqpError
+
+if TYPE_CHECKING:
+    from bridges.spark.amqp.client import BlockingClient
+
+PATIENCE: Final = 30.0
+"""Seconds that a peer has for an answer."""
+_LOT: Final = 8 * 1024 * 1024
+"""Bytes of messages that are handed on however few they are."""
+
+
+class Handler:
+    """What both have: they are attached, and they end."""
+
+    link: Link
+
+    def __init__(self, client: BlockingClient, changed: Callable[[], None]) -> None:
+        self._client: Final = client
+        self._changed: Final = changed
+        self.attached = False
+        self.ended = False
+        self._error: AmqpError | None = None
+
+    def check(self) -> None:
+        """Raise what ended the link."""
+        if self.ended:
+            raise self._error or AmqpError(INTERNAL_ERROR, "the peer ended the link without a reason")
+
+    def on_attached(self, link: Link) -> None:
+        if (link.source if link.incoming else link.target).address is not None:  # else a refusal follows
+            self.attached = True
+            self._changed()
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self.ended, self._error = True, error
+        self._changed()
+
+    on_refused = on_detach
+
+
+class BlockingReceiver(Handler):
+    """A link that messages come on, settled or else accepted as they come: events stay in their log."""
+
+    def __init__(self, client: BlockingClient, changed: Callable[[], None], window: int) -> None:
+        super().__init__(client, changed)
+        self._window: Final = window
+        self._messages: list[bytes] = []
+        self._size = 0
+        self._wanted = 1
+        self._drained = False
+
+    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+        messages = self._messages
+        messages.append(data)
+        self._size += len(data)
+        if settled:
+            self.link.forget(delivery)
+        else:
+            self.link.settle(delivery, ACCEPTED)
+        if len(messages) >= self._wanted or self._size >= _LOT:
+            self._changed()
+
+    def on_drained(self) -> None:
+        self._drained = True
+        self._changed()
+
+    def take(self, count: int, idle: float) -> list[bytes]:
+        """About the next `count` messages, or less in bytes enough, or what there is after `idle` seconds without one.
+
+        Raises what ended the link.
+        """
+        while len(self._messages) < count and self._size < _LOT and not self.ended:
+            self._ask()
+            before = len(self._messages)
+            self._wanted = min(count, before + max(self._window // 2, 1))
+            self._client.wait(self._enough, idle)
+            if len(self._messages) == before:
+                break
+        if not self._messages:
+            self.check()
+        elif self._ask():
+            self._client.work()  # the peer sends while these are worked on
+        return self._taken()
+
+    def _ask(self) -> bool:
+        """Whether there was reason to let the peer send more."""
+        granted = self.link.granted
+        if granted >= self._window // 2 and granted:
+            return False
+        self.link.grant(self._window - granted)
+        return True
+
+    def _enough(self) -> bool:
+        return len(self._messages) >= self._wanted or self._size >= _LOT or self.ended
+
+    def _taken(self) -> list[bytes]:
+        messages, self._messages, self._size = self._messages, [], 0
+        return messages
+
+    def rest(self) -> list[bytes]:
+        """What there is up to the end of the log, or a window of it, at once (drain, 2.6.7); none: this is the end."""
+        self._drained = False
+        self.link.grant(max(self._window - self.link.granted, 0))
+        self.link.drain()
+        # credit that is used up is the other end of a drain: no flow answers it then (2.6.7)
+        self._wanted = self._window
+        self._client.wait(lambda: self._drained or self.link.granted <= 0 or self.ended, PATIENCE, "a drain")
+        found = self._taken()
+        if not found:
+            self.check()
+        return found
+
+    def close(self) -> None:
+        """Detach."""
+        self.link.detach()
+
+
+class BlockingSender(Handler):
+    """A link to send on."""
+
+    def __init__(self, client: BlockingClient, changed: Callable[[], None]) -> None:
+        super().__init__(client, changed)
+        self._outcomes: Final[dict[int, Outcome]] = {}
+
+    def on_credit(self) -> None:
+        self._changed()
+
+    def on_outcome(self, context: int, outcome: Outcome) -> None:
+        self._outcomes[context] = outcome
+        self._changed()
+
+    def send(self, messages: list[bytes]) -> list[Outcome]:
+        """Send all and wait for their outcomes, in their order. Raises what ended the link."""
+        self._outcomes.clear()
+        for number, data in enumerate(messages):
+            self._client.wait(lambda: self.link.credit > 0 or self.ended, PATIENCE, "credit")
+            self.check()
+            self.link.send(data, number)
+        self._client.wait(lambda: len(self._outcomes) == len(messages) or self.ended, PATIENCE, "outcomes")
+        if len(self._outcomes) < len(messages):
+            self.check()
+        return [self._outcomes[number] for number in range(len(messages))]

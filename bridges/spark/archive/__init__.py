@@ -1,0 +1,1 @@
+"""Topics and event-stream nodes as Parquet files with a manifest, and as a Delta table."""

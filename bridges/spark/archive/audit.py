@@ -1,0 +1,120 @@
+"""What Parquet files of the archive hold: offsets per address and partition, counted from the files themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bridges.spark.archive.ranges import Range
+from bridges.spark.errors import PipelineError
+
+_GAPS: Final = 8
+"""The longest gaps of a partition that are looked into; ends of transactions are gaps of one offset, thousands."""
+
+
+class Count(NamedTuple):
+    """The rows of one address and partition."""
+
+    rows: int
+    distinct: int
+    first: int
+    last: int
+    gaps: tuple[tuple[int, int], ...] = ()
+    """The longest runs of offsets without a row between the first and the last: [start, end)."""
+
+
+Counts = Mapping[tuple[str, int], Count]
+"""By address and partition."""
+
+
+def place_name(place: tuple[str, int]) -> str:
+    """An address and partition as errors name them."""
+    return f"{place[0]}, partition {place[1]}"
+
+
+def census(files: Iterable[tuple[str, Path]]) -> Counts:
+    """Count what is in files of these addresses; raises `PipelineError` for one that cannot be read."""
+    tables: dict[str, list[Any]] = {}
+    for address, path in files:
+        tables.setdefault(address, []).append(_offsets(path))
+    found = {}
+    for address, parts in tables.items():
+        table = pa.concat_tables(parts)
+        partitions, offsets = (table.column(name).to_numpy() for name in ("partition", "offset"))
+        order = np.lexsort((offsets, partitions))
+        partitions, offsets = partitions[order], offsets[order]
+        numbers, starts = np.unique(partitions, return_index=True)
+        for number, own in zip(numbers, np.split(offsets, starts[1:]), strict=True):
+            found[address, int(number)] = _count(own)
+    return found
+
+
+def _count(offsets: Any) -> Count:
+    """Of sorted offsets."""
+    steps = np.diff(offsets)
+    (places,) = np.nonzero(steps > 1)
+    longest = np.sort(places[np.argsort(-steps[places], kind="stable")[:_GAPS]])
+    gaps = tuple((int(offsets[place]) + 1, int(offsets[place + 1])) for place in longest)
+    return Count(len(offsets), int(np.count_nonzero(steps)) + 1, int(offsets[0]), int(offsets[-1]), gaps)
+
+
+def _offsets(path: Path) -> Any:
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.read(columns=["partition", "offset"])
+    except FileNotFoundError:
+        raise PipelineError(f"{path} is missing") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+
+
+def counted(ranges: Sequence[Range], counts: Counts) -> list[Range]:
+    """The ranges with their rows."""
+
+    def rows(each: Range) -> int:
+        held = counts.get((each.address, each.partition))
+        return 0 if each.fate or held is None else held.rows
+
+    return [replace(each, rows=rows(each)) for each in ranges]
+
+
+def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
+    """Offsets of ranges that have no row, at both ends and the longest between: what the log has to be asked about."""
+    found = []
+    for each in ranges:
+        if each.fate or each.start == each.end:
+            continue
+        held = counts.get((each.address, each.partition))
+        if held is None:
+            found.append(each)
+            continue
+        spans = [(each.start, held.first), *held.gaps, (held.last + 1, each.end)]
+        found += [replace(each, start=start, end=end, rows=0) for start, end in spans if start < end]
+    return found
+
+
+def mistakes(ranges: Sequence[Range], counts: Counts) -> list[str]:
+    """Where rows are not what the ranges say: twice, outside, too many or too few. `ranges` are those of one commit."""
+    expected = {(each.address, each.partition): each for each in ranges if not each.fate}
+    found = []
+    for place in sorted({*expected, *counts}):
+        held = counts.get(place, Count(0, 0, -1, -1))
+        wanted = expected.get(place)
+        name = place_name(place)
+        if wanted is None:
+            found.append(f"{name}: {held.rows} rows that no range of the commit speaks of")
+            continue
+        if held.rows != wanted.rows:
+            found.append(f"{name}: {held.rows} rows in the files, {wanted.rows} in the manifest")
+        if held.rows != held.distinct:
+            found.append(f"{name}: {held.rows - held.distinct} offsets are there more than once")
+        if held.rows and (held.first < wanted.start or held.last >= wanted.end):
+            span = f"{wanted.start} to {wanted.end - 1}"
+            found.append(f"{name}: offsets {held.first} to {held.last} are outside of {span}")
+    return found

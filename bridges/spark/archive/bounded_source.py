@@ -1,0 +1,40 @@
+"""An origin as it is now: what logs get later is left for the next time, so that a job that ends at their end ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from bridges.spark.archive.job import ArchiveOrigin
+from bridges.spark.archive.ranges import Log, Range
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bridges.spark.archive.written import Watch
+
+
+class Standing:
+    """Logs end where they ended when they were looked at first; a partition that appears later has to wait."""
+
+    def __init__(self, origin: ArchiveOrigin) -> None:
+        self._origin: Final = origin
+        self._ends: Final[dict[str, dict[int, int]]] = {}
+
+    def logs(self) -> Iterator[Log]:
+        """As of the origin, and not beyond these ends."""
+        for log in self._origin.logs():
+            ends = self._ends.setdefault(log.address, {each: high for each, (_, high) in log.bounds.items()})
+            bounds = {
+                each: (low, max(low, min(high, ends[each]))) for each, (low, high) in log.bounds.items() if each in ends
+            }
+            yield replace(log, bounds=bounds)
+
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
+        """As of the origin."""
+        return self._origin.rows(spark, ranges, watch)
+
+    def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
+        """As of the origin."""
+        return self._origin.holding(gaps)

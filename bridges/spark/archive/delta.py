@@ -1,0 +1,179 @@
+"""The archive as a Delta table, too: the files of each commit are added in a transaction of Delta's own.
+
+The manifest stays what decides. A transaction carries the number of its commit (`txn` of Delta's protocol), so the next
+job adds what a dead one left out, and nothing twice (docs/decisions/0013). Only Delta's jars are needed, by py4j.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow.parquet as pq
+
+from bridges.spark.archive.decode import DDL
+from bridges.spark.archive.store import Archive, Commit, File, file_url
+from bridges.spark.errors import PipelineError, sentence
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG: Final = "_delta_log"
+APPLICATION: Final = "scopegate-archive"
+CONF: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""What a session needs, beside the jars."""
+_STATISTICS: Final = ("partition", "offset")
+_SAFE: Final = "/=-_.~"
+
+
+class DeltaLog:
+    """Delta's log of an archive's folder."""
+
+    def __init__(self, spark: SparkSession, archive: Archive) -> None:
+        self._archive: Final = archive
+        self._spark: Final = spark
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm: Final = jvm
+
+    @cached_property
+    def _log(self) -> Any:
+        where = file_url(self._archive.path)
+        return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, where)
+
+    def follow(self) -> None:
+        """Add the commits that the table lacks, in their order. Raises `PipelineError`."""
+        try:
+            if commits := self._archive.placed():  # Delta's classes take their time: not before they are needed
+                for commit in commits[self._latest() :]:
+                    self._add(commit)
+        except PipelineError:
+            raise
+        except Exception as error:  # of Java
+            raise PipelineError(f"{self._archive.path} as a Delta table: {sentence(error)}") from error
+
+    def _latest(self) -> int:
+        return max(int(self._log.startTransaction().txnVersion(APPLICATION)), 0)
+
+    def _add(self, commit: Commit) -> None:
+        transaction = self._log.startTransaction()
+        if transaction.readVersion() < 0:
+            transaction.updateMetadataForNewTable(self._action({"metaData": self._metadata()}))
+        now = int(time.time() * 1000)
+        actions = [{"txn": {"appId": APPLICATION, "version": commit.number, "lastUpdated": now}}]
+        actions += [{"add": added(self._archive.path, file, now)} for file in commit.files]
+        found = self._jvm.java.util.ArrayList()
+        for action in actions:
+            found.add(self._action(action))
+        by_hand = getattr(self._jvm.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$")
+        operation = getattr(by_hand, "MODULE$")
+        transaction.commit(self._jvm.PythonUtils.toSeq(found), operation)
+
+    def _action(self, action: Mapping[str, Any]) -> Any:
+        return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(action))
+
+    def _metadata(self) -> dict[str, Any]:
+        from pyspark.sql.types import StructType
+
+        return {
+            "id": str(uuid.uuid4()),
+            "description": "written by scopegate pipeline archive; its manifest decides what is in",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": StructType.fromDDL(DDL).json(),
+            "partitionColumns": ["address", "date"],
+            "configuration": {},
+            "createdTime": int(time.time() * 1000),
+        }
+
+
+def added(archive: Path, file: File, now: int) -> dict[str, Any]:
+    """A file as Delta's log has it, with its number of rows and the span of its offsets."""
+    return {
+        "path": quote(file.path, safe=_SAFE),
+        "partitionValues": {"address": file.address, "date": file.path.split("/")[1].removeprefix("date=")},
+        "size": file.bytes,
+        "modificationTime": now,
+        "dataChange": True,
+        "stats": json.dumps(_statistics(archive / file.path)),
+    }
+
+
+def _statistics(path: Path) -> dict[str, Any]:
+    try:
+        with pq.ParquetFile(path) as file:
+            footer = file.metadata
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for name in _STATISTICS:
+        place = footer.schema.names.index(name)
+        groups = [footer.row_group(number).column(place).statistics for number in range(footer.num_row_groups)]
+        if groups and all(group is not None and group.has_min_max for group in groups):
+            least[name] = min(group.min for group in groups)
+            most[name] = max(group.max for group in groups)
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": most}
+
+
+# -- checked without Spark
+
+
+def is_table(archive: Archive) -> bool:
+    """Whether the archive is a Delta table as well."""
+    return (archive.path / LOG).is_dir()
+
+
+def table_problems(archive: Archive, commits: Sequence[Commit]) -> list[str]:
+    """Where the Delta table is not what the manifest says; the last commit may not be in yet."""
+    if not is_table(archive):
+        return []
+    files, latest = _read_log(archive.path / LOG)
+    if latest < len(commits) - 1:
+        return [f"the Delta table has commits up to {latest} only: the next job of the archive adds the others"]
+    expected = {file.path for commit in commits[:latest] for file in commit.files}
+    beyond = {file.path for commit in archive.commits()[len(commits) :] for file in commit.files}
+    found = [f"the Delta table lacks {path}" for path in sorted(expected - files)]
+    return found + [f"the Delta table has {path}, which is in no commit" for path in sorted(files - expected - beyond)]
+
+
+def _read_log(log: Path) -> tuple[set[str], int]:
+    """The files of the table as it is, and the last commit of the archive that is in."""
+    start, files, latest = _checkpoint(log)
+    versions = sorted(path for path in log.glob("*.json") if path.stem.isdigit() and int(path.stem) > start)
+    for path in versions:
+        try:
+            actions = [json.loads(line) for line in path.read_text().splitlines() if line]
+        except (OSError, ValueError):
+            raise PipelineError(f"{path} is no version of a Delta table") from None
+        for action in actions:
+            if "add" in action:
+                files.add(unquote(action["add"]["path"]))
+            elif "remove" in action:
+                files.discard(unquote(action["remove"]["path"]))
+            elif (txn := action.get("txn")) is not None and txn["appId"] == APPLICATION:
+                latest = max(latest, txn["version"])
+    return files, latest
+
+
+def _checkpoint(log: Path) -> tuple[int, set[str], int]:
+    """What Delta's last checkpoint says, which stands for the versions up to its own; older ones may be gone."""
+    paths = sorted(path for path in log.glob("*.checkpoint.parquet") if path.name.split(".")[0].isdigit())
+    if not paths:
+        return -1, set(), 0
+    try:
+        with pq.ParquetFile(paths[-1]) as file:  # as structs; `read_table` would make columns of their own of them
+            rows = file.read(columns=["add.path", "txn.appId", "txn.version"]).to_pylist()
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{paths[-1]} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    files = {unquote(row["add"]["path"]) for row in rows if row["add"]}
+    latest = [row["txn"]["version"] for row in rows if row["txn"] and row["txn"]["appId"] == APPLICATION]
+    return int(paths[-1].name.split(".")[0]), files, max(latest, default=0)

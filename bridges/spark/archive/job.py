@@ -1,0 +1,210 @@
+"""The archive's job: step after step from the end of the manifest to the end of the logs (docs/pipeline.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from bridges.spark.archive.audit import Counts, census, counted, gaps, mistakes, place_name
+from bridges.spark.archive.decode import count_unknown
+from bridges.spark.archive.delta import table_problems
+from bridges.spark.archive.ranges import Log, Range, Refused, next_ranges, problems
+from bridges.spark.archive.store import Archive, Commit, digest, file_url
+from bridges.spark.errors import PipelineError, sentence
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bridges.spark.archive.written import Watch, WriteReport
+
+_FIRST_FILE: Final = 100_000
+"""Rows of a file as long as nothing is known of their size."""
+_LEAST_ROWS: Final = 100
+
+
+class ArchiveOrigin(Protocol):
+    """Where events come from."""
+
+    def logs(self) -> Iterable[Log]:
+        """What there is now."""
+
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
+        """The events of these ranges; `watch` sees each batch of them in the task that writes it."""
+
+    def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
+        """Those of these offsets, of which no event was written, that do hold one; asks the log again."""
+
+
+@dataclass(frozen=True)
+class LogBounds:
+    """How much a step takes and how it ends."""
+
+    offsets: int = 500_000
+    """Offsets of one commit."""
+    file_bytes: int = 128 * 1024 * 1024
+    """What a file is to have at most; kept by the size that rows had so far."""
+    fail_on_loss: bool = True
+    fail_on_unknown: bool = False
+    """Whether a record of a mapping that this version does not know ends the job; else it is kept and counted."""
+
+
+def step(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: LogBounds) -> Commit | None:
+    """Add what is new, up to the bounds; `None` where nothing is. To be called within `archive.writing()`.
+
+    Raises `PipelineError`; then the archive is as before.
+    """
+    commits = archive.commits()
+    ends = {(each.address, each.partition): each for commit in commits for each in commit.ranges}
+    try:
+        ranges = next_ranges(ends, origin.logs(), bounds.offsets, fail_on_loss=bounds.fail_on_loss)
+    except Refused as error:
+        raise PipelineError(str(error)) from None
+    if not ranges:
+        return None
+    number = len(commits) + 1
+    staging = archive.stage(number)
+    try:
+        report, unknown = _write(spark, origin, ranges, staging, _rows_per_file(commits, bounds.file_bytes))
+        if unknown and bounds.fail_on_unknown:
+            raise PipelineError(f"{unknown} records are of a mapping that this version does not know: take a newer one")
+        files = archive.staged(staging, number)
+        counts = census((file.address, source) for source, file in files)
+        ranges = counted(ranges, counts)
+        _compare(archive, origin, ranges, report, counts)
+        return archive.commit(number, staging, ranges, files, unknown)
+    except PipelineError:
+        raise
+    except Exception as error:  # of Spark, of Java, of the disk
+        raise PipelineError(f"commit {number}: {sentence(error)}") from error
+
+
+def _write(
+    spark: SparkSession, origin: ArchiveOrigin, ranges: Sequence[Range], staging: Path, rows: int
+) -> tuple[WriteReport, int]:
+    """Write the rows of these ranges; what the tasks counted, and how many rows are of an unknown mapping."""
+    from pyspark.sql import Observation
+
+    from bridges.spark.archive.written import Token, Watch, WriteReport
+
+    present = [each for each in ranges if each.start < each.end and not each.fate]
+    if not present:
+        return WriteReport({}), 0
+    seen, place = Observation("archive"), staging.with_suffix(".token")
+    watch = Watch(spark, Token.left(place))
+    frame = origin.rows(spark, present, watch).observe(seen, count_unknown().alias("unknown"))
+    frame = frame.sortWithinPartitions("address", "date", "partition", "offset")
+    writer = frame.write.partitionBy("address", "date").option("maxRecordsPerFile", rows)
+    try:
+        writer.parquet(file_url(staging))
+    finally:
+        place.unlink(missing_ok=True)
+    return watch.report(), int(seen.get["unknown"])
+
+
+def _compare(
+    archive: Archive, origin: ArchiveOrigin, ranges: Sequence[Range], report: WriteReport, counts: Counts
+) -> None:
+    """Raise `PipelineError` unless what was written, what was found and what the log holds are the same."""
+    from bridges.spark.archive.written import check_apart, differences
+
+    check_apart(report, archive.path)
+    if wrong := differences(report, counts):
+        raise PipelineError(
+            f"not everything that was written is in {archive.path.absolute()}, nothing is committed: {'; '.join(wrong)}"
+        )
+    if wrong := mistakes(ranges, counts):
+        raise PipelineError(f"what Spark wrote is not what was asked for: {'; '.join(wrong)}")
+    if missed := list(origin.holding(gaps(ranges, counts))):
+        text = "; ".join(f"{place_name((each.address, each.partition))}: offset {each.start}" for each in missed)
+        raise PipelineError(f"Spark passed over events that the log has, nothing is committed: {text}")
+
+
+def _rows_per_file(commits: Sequence[Commit], size: int) -> int:
+    latest = commits[-8:]
+    rows = sum(each.rows for commit in latest for each in commit.ranges)
+    stored = sum(file.bytes for commit in latest for file in commit.files)
+    return max(size * rows // stored, _LEAST_ROWS) if rows and stored else _FIRST_FILE
+
+
+def run(
+    spark: SparkSession,
+    archive: Archive,
+    origin: ArchiveOrigin,
+    bounds: LogBounds,
+    *,
+    tell: Callable[[Commit], None],
+    over: Callable[[], bool],
+    stopped: Callable[[], bool],
+    follow: Callable[[], None] = lambda: None,
+) -> bool:
+    """Archive until `over`, asked whenever nothing is new, or `stopped`, asked before each step, says so.
+
+    `follow` is called at the beginning and behind each commit. Whether it came to the end of the logs.
+    """
+    with archive.writing():
+        follow()
+        while not stopped():
+            commit = step(spark, archive, origin, bounds)
+            if commit is not None:
+                follow()
+                tell(commit)
+            elif over():
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class VerifyVerdict:
+    """What a check of an archive found."""
+
+    commits: int
+    files: int
+    rows: int
+    ranges: tuple[Range, ...]
+    """Per partition from the first to the last offset."""
+    problems: tuple[str, ...]
+    unknown: int = 0
+    """Events of a record mapping that the version which archived them did not know."""
+
+
+def verify(archive: Archive) -> VerifyVerdict:
+    """Prove from files and manifest that no offset is missing or there twice; raises `PipelineError` for no archive."""
+    commits = archive.placed()
+    found = problems(each for commit in commits for each in commit.ranges)
+    for commit in commits:
+        found += [f"commit {commit.number}: {text}" for text in _wrong_with(archive, commit)]
+    found += [f"{path}: in no commit" for path in _strangers(archive, commits)]
+    found += table_problems(archive, commits)
+    merged: dict[tuple[str, int], Range] = {}
+    for each in (each for commit in commits for each in commit.ranges):
+        before = merged.get((each.address, each.partition))
+        rows = each.rows + (before.rows if before else 0)
+        merged[each.address, each.partition] = replace(each, start=before.start if before else each.start, rows=rows)
+    rows = sum(each.rows for each in merged.values())
+    files = sum(len(commit.files) for commit in commits)
+    unknown = sum(commit.unknown for commit in commits)
+    return VerifyVerdict(len(commits), files, rows, tuple(merged[key] for key in sorted(merged)), tuple(found), unknown)
+
+
+def _wrong_with(archive: Archive, commit: Commit) -> list[str]:
+    found = []
+    for file in commit.files:
+        path = archive.path / file.path
+        if not path.exists():
+            found.append(f"{path} is missing")
+        elif path.stat().st_size != file.bytes or digest(path) != file.sha256:
+            found.append(f"{path} is not the file that was committed: its bytes changed")
+    if found:
+        return found
+    try:
+        return mistakes(commit.ranges, census((file.address, archive.path / file.path) for file in commit.files))
+    except PipelineError as error:
+        return [str(error)]
+
+
+def _strangers(archive: Archive, commits: Sequence[Commit]) -> list[Path]:
+    known = {archive.path / file.path for commit in commits for file in commit.files}
+    latest = {archive.path / file.path for commit in archive.commits()[len(commits) :] for file in commit.files}
+    return sorted(set(archive.path.glob("address=*/date=*/*.parquet")) - known - latest)

@@ -1,0 +1,98 @@
+"""The archive as a DataFrame: what is committed, and of it what was asked for. Filters are Columns, no Python runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from bridges.spark.archive.decode import DDL
+from bridges.spark.archive.store import Archive, Commit, File, file_url
+from bridges.spark.errors import PipelineError
+from gateway.errors import AmqpError
+from gateway.filters.parse.sql import parse_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class ArchiveSelection:
+    """Which rows of an archive; what is not said is not asked."""
+
+    addresses: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    """Times of the events, the second exclusive."""
+    offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Per partition the first offset and the one after the last; other partitions are left out."""
+    filter: str | None = None
+    """An AMQP SQL filter (docs/filters.md)."""
+    strict: bool = True
+    """A row whose columns cannot answer the filter fails the job; else it does not match."""
+
+
+def read_archive(spark: SparkSession, archive: Archive, selection: ArchiveSelection = ArchiveSelection()) -> DataFrame:
+    """All committed rows that are selected; raises `PipelineError`."""
+    return read_commits(spark, archive, archive.placed(), selection)
+
+
+def read_commits(
+    spark: SparkSession, archive: Archive, commits: Sequence[Commit], selection: ArchiveSelection
+) -> DataFrame:
+    """The rows of these commits."""
+    files = [file for commit in commits for file in commit.files if _wanted(file, selection)]
+    if not files:
+        return spark.createDataFrame([], DDL)
+    for file in files:
+        path = archive.path / file.path
+        if not path.exists():
+            raise PipelineError(f"{path} is missing, the manifest has it: scopegate pipeline verify")
+    reader = spark.read.schema(DDL).option("basePath", file_url(archive.path)).option("mergeSchema", "false")
+    for setting in ("ignoreMissingFiles", "ignoreCorruptFiles"):  # a session may have them on: events would be missing
+        reader = reader.option(setting, "false")
+    reader = reader.option("parquet.page.verify-checksum.enabled", "true")  # else damage comes out as other events
+    return selected(reader.parquet(*(file_url(archive.path / file.path) for file in files)), selection)
+
+
+def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int, tuple[int, int]]) -> None:
+    """Raise `PipelineError` where offsets are asked for that the archive does not go to."""
+    for partition, (start, end) in offsets.items():
+        place = f"{address}, partition {partition}"
+        held = [each for commit in commits for each in commit.ranges if each.address == address]
+        own = [each for each in held if each.partition == partition]
+        if not own:
+            known = ", ".join(map(str, sorted({each.partition for each in held})))
+            raise PipelineError(f"{place}: the archive does not have it (it has: {known})")
+        if not own[0].start <= start < end <= own[-1].end:
+            what = f"{start} to {end} are asked for (the second exclusive)"
+            raise PipelineError(f"{place}: offsets {what}, the archive goes from {own[0].start} to {own[-1].end}")
+
+
+def _wanted(file: File, selection: ArchiveSelection) -> bool:
+    return not selection.addresses or file.address in selection.addresses
+
+
+def selected(frame: DataFrame, selection: ArchiveSelection) -> DataFrame:
+    """The rows of any frame in the archive's layout."""
+    from pyspark.sql import functions as F
+
+    from bridges.spark.column import column
+
+    if selection.since is not None:
+        frame = frame.where(F.col("timestamp") >= F.lit(selection.since))
+    if selection.until is not None:
+        frame = frame.where(F.col("timestamp") < F.lit(selection.until))
+    if selection.offsets:
+        inside = F.lit(False)
+        for partition, (start, end) in selection.offsets.items():
+            place = F.col("partition") == partition
+            inside = inside | (place & (F.col("offset") >= start) & (F.col("offset") < end))
+        frame = frame.where(inside)
+    if selection.filter is not None:
+        try:
+            frame = frame.where(column(parse_sql(selection.filter), strict=selection.strict))
+        except AmqpError as error:
+            raise PipelineError(f"the filter: {error.description}") from None
+    return frame

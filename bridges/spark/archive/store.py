@@ -1,0 +1,217 @@
+"""The archive as files: Parquet under `address=…/date=…`, and a manifest of commits that says which offsets are in.
+
+    _manifest/00000001.json    one commit: ranges of offsets and the files that hold them; written last and whole
+    _staging/00000002-…        what a job is writing; names with `_` are nothing to readers of Parquet folders
+    address=orders/date=2026-11-21/00000001-0000.parquet
+
+A commit counts when its manifest is there. Its files are moved to their places afterwards, and by the next job where
+this one died before; so no reader sees a file that is half written or belongs to no commit (docs/pipeline.md).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from bridges.spark.archive.ranges import Range
+from bridges.spark.errors import PipelineError, sentence
+from policies.folders import url_problem
+
+FORMAT: Final = 1
+MANIFEST: Final = "_manifest"
+STAGING: Final = "_staging"
+_CHUNK: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class File:
+    """A Parquet file of a commit; `path` is relative to the archive."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+    @property
+    def address(self) -> str:
+        """The address that its rows are of."""
+        return unquote(self.path.split("/", 1)[0].removeprefix("address="))
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one step added."""
+
+    number: int
+    staging: str
+    ranges: tuple[Range, ...]
+    files: tuple[File, ...]
+    unknown: int = 0
+    """Events of a record mapping that this version does not know: kept as they are, their columns are the record's."""
+
+
+class Archive:
+    """A folder that every machine of the job can reach."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `PipelineError` for a URL."""
+        if (problem := url_problem(str(path))) is not None:
+            raise PipelineError(problem)
+        self.path: Final = path
+
+    # -- reading
+
+    def commits(self) -> list[Commit]:
+        """All commits in their order; raises `PipelineError` for a manifest that is none."""
+        found = [_read(path) for path in sorted((self.path / MANIFEST).glob("[0-9]*.json"))]
+        for number, commit in enumerate(found, 1):
+            if commit.number != number:
+                raise PipelineError(f"{self.path}: commit {number} is missing from {MANIFEST}")
+        return found
+
+    def placed(self) -> list[Commit]:
+        """The commits that readers see: one whose files are not yet in place, and what follows, is not there yet."""
+        commits = self.commits()
+        if not commits and not (self.path / MANIFEST).is_dir():
+            raise PipelineError(f"{self.path} is no archive: it has no {MANIFEST}")
+        if commits and (self.path / STAGING / commits[-1].staging).exists():
+            commits.pop()
+        return commits
+
+    # -- writing
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the only job that writes here; what earlier jobs left is put in place or removed."""
+        try:
+            (self.path / MANIFEST).mkdir(parents=True, exist_ok=True)
+            lock = (self.path / MANIFEST / ".lock").open("a")
+        except OSError as error:
+            raise PipelineError(f"{self.path} cannot be written: {sentence(error)}") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise PipelineError(f"another job is writing to {self.path}") from None
+            try:
+                self._tidy()
+            except OSError as error:
+                raise PipelineError(f"{self.path}: the last commit is not in place yet: {sentence(error)}") from None
+            try:
+                yield
+            finally:
+                with suppress(OSError, PipelineError):  # the next job does it
+                    self._tidy()  # a step that failed, on a full disk say, gives back the room it took
+
+    def _tidy(self) -> None:
+        commits = self.commits()
+        if commits:
+            self._place(commits[-1])
+        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+
+    def stage(self, number: int) -> Path:
+        """Where the rows of a commit are written first; new for each attempt."""
+        path = self.path / STAGING / f"{number:08}-{uuid.uuid4().hex[:8]}"
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def staged(self, staging: Path, number: int) -> list[tuple[Path, File]]:
+        """The files that were written, with the places they will have."""
+        found = []
+        for index, source in enumerate(sorted(staging.glob("address=*/date=*/*.parquet"))):
+            folder = source.parent.relative_to(staging)
+            place = str(folder / f"{number:08}-{index:04}.parquet")
+            found.append((source, File(place, source.stat().st_size, digest(source, sync=True))))
+        return found
+
+    def commit(
+        self,
+        number: int,
+        staging: Path,
+        ranges: Sequence[Range],
+        files: Sequence[tuple[Path, File]],
+        unknown: int = 0,
+    ) -> Commit:
+        """Make the step count, then put its files in place."""
+        staging.mkdir(exist_ok=True)
+        for index, (source, _) in enumerate(files):
+            source.rename(staging / f"{index:04}.parquet")
+        _sync(staging)
+        commit = Commit(number, staging.name, tuple(ranges), tuple(file for _, file in files), unknown)
+        text = json.dumps({"format": FORMAT, **asdict(commit)}, indent=1)
+        write_whole(self.path / MANIFEST / f"{number:08}.json", text)
+        self._place(commit)
+        return commit
+
+    def _place(self, commit: Commit) -> None:
+        staging = self.path / STAGING / commit.staging
+        if not staging.exists():
+            return
+        for index, file in enumerate(commit.files):
+            place, source = self.path / file.path, staging / f"{index:04}.parquet"
+            if source.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                source.rename(place)
+                _sync(place.parent)
+        shutil.rmtree(staging)
+
+
+def _read(path: Path) -> Commit:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        version = found.pop("format")
+        if version != FORMAT:
+            raise PipelineError(f"{path}: manifest of version {version}, this scopegate reads version {FORMAT}")
+        ranges = tuple(Range(**each) for each in found.pop("ranges"))
+        files = tuple(File(**each) for each in found.pop("files"))
+        return Commit(**found, ranges=ranges, files=files)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PipelineError(f"{path}: no manifest of a commit ({type(error).__name__}: {error})") from None
+
+
+def file_url(path: Path) -> str:
+    """A path as Spark takes it for one of the local file system, whatever its settings say of paths alone."""
+    return f"file://{path.absolute()}"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file so that every reader, and the disk after a crash, has the old text or the new one."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with fresh.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+
+
+def digest(path: Path, *, sync: bool = False) -> str:
+    """SHA-256 of a file, which is on the disk afterwards if `sync`."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            found.update(chunk)
+        if sync:
+            os.fsync(file.fileno())
+    return found.hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""The commands of `scopegate pipeline`. Importing them needs neither Spark nor Java."""

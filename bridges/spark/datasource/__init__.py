@@ -1,0 +1,1 @@
+"""`format("scopegate")`: event-stream nodes over AMQP in Spark, both ways."""

@@ -1,0 +1,222 @@
+"""The options of `format("scopegate")`: unknown ones are a mistake, not a wish (docs/pipeline.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from bridges.spark.amqp.client import Credentials
+from bridges.spark.errors import PipelineError
+from gateway.errors import AmqpError
+from gateway.filters.parse.sql import parse_sql
+from policies.model.units import Endpoint, parse_endpoint
+
+_PEER: Final = ("url", "address", "user", "passwordFile", "passwordEnv", "ca", "cert", "key", "allowPlainWithoutTls")
+NAMES: Final = (
+    *_PEER, "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "filter",
+    "maxEventsPerTrigger", "failOnDataLoss", "maxTasks",
+)  # fmt: skip
+WRITING: Final = (*_PEER, "progressLocation")
+_OF_SPARK: Final = ("checkpointLocation", "queryName")
+"""What Spark hands to a sink besides its own options."""
+Places = dict[int, int]
+
+
+@dataclass(frozen=True)
+class PeerOptions:
+    """A node of an AMQP peer and how to log in; no secret is in it, only where one is found."""
+
+    endpoint: Endpoint
+    address: str
+    user: str | None
+    password_file: str | None
+    password_env: str | None
+    ca: str | None
+    cert: str | None
+    key: str | None
+    plain: bool
+
+    def credentials(self) -> Credentials:
+        """With the password looked up where this runs. Raises `PipelineError`."""
+        password = None
+        if self.password_file is not None:
+            try:
+                password = Path(self.password_file).read_text().rstrip("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise PipelineError(f"passwordFile {self.password_file} cannot be read: {error}") from None
+        elif self.password_env is not None:
+            password = os.environ.get(self.password_env)
+            if password is None:
+                raise PipelineError(f"passwordEnv: {self.password_env} is not set where the task runs")
+        for name, file in (("ca", self.ca), ("cert", self.cert), ("key", self.key)):
+            if file is not None and not Path(file).is_file():
+                raise PipelineError(f"{name} {file} is no file where the task runs")
+        return Credentials(self.user, password, self.ca, self.plain, self.cert, self.key)
+
+
+@dataclass(frozen=True)
+class ReadOptions(PeerOptions):
+    """What a source was asked for."""
+
+    starting: str | Places
+    """earliest, latest, or the first offset per partition."""
+    starting_time: int | None
+    """Milliseconds since 1970; instead of `starting`."""
+    ending: str | Places
+    """latest, or the offset after the last per partition."""
+    ending_time: int | None
+    filter: str | None
+    max_events: int | None
+    fail_on_loss: bool
+    max_tasks: int | None
+
+
+@dataclass(frozen=True)
+class WriteOptions(PeerOptions):
+    """What a sink was asked for."""
+
+    progress: Path | None
+    """Where tasks of a streaming query note what was accepted."""
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Spark's options, whose names have lost their case. Raises `PipelineError` with the option and what is allowed."""
+    found = _known(given, NAMES)
+    for offsets, time in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
+        if offsets in found and time in found:
+            raise PipelineError(f"format scopegate: {offsets} and {time} are both given, one is enough")
+    return ReadOptions(
+        **_peer(found),
+        starting=_places(found, "startingOffsets", ("earliest", "latest")),
+        starting_time=_time(found, "startingTimestamp"),
+        ending=_places(found, "endingOffsets", ("latest",)),
+        ending_time=_time(found, "endingTimestamp"),
+        filter=_filter(found.get("filter")),
+        max_events=_number(found, "maxEventsPerTrigger"),
+        fail_on_loss=_flag(found, "failOnDataLoss", True),
+        max_tasks=_number(found, "maxTasks"),
+    )
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The same for a sink; by default it notes its progress in the folder of the query's checkpoint."""
+    found = _known(given, WRITING, _OF_SPARK)
+    checkpoint = _folder(found.get("checkpointLocation"))
+    progress = found.get("progressLocation")
+    if progress is not None and _folder(progress) is None:
+        text = f"progressLocation is a folder that all tasks reach, not {progress}"
+        raise PipelineError(f"format scopegate: option {text}")
+    return WriteOptions(**_peer(found), progress=_folder(progress) or (checkpoint and checkpoint / "scopegate"))
+
+
+def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, ...] = ()) -> dict[str, str]:
+    """The options by the names as they are written; the two that are always needed are there."""
+    spelled = {name.lower(): name for name in (*names, *silent)}
+    for name in sorted(given):
+        if name.lower() not in spelled:
+            raise PipelineError(f"format scopegate: unknown option {name}{guess(name, names)} ({_there_are(names)})")
+    found = {spelled[name.lower()]: value for name, value in given.items()}
+    for name in ("url", "address"):
+        if not found.get(name):
+            raise PipelineError(f'format scopegate: option {name} is missing (url is like "amqp://host:5672")')
+    if "passwordFile" in found and "passwordEnv" in found:
+        raise PipelineError("format scopegate: passwordFile and passwordEnv are both given, one is enough")
+    return found
+
+
+def guess(name: str, names: tuple[str, ...]) -> str:
+    """The name that was meant, as a question; nothing where none is near."""
+    by_case = {each.lower(): each for each in names}
+    near = get_close_matches(name.lower(), by_case, 1)
+    return f", did you mean {by_case[near[0]]}?" if near else ""
+
+
+def _there_are(names: tuple[str, ...]) -> str:
+    return f"there is: {', '.join(names)}"
+
+
+def _peer(found: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of `Peer`."""
+    try:
+        endpoint = parse_endpoint(found["url"])
+    except ValueError as error:
+        raise PipelineError(f"format scopegate: option url {error}") from None
+    if ("cert" in found) != ("key" in found):
+        raise PipelineError("format scopegate: options cert and key belong together")
+    if "cert" in found and not endpoint.tls:
+        raise PipelineError(f"format scopegate: option cert is for amqps://, not {endpoint}")
+    files = {"password_file": "passwordFile", "password_env": "passwordEnv", "ca": "ca", "cert": "cert", "key": "key"}
+    given = {field: found.get(name) for field, name in files.items()}
+    plain = _flag(found, "allowPlainWithoutTls", False)
+    return {"endpoint": endpoint, "address": found["address"], "user": found.get("user"), "plain": plain, **given}
+
+
+def _flag(found: Mapping[str, str], name: str, default: bool) -> bool:
+    text = found.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise PipelineError(f"format scopegate: option {name} is true or false, not {text!r}")
+    return text == "true"
+
+
+def _number(found: Mapping[str, str], name: str) -> int | None:
+    text = found.get(name)
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise PipelineError(f"format scopegate: option {name} is a number from 1 on, not {text!r}")
+    return int(text)
+
+
+def _time(found: Mapping[str, str], name: str) -> int | None:
+    """Milliseconds since 1970, or a date or time as ISO 8601 has it, UTC unless it says otherwise."""
+    text = found.get(name)
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        allowed = "milliseconds since 1970 or a time like 2026-11-21T08:00:00Z"
+        raise PipelineError(f"format scopegate: option {name} is {allowed}, not {text!r}") from None
+    return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _places(found: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | Places:
+    text = found.get(name, words[0])
+    if text in words:
+        return text
+    try:
+        given = json.loads(text)
+        places = {int(partition): int(offset) for partition, offset in given.items()}
+        if min(places.values(), default=-1) < 0:
+            raise ValueError
+    except (ValueError, TypeError, AttributeError):
+        allowed = ", ".join(words)
+        raise PipelineError(
+            f'format scopegate: option {name} is {allowed} or JSON like {{"0": 100}}, not {text!r}'
+        ) from None
+    return places
+
+
+def _filter(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            parse_sql(text)
+        except AmqpError as error:
+            raise PipelineError(f"format scopegate: option filter: {error.description}") from None
+    return text
+
+
+def _folder(location: str | None) -> Path | None:
+    """A folder of the file system; `None` for what is elsewhere, as an object store."""
+    if location is None:
+        return None
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return Path(location)
+    return Path("/" + rest.lstrip("/")) if scheme == "file" else None

@@ -1,0 +1,151 @@
+"""A task of the data source: the events of its ranges as record batches (docs/columns.md).
+
+Places, times and keys are in the annotations of the events; they are read from the columns, all events at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridges.spark.amqp.client import BlockingClient
+from bridges.spark.amqp.reconnecting_client import ReconnectingClient
+from bridges.spark.columns.rows import message_columns, placed
+from bridges.spark.datasource.options import ReadOptions
+from bridges.spark.datasource.plan import OffsetRange, Span, checked, no_event, reached, reading, said, same_log
+from bridges.spark.errors import PipelineError
+from gateway.amqp.codec.codec import decode_all
+from gateway.amqp.message import sections
+from gateway.errors import AmqpError
+from gateway.filters.position.event_stream import OFFSET, TIMESTAMP
+
+_BATCH: Final = 5000
+_IDLE: Final = 0.3
+"""Seconds without an event after which the peer is asked whether there are more: some offsets are no events."""
+_KEYS: Final = ("x-opt-kafka-key", "event-streams-group-key")
+"""Kafka's bytes are exact, so they come first."""
+
+
+def read(options: ReadOptions, span: Span) -> Iterator[Any]:
+    """The events of a span as record batches. Raises `PipelineError`."""
+    count = 0
+    try:
+        with ReconnectingClient(options) as line:
+            for each in span.ranges:
+                for batch in events(line, options, each):
+                    count += len(batch)
+                    yield batch
+            if count < sum(each.end - each.start for each in span.ranges):
+                _still_there(line.client(), options, span)
+    except AmqpError as error:
+        raise PipelineError(said(options, error)) from None
+
+
+def events(line: ReconnectingClient, options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
+    """The events of a range as record batches. Raises `PipelineError` and `AmqpError`."""
+    known: BlockingClient | None = None
+    receiver: Any = None
+    place, draining, sure = wanted.start, False, False
+    while place < wanted.end:
+        if (client := line.client()) is not known:
+            known, receiver = client, reading(client, options, wanted.partition, place)
+            draining = sure = False
+        messages = receiver.rest() if draining else receiver.take(min(_BATCH, wanted.end - place), _IDLE)
+        if messages:
+            batch, place = _batch(options, wanted, messages)
+            sure = False
+            if len(batch):
+                yield batch
+        elif sure:
+            break
+        elif draining:  # a node that does not reach its log gives the credit back, too: that is not the end
+            reached(client, options)
+            sure = True
+        draining = draining or not messages
+    if receiver is not None:
+        receiver.close()
+
+
+def _still_there(client: BlockingClient, options: ReadOptions, span: Span) -> None:
+    """Some offsets are no events; what the log lost while it was read would be missing without a word."""
+    now = reached(client, options)
+    if same_log(options, span.log, now.log):
+        starts = {each.partition: each.start for each in span.ranges}
+        checked(options, starts, {each.partition: each.end for each in span.ranges}, now.held)
+
+
+def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes]) -> tuple[Any, int]:
+    """The events inside the range, and the offset that follows the last."""
+    found = message_columns(messages)
+    try:
+        offsets, times = _places(found["delivery_annotations"])
+    except (pa.ArrowInvalid, ValueError):
+        raise PipelineError(no_event(options)) from None
+    batch = placed(found, pa.repeat(wanted.partition, len(offsets)), offsets, times, _keys(found, messages))
+    inside = (offsets >= wanted.start) & (offsets < wanted.end)
+    return batch if inside.all() else batch.filter(pa.array(inside)), int(offsets[-1]) + 1
+
+
+def _places(annotations: Any) -> tuple[Any, Any]:
+    """Offset and time of each event; raises `ValueError` where one has no offset, `ArrowInvalid` where it is no number.
+
+    Without a time it is 1970, as for the gateway.
+    """
+    rows, entries = _named(annotations, OFFSET)
+    if len(rows) != len(annotations):
+        raise ValueError
+    offsets = entries.field("text").cast(pa.int64())
+    if offsets.null_count:
+        raise ValueError
+    times = np.zeros(len(annotations), np.int64)
+    timed, entries = _named(annotations, TIMESTAMP)
+    times[timed] = pc.fill_null(entries.field("long"), 0).to_numpy()
+    return offsets.to_numpy(), times
+
+
+def _named(entries: Any, name: str) -> tuple[Any, Any]:
+    """The entries of this name: which rows have one, and their values."""
+    at = pc.indices_nonzero(pc.equal(entries.keys, name))
+    rows = np.searchsorted(entries.offsets.to_numpy(), at.to_numpy(), side="right") - 1
+    return rows, entries.items.take(at)
+
+
+def _keys(found: dict[str, Any], messages: Sequence[bytes]) -> Any:
+    """The keys as the gateway shows them: Kafka's own bytes, or the group key's text."""
+    count = len(messages)
+    keys, left = pa.nulls(count, pa.binary()), np.ones(count, bool)
+    for name in _KEYS:
+        rows, values = _named(found["message_annotations"], name)
+        if len(rows):
+            kinds = values.field("type")
+            text = pc.if_else(pc.equal(kinds, "binary"), values.field("binary"), values.field("text").cast(pa.binary()))
+            places = np.full(count, -1, np.int64)
+            places[rows] = np.arange(len(rows))
+            here = left & (places >= 0)
+            keys = pc.if_else(pa.array(here), text.take(pa.array(places, mask=~here)), keys)
+            left &= ~here
+            odd = pc.invert(pc.is_in(kinds, pa.array(["binary", "string", "symbol"]))).to_numpy(zero_copy_only=False)
+            if odd.any():
+                return _keys_singly(messages)
+    return keys if found["not_shown"].null_count == count else _keys_singly(messages)
+
+
+def _keys_singly(messages: Sequence[bytes]) -> Any:
+    return pa.array([_key(data) for data in messages], pa.binary())
+
+
+def _key(data: bytes) -> bytes | None:
+    try:
+        layout = sections.walk(data)
+        annotations = data[layout.ma : layout.bare]
+        for name in _KEYS:
+            if (encoded := sections.map_entry(annotations, name)) is not None:
+                value = decode_all(encoded)
+                return value if isinstance(value, bytes) else str(value).encode()
+    except AmqpError:
+        return None
+    return None

@@ -1,0 +1,250 @@
+"""Rows to encoded messages, for the sink: the exact message, or one made of its parts (docs/pipeline.md, "Write").
+
+`encoder` looks at the schema once; what cannot become a message is said before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from pyspark.sql import types as T
+
+from bridges.spark.columns import schema as columns
+from bridges.spark.datasource.options import guess
+from bridges.spark.errors import PipelineError
+from gateway.amqp.codec.codec import (
+    Byte,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+    decode_all,
+    encode,
+    encode_list,
+)
+from gateway.amqp.message import sections
+from gateway.routing.event_annotations import forwarded
+
+Encoder = Callable[[Mapping[str, Any]], bytes]
+Convert = Callable[[Any], Any]
+
+WRITTEN: Final = (
+    "bare_message", "head", "body", "key", "header", "message_annotations", "properties", "application_properties",
+    "target_partition",
+)  # fmt: skip
+_PLACES: Final = ("partition", "offset", "timestamp")
+"""Columns that say where a row is from: they name it in errors and are not sent."""
+_GROUP_KEY, _KAFKA_KEY, _TARGET = "event-streams-group-key", "x-opt-kafka-key", "event-streams-target-partition"
+_NUMBERS: Final[dict[str, Convert]] = {
+    "ubyte": Ubyte, "ushort": Ushort, "uint": Uint, "ulong": Ulong, "byte": Byte, "short": Short, "int": Int,
+    "long": Long, "timestamp": Timestamp,
+}  # fmt: skip
+_SCALARS: Final[dict[type, Convert]] = {
+    T.StringType: str, T.BinaryType: bytes, T.BooleanType: bool, T.ByteType: Byte, T.ShortType: Short,
+    T.IntegerType: Int, T.LongType: Long, T.FloatType: Float, T.DoubleType: float,
+    T.TimestampType: lambda value: Timestamp(round(value.timestamp() * 1000)),
+}  # fmt: skip
+_HEADER: Final[dict[str, Convert]] = {
+    "durable": bool, "priority": Ubyte, "ttl": Uint, "first_acquirer": bool, "delivery_count": Uint,
+}  # fmt: skip
+_PROPERTIES: Final[dict[str, Convert]] = {
+    "message_id": lambda value: value, "user_id": bytes, "to": str, "subject": str, "reply_to": str,
+    "correlation_id": lambda value: value, "content_type": lambda value: Symbol(value),
+    "content_encoding": lambda value: Symbol(value), "absolute_expiry_time": Timestamp, "creation_time": Timestamp,
+    "group_id": str, "group_sequence": Uint, "reply_to_group_id": str,
+}  # fmt: skip
+_IDENTIFIERS: Final = ("message_id", "correlation_id")
+
+
+def encoder(schema: T.StructType) -> Encoder:
+    """What makes messages of rows of this schema. Raises `PipelineError` where they are none."""
+    fields = {field.name: field.dataType for field in schema}
+    exact = "bare_message" in fields
+    known = (*WRITTEN, *columns.COLUMNS) if exact else (*WRITTEN, *_PLACES)
+    for name in fields:
+        if name not in known:
+            instead = ": write bare_message for it" if name in columns.COLUMNS else guess(name, WRITTEN)
+            raise PipelineError(f"format scopegate: column {name} cannot be written{instead} ({_there_are()})")
+    if not exact and "body" not in fields:
+        raise PipelineError(f"format scopegate: there is neither a column body nor bare_message ({_there_are()})")
+    target = _aimed(fields)
+    message = _exact(fields) if exact else _made(fields)
+    return (lambda row: target(row, message(row))) if target is not None else message
+
+
+def _there_are() -> str:
+    return f"columns that can be written: {', '.join(WRITTEN)}"
+
+
+def _wants(name: str, kind: Any, *allowed: type) -> Any:
+    if not isinstance(kind, allowed):
+        names = " or ".join(each().simpleString() for each in allowed)
+        raise PipelineError(f"format scopegate: column {name} has to be {names}, not {kind.simpleString()}")
+    return kind
+
+
+def _exact(fields: Mapping[str, Any]) -> Encoder:
+    for name in ("head", "bare_message"):
+        _wants(name, fields.get(name, T.BinaryType()), T.BinaryType)
+
+    def message(row: Mapping[str, Any]) -> bytes:
+        data = bytes(row.get("head") or b"") + bytes(row["bare_message"] or b"")
+        sections.walk(data)
+        return forwarded(data)
+
+    return message
+
+
+Aim = Callable[[Mapping[str, Any], bytes], bytes]
+
+
+def _aimed(fields: Mapping[str, Any]) -> Aim | None:
+    if "target_partition" not in fields:
+        return None
+    _wants("target_partition", fields["target_partition"], T.IntegerType, T.LongType, T.ShortType, T.StringType)
+
+    def aim(row: Mapping[str, Any], data: bytes) -> bytes:
+        if row["target_partition"] is None:
+            return data
+        layout = sections.walk(data)
+        put = {_TARGET: encode(Symbol(row["target_partition"]))}
+        return sections.splice(data, layout, da=sections.edit_map(data[layout.da : layout.ma], put=put))
+
+    return aim
+
+
+def _made(fields: Mapping[str, Any]) -> Encoder:
+    parts = [
+        part
+        for part in (
+            _list("header", fields.get("header"), _HEADER, sections.HEADER),
+            _annotations(fields),
+            _list("properties", fields.get("properties"), _PROPERTIES, sections.PROPERTIES),
+            _application_properties(fields.get("application_properties")),
+            _body(fields["body"]),
+        )
+        if part is not None
+    ]
+    return lambda row: b"".join([part(row) for part in parts])
+
+
+def _list(name: str, kind: Any, converts: Mapping[str, Convert], code: int) -> Encoder | None:
+    """A section of fixed fields, as many as the last one that is set."""
+    if kind is None:
+        return None
+    if not isinstance(kind, T.StructType):
+        raise PipelineError(f"format scopegate: column {name} has to be a struct, not {kind.simpleString()}")
+    names = tuple(converts)
+    given = {}
+    for field in kind:
+        if field.name not in converts:
+            there_are = f"there is: {', '.join(names)}"
+            text = f"{name} has no field {field.name}{guess(field.name, names)} ({there_are})"
+            raise PipelineError(f"format scopegate: {text}")
+        typed = field.name in _IDENTIFIERS
+        given[field.name] = _scalar(f"{name}.{field.name}", field.dataType) if typed else converts[field.name]
+
+    def section(row: Mapping[str, Any]) -> bytes:
+        values = row[name]
+        if values is None:
+            return b""
+        encoded = []
+        for place in names:
+            value = values.get(place) if place in given else None
+            encoded.append(b"\x40" if value is None else encode(given[place](value)))
+        while encoded and encoded[-1] == b"\x40":
+            encoded.pop()
+        return bytes((0, 0x53, code)) + encode_list(encoded)
+
+    return section
+
+
+def _annotations(fields: Mapping[str, Any]) -> Encoder | None:
+    """The message annotations, the key of the event among them."""
+    kind, key = fields.get("message_annotations"), fields.get("key")
+    if kind is None and key is None:
+        return None
+    convert = None if kind is None else _map("message_annotations", kind)
+    named = None
+    if key is not None:
+        named = _GROUP_KEY if isinstance(_wants("key", key, T.StringType, T.BinaryType), T.StringType) else _KAFKA_KEY
+
+    def section(row: Mapping[str, Any]) -> bytes:
+        entries = {} if convert is None else convert(row["message_annotations"])
+        if named is not None and row["key"] is not None:
+            entries[named] = row["key"]
+        if not entries:
+            return b""
+        return sections.section(sections.MESSAGE_ANNOTATIONS, {Symbol(name): value for name, value in entries.items()})
+
+    return section
+
+
+def _application_properties(kind: Any) -> Encoder | None:
+    if kind is None:
+        return None
+    convert = _map("application_properties", kind)
+
+    def section(row: Mapping[str, Any]) -> bytes:
+        entries = convert(row["application_properties"])
+        return sections.section(sections.APPLICATION_PROPERTIES, entries) if entries else b""
+
+    return section
+
+
+def _body(kind: Any) -> Encoder:
+    """Binary is a data section, text an amqp-value; null the amqp-value null."""
+    code = sections.DATA if isinstance(_wants("body", kind, T.BinaryType, T.StringType), T.BinaryType) else 0
+
+    def section(row: Mapping[str, Any]) -> bytes:
+        body = row["body"]
+        return sections.section(code if code and body is not None else sections.AMQP_VALUE, body)
+
+    return section
+
+
+def _map(name: str, kind: Any) -> Callable[[Any], dict[str, Any]]:
+    if not isinstance(kind, T.MapType) or not isinstance(kind.keyType, T.StringType):
+        raise PipelineError(f"format scopegate: column {name} has to be a map of strings, not {kind.simpleString()}")
+    convert = _scalar(name, kind.valueType)
+    return lambda entries: {
+        key: None if value is None else convert(value) for key, value in (entries or {}).items()
+    }
+
+
+def _scalar(name: str, kind: Any) -> Convert:
+    """From a value of Spark's to one of AMQP's of the same type."""
+    if isinstance(kind, T.StructType) and [field.name for field in kind] == list(columns.MEMBERS):
+        return _value
+    if (convert := _SCALARS.get(type(kind))) is None:
+        text = f"column {name} has values of type {kind.simpleString()}, which AMQP lacks"
+        raise PipelineError(f"format scopegate: {text}")
+    return convert
+
+
+def _value(value: Mapping[str, Any]) -> Any:
+    """A value as columns have it (docs/columns.md)."""
+    name = value["type"]
+    if name is None or name == "null":
+        return None
+    held = columns.TYPES.get(name, "binary")
+    content = None if held is None else value[held]
+    if name in _NUMBERS:
+        return _NUMBERS[name](int(value["decimal"]) if content is None else content)
+    if content is None or held == "decimal":
+        raise ValueError(f"a value of type {name} cannot be written from columns, only in bare_message")
+    if name == "symbol":
+        return Symbol(content)
+    if name == "float":
+        return Float(content)
+    if name == "uuid":
+        return UUID(content)
+    return content if held != "binary" or name == "binary" else decode_all(content)

@@ -1,0 +1,229 @@
+"""`write.format("scopegate")` and `writeStream`: rows to an AMQP address, each accepted or the batch fails.
+
+A task sends its rows in lots and waits for the outcome of each message. Of a streaming query it notes the digest of
+each lot that was accepted: a micro-batch that is repeated sends only lots that are not among them. AMQP has no
+transaction with that file, so the lot that was under way when a task died may come twice; a batch write that is
+repeated comes twice as a whole (docs/pipeline.md, "Write").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from bridges.spark.amqp.links import BlockingSender
+from bridges.spark.amqp.reconnecting_client import ReconnectingClient
+from bridges.spark.archive.store import write_whole
+from bridges.spark.archive.written import Token
+from bridges.spark.datasource.options import WriteOptions
+from bridges.spark.datasource.row_encoder import Encoder, encoder
+from bridges.spark.errors import PipelineError, sentence
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.amqp.message import sections
+from gateway.errors import AmqpError
+
+_LOT: Final = 500
+_SHARED: Final = ".scopegate-progress"
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Where Spark tells a task whose micro-batch it is."""
+
+
+@dataclass
+class WrittenRows(WriterCommitMessage):
+    """What a task did."""
+
+    sent: int
+    skipped: int
+    """Rows that an earlier try of the same micro-batch had sent."""
+
+
+class _Sink:
+    _token: Token | None = None
+    """In the folder of the progress: whoever does not see it has another folder there."""
+
+    def __init__(self, options: WriteOptions, schema: Any, *, overwrite: bool) -> None:
+        """Raises `PipelineError` where rows like these cannot become messages."""
+        if overwrite:
+            raise PipelineError(f"{options.address}: what was sent cannot be overwritten, write with mode append")
+        self._options = options
+        self._encoder: Encoder = encoder(schema)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send the rows of a task. Raises `PipelineError` where one is not accepted."""
+        options = self._options
+        self._check_folder()
+        done = _Done.of_task(options.progress)
+        task = TaskContext.get()
+        number = 0 if task is None else task.partitionId()
+        sent = skipped = 0
+        try:
+            with ReconnectingClient(options) as line:
+                known, sender = None, None
+                for rows in _lots(iterator):
+                    messages = self._encoded(rows, number, sent + skipped)
+                    if done.has(messages):
+                        skipped += len(messages)
+                        continue
+                    if (client := line.client()) is not known or sender is None:
+                        known, sender = client, client.sender(options.address)
+                    self._send(sender, rows, messages, number, sent + skipped)
+                    done.note(messages)
+                    sent += len(messages)
+        except AmqpError as error:
+            raise PipelineError(f"{options.address} at {options.endpoint}: {error.description or error}") from None
+        return WrittenRows(sent, skipped)
+
+    def _check_folder(self) -> None:
+        """Raise `PipelineError` where this process has another folder for the progress than the driver."""
+        if self._token is not None and not self._token.seen():
+            raise PipelineError(
+                f"a worker of Spark does not reach the progress: for the one at {socket.gethostname()}, working "
+                f"directory {os.getcwd()}, {self._options.progress} is another folder or none; every machine of the "
+                f"job needs the same folder there (progressLocation), or whole micro-batches may come twice"
+            )
+
+    def _encoded(self, rows: Sequence[dict[str, Any]], task: int, before: int) -> list[bytes]:
+        messages = []
+        for number, row in enumerate(rows, before):
+            try:
+                messages.append(self._encoder(row))
+            except (ValueError, TypeError, AmqpError) as error:
+                raise PipelineError(f"{_place(row, task, number)} is no message: {error}") from None
+        return messages
+
+    def _send(
+        self, sender: BlockingSender, rows: Sequence[dict[str, Any]], messages: list[bytes], task: int, before: int
+    ) -> None:
+        for number, (row, outcome) in enumerate(zip(rows, sender.send(messages), strict=True), before):
+            if outcome is not ACCEPTED:
+                raise PipelineError(self._refused(_place(row, task, number), outcome))
+
+    def _refused(self, place: str, outcome: Outcome) -> str:
+        error = getattr(outcome, "error", None)
+        why = f": {error.description or error.condition}" if isinstance(error, AmqpError) else ""
+        return f"{self._options.address} at {self._options.endpoint} answers {outcome.name} to {place}{why}"
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
+    """A batch of rows."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Everything was accepted."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What was accepted stays: nothing takes a message back."""
+
+
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
+    """Micro-batches of rows."""
+
+    def __init__(self, options: WriteOptions, schema: Any, *, overwrite: bool) -> None:
+        """On the driver. Raises `PipelineError` also where nothing can be noted in the folder of the progress."""
+        super().__init__(options, schema, overwrite=overwrite)
+        if (folder := options.progress) is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._token = Token.shared(folder / _SHARED)
+            except OSError as error:
+                raise PipelineError(f"the progress in {folder} cannot be kept: {sentence(error)}") from None
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Everything was accepted."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """What was accepted stays: nothing takes a message back."""
+
+
+def _lots(batches: Iterator[Any]) -> Iterator[list[dict[str, Any]]]:
+    for batch in batches:
+        for first in range(0, batch.num_rows, _LOT):
+            yield batch.slice(first, _LOT).to_pylist(maps_as_pydicts="strict")
+
+
+def _place(row: dict[str, Any], task: int, number: int) -> str:
+    """The row, as a person finds it: its place in the log it came from, or its number in its task."""
+    if isinstance(row.get("partition"), int) and isinstance(row.get("offset"), int):
+        return f"the row of partition {row['partition']}, offset {row['offset']}"
+    return f"row {number} of task {task}"
+
+
+class _Done:
+    """The lots of one task of one micro-batch that were accepted; without a file, none are known."""
+
+    def __init__(self, file: Path | None = None, batch: str = "") -> None:
+        self._file, self._batch = file, batch
+        self._lots: list[str] = []
+        self._earlier: Counter[str] = Counter()
+        if file is not None:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # what is not readable is sent again
+                found = json.loads(file.read_bytes())
+                if found["batch"] == batch:
+                    self._earlier = Counter(map(str, found["lots"]))
+
+    @classmethod
+    def of_task(cls, folder: Path | None) -> _Done:
+        """What an earlier try of this task noted. Raises `PipelineError` where nothing can be noted."""
+        task = TaskContext.get()
+        batch = None if task is None else task.getLocalProperty(_BATCH)
+        if task is None or batch is None or folder is None:
+            return cls()
+        file = folder / f"{task.getLocalProperty(_QUERY)}-{task.partitionId()}.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PipelineError(f"progressLocation {folder} cannot be written: {sentence(error)}") from None
+        done = cls(file, batch)
+        done.keep()  # what is sent while nothing can be noted is sent again
+        return done
+
+    def has(self, messages: Sequence[bytes]) -> bool:
+        """Whether these were accepted before."""
+        if not self._earlier:
+            return False
+        digest = _digest(messages)
+        if found := digest in self._earlier:
+            self._earlier -= Counter((digest,))
+            self._lots.append(digest)
+        return found
+
+    def note(self, messages: Sequence[bytes]) -> None:
+        """These are accepted."""
+        if self._file is not None:
+            self._lots.append(_digest(messages))
+            self.keep()
+
+    def keep(self) -> None:
+        """Write it down. Raises `PipelineError`."""
+        if self._file is None:
+            return
+        lots = [*self._lots, *self._earlier.elements()]
+        try:
+            write_whole(self._file, json.dumps({"batch": self._batch, "lots": lots}))
+        except OSError as error:
+            raise PipelineError(f"the progress in {self._file} cannot be kept: {sentence(error)}") from None
+
+
+def _digest(messages: Sequence[bytes]) -> str:
+    found = hashlib.sha256()
+    for data in map(_lasting, messages):
+        found.update(len(data).to_bytes(8, "big"))
+        found.update(data)
+    return found.hexdigest()
+
+
+def _lasting(data: bytes) -> bytes:
+    """What is the same in the second try: a log makes the time to live (3.2.1) less each time it is read."""
+    layout = sections.walk(data)
+    fields = sections.header(data, layout)
+    return repr([*fields[:2], *fields[3:]]).encode() + data[layout.da :] if len(fields) > 2 else data

@@ -1,0 +1,165 @@
+"""`format("scopegate")`: event-stream nodes over AMQP in Spark, batch and streaming, both ways (docs/pipeline.md).
+
+Offsets are exact: a task reads [start, end) of its partitions, and the same again whenever Spark asks again. The peer
+evaluates the filter. Planning and reading run in different processes; what they share is in `Span`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from bridges.spark.columns import schema as columns
+from bridges.spark.datasource import plan, read
+from bridges.spark.datasource.options import ReadOptions, read_options, write_options
+from bridges.spark.datasource.plan import (
+    HeldOffsets,
+    PlannedNode,
+    Span,
+    checked,
+    first_offsets,
+    last_offsets,
+    limited,
+    same_log,
+    spans,
+)
+from bridges.spark.datasource.sink import BatchSink, StreamSink
+from bridges.spark.errors import PipelineError
+
+_FRESH: Final = 0.25
+"""Seconds for which the bounds of a node are not asked for again: an idle query asks many times a second."""
+_LOG, _FIRST, _NEW = "log", "first", "new"
+"""What a stream's offsets say besides the next offset per partition."""
+
+
+class ScopeGateDataSource(DataSource):
+    """Register once: `spark.dataSource.register(ScopeGateDataSource)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "scopegate"
+
+    def schema(self) -> str:
+        return columns.DDL
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return StreamReaderBase(read_options(dict(self.options)))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return StreamReader(read_options(dict(self.options)))
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        return BatchSink(write_options(dict(self.options)), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return StreamSink(write_options(dict(self.options)), schema, overwrite=False)
+
+
+class _BaseReader:
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """The events of a span as record batches."""
+        if isinstance(partition, Span) and partition.ranges:
+            yield from read.read(self._options, partition)
+
+
+class StreamReaderBase(_BaseReader, DataSourceReader):
+    """A batch: what the node holds when it is planned."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        node = plan.present(options)
+        ranges = checked(options, first_offsets(options, node.held), last_offsets(options, node.held), node.held)
+        return spans(options, ranges, node.log) or [Span(())]
+
+
+class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream; its offsets are the next ones per partition, as JSON.
+
+    The identity of the log is with them. The first offsets, which Spark asks for again after a restart, are written
+    down in the end of the first micro-batch: what was resolved once stays what it was.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        if options.ending != "latest" or options.ending_time is not None:
+            raise PipelineError("format scopegate: endingOffsets and endingTimestamp are for batches: a stream goes on")
+        self._initial: dict[str, Any] | None = None
+        self._target: PlannedNode | None = None
+        self._node: PlannedNode | None = None
+        self._asked = 0.0
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:  # asked more than once: latest must stay what it was
+            node = plan.present(self._options)
+            self._initial = {**_written(first_offsets(self._options, node.held), node.log), _NEW: True}
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.max_events
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = plan.present(self._options)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        node = self._now()
+        return _written({partition: at.high for partition, at in node.held.items()}, node.log)
+
+    def _now(self) -> PlannedNode:
+        if self._node is None or time.monotonic() - self._asked > _FRESH:
+            self._node, self._asked = plan.node(self._options), time.monotonic()
+        return self._node
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        node = self._target or self._now()
+        same = same_log(self._options, start.get(_LOG), node.log)
+        places = _places(start) if same else {}
+        before = {partition: places.get(partition, at.low) for partition, at in node.held.items()}
+        checked(self._options, before, before, node.held)  # a log that was cut off is told before anything is read
+        ends = {partition: _end(at, before[partition]) for partition, at in node.held.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(before, ends, limit.max_rows)
+        log = node.log or start.get(_LOG)
+        if same and log == start.get(_LOG) and {**places, **ends} == places:
+            return start
+        found = _written({**places, **ends}, log)
+        return {**found, _FIRST: _written(_places(start), start.get(_LOG))} if start.get(_NEW) else found
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        options, node, log = self._options, plan.node(self._options), end.get(_LOG)
+        if not same_log(options, log, node.log):
+            return []
+        begin = end.get(_FIRST, start)
+        starts = _places(begin) if begin.get(_LOG) in (None, log) else {}
+        return spans(options, checked(options, starts, _places(end), node.held), log)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing is kept at the peer: the checkpoint knows."""
+
+
+def _written(places: Mapping[int, int], log: str | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {str(partition): offset for partition, offset in sorted(places.items())}
+    return found if log is None else {**found, _LOG: log}
+
+
+def _end(at: HeldOffsets, place: int) -> int:
+    """How far there is something; a partition that is empty and does not say where ends where it was."""
+    return at.high if at.known else max(at.high, place)
+
+
+def _places(offset: Mapping[str, Any]) -> dict[int, int]:
+    return {int(name): place for name, place in offset.items() if name.isdigit()}

@@ -1,0 +1,1 @@
+"""`scopegate pipeline quickstart`: the guided walk through the pipeline, on an embedded Kafka."""

@@ -1,0 +1,37 @@
+"""`scopegate pipeline quickstart`: the guided journey through the data pipeline (`make run-pipeline`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from bridges.spark.errors import PipelineError
+from gateway.cli.local_path import LocalPath
+
+
+@click.command(epilog="Exit codes: 0 every step was verified; 1 one was not, or something is missing.")
+@click.option("--once", is_flag=True, help="End after the last step instead of serving on.")
+@click.option(
+    "--folder", type=LocalPath(path_type=Path, file_okay=False), default=Path("scopegate-pipeline"), show_default=True,
+    help="For archive and report; what an earlier journey left there goes.",
+)  # fmt: skip
+@click.option(
+    "--policy", type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    help="A copy of policies/examples/pipeline.yaml with other ports.  [default: that file]",
+)  # fmt: skip
+def quickstart(once: bool, folder: Path, policy: Path | None) -> None:
+    """See the data pipeline at work: traffic, archive, proof, simulation, replay, report.
+
+    A gateway with an embedded Kafka, on this machine only; needs Java 17 and the extra [spark], about a minute.
+    """
+    try:
+        from bridges.spark.quickstart.walkthrough import start
+
+        sys.exit(start(folder, policy, once=once))
+    except PipelineError as error:
+        click.echo(str(error), err=True)
+    except ImportError as error:
+        click.echo(f"{error.name} is not installed: pip install 'scopegate[spark]'", err=True)
+    sys.exit(1)

@@ -1,0 +1,219 @@
+"""The data pipeline's guided journey: traffic, archive, proof, simulation, replay, report, each step verified.
+
+Every step is the command that anybody would type; what it did is compared with what the clients of the gateway sent,
+byte for byte, by code that has nothing to do with the step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import webbrowser
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from bridges.spark.errors import PipelineError
+from bridges.spark.quickstart.worker import Commands
+from bridges.spark.report.job import PAGE, TABLES
+from bridges.spark.session import check_java
+from gateway.filters.parse.filter_set import SQL
+from gateway.quickstart import Tour, run, traffic
+from gateway.quickstart.checks import Checks, StepFailed
+from gateway.quickstart.ports import Ports
+from gateway.quickstart.server import Server
+from gateway.quickstart.terminal_output import TerminalOutput
+from gateway.quickstart.traffic import AGAIN, ASKED, COUNT, ORDERS, RED, REFUSED, SentTraffic
+
+_MARK: Final = ".scopegate-pipeline"
+"""Says that a folder is an earlier journey's and may go."""
+_JOURNAL: Final = "scopegate.journal"
+_CHANGES: Final = (
+    ('kafka: main, topic: "{topic}"}', 'kafka: main, topic: "v2-{topic}"}'),
+    ('may: [send, receive, info], on: "events/*"', 'may: [receive, info], on: "events/*"'),
+    ("replies: auto", "replies: rewrite"),
+    ('may: send, on: "svc/*"}', 'may: send, on: "svc/*"}\n      - {who: "*", may: receive, on: "payroll/**"}'),
+)  # fmt: skip
+_WOULD: Final = {
+    "denied": f"sending to {ORDERS}",
+    "allowed": f"reading {REFUSED}",
+    "routed": f"reading {ORDERS}, in another topic",
+    "rewritten": f"requests to {ASKED}",
+}
+"""What the changes come to, in `simulate`'s words."""
+_DIFFERENT: Final = 3
+
+
+def start(folder: Path, policy: Path | None, *, once: bool) -> int:
+    """The whole journey, with what it makes in `folder`; 0 only if every step was verified. Raises `PipelineError`."""
+    check_java()
+    journey = Walkthrough(_emptied(folder))
+    title = "its data pipeline, from traffic to a report"
+    with closing(journey):
+        return run(once, policy, Tour("pipeline.yaml", title, journey.show, journey.attach))
+
+
+def _emptied(folder: Path) -> Path:
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
+        raise PipelineError(f"{folder} is there already and is not of an earlier journey: name another --folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(parents=True)
+        (folder / _MARK).touch()
+    except OSError as error:
+        raise PipelineError(f"{folder} cannot be written: {error.strerror}") from None
+    return folder.resolve()
+
+
+class Walkthrough:
+    """The chapters."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder: Final = folder
+        self._archive: Final = folder / "archive"
+        self._page: Final = folder / "report" / PAGE
+        self._commands: Final = Commands(folder / "spark.log")
+
+    def close(self) -> None:
+        """End what was started."""
+        self._commands.close()
+
+    def show(self, place: Ports, bootstrap: str, screen: TerminalOutput, checks: Checks) -> None:
+        """All steps."""
+        sent = traffic.make(place, screen, checks)
+        screen.heading("2  Archive: events as Parquet, each offset once")
+        self._archived(place, sent, screen, checks)
+        screen.heading("3  Simulate: what would another policy have done?")
+        self._simulated(place, screen, checks)
+        screen.heading("4  Replay: the same bytes once more")
+        self._replayed(place, sent, screen, checks)
+        screen.heading("5  Report")
+        self._reported(screen, checks)
+        self.close()
+
+    def attach(self, place: Ports, server: Server, bootstrap: str, screen: TerminalOutput) -> None:
+        """It goes on serving: what to try, and the report in a browser where there is one."""
+        screen.heading("It goes on serving: try it yourself")
+        for words in (_read(place, self._archive, ORDERS), ["verify", str(self._archive)]):
+            screen.code(_line(words))
+        screen.gap()
+        screen.say("The report, its policy and its log:")
+        screen.code(f"{self._page}\n{place.policy}\n{server.log}")
+        if sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
+            webbrowser.open(self._page.as_uri())
+        screen.gap()
+        screen.say("Ctrl-C ends it.")
+
+    # -- steps
+
+    def _archived(self, place: Ports, sent: list[SentTraffic], screen: TerminalOutput, checks: Checks) -> None:
+        for address in (ORDERS, _JOURNAL):
+            self._command(screen, _read(place, self._archive, address))
+        said = self._command(screen, ["verify", str(self._archive)])
+        checks.equal("no gap, no overlap, no file that is not the one committed", "wrong" in said, False)
+        rows = self._rows(ORDERS)
+        checks.equal(f"{COUNT:,} events, byte for byte those that were sent", *_same((row[2] for row in rows), sent))
+        numbers = {each.bare: number for number, each in enumerate(sent)}
+        known = ((sent[numbers[bare]].key, numbers[bare]) for _, _, bare in rows)
+        checks.nothing("in the order of sending for each customer", _disorder(known), expected="their order")
+
+    def _simulated(self, place: Ports, screen: TerminalOutput, checks: Checks) -> None:
+        text = place.policy.read_text()
+        for old, new in _CHANGES:
+            if text.count(old) != 1:
+                raise StepFailed("a candidate policy", f"{old!r} once in {place.policy}", text.count(old))
+            text = text.replace(old, new)
+        candidate = self._folder / "candidate.yaml"
+        candidate.write_text(text)
+        words = ["--policy", str(place.policy), "--candidate", str(candidate), "--journal", str(self._archive)]
+        said = json.loads(self._command(screen, ["simulate", *words, "--json"], code=_DIFFERENT))
+        found = said["differences"]
+        checks.equal("it finds what was changed, and nothing else", sorted(found), sorted(_WOULD))
+        screen.table([(word, _WOULD[word], f"{found[word]['messages']:,} messages") for word in _WOULD])
+        checks.equal(f"of {COUNT:,} orders none could be sent", found["denied"]["messages"], COUNT)
+
+    def _replayed(self, place: Ports, sent: list[SentTraffic], screen: TerminalOutput, checks: Checks) -> None:
+        url = ["--amqp", f"url=amqp://{place.edge}", "--amqp", f"address={AGAIN}"]
+        words = ["replay", str(self._archive), "--from", ORDERS, *url]
+        said = self._command(screen, words)
+        checks.equal("every event was accepted", f"{COUNT} events written in all" in said, True)
+        events = traffic.read_again(place, COUNT)
+        checks.equal(f"{COUNT:,} events at {AGAIN}, byte for byte", *_same((bare for _, bare in events), sent))
+        numbers = {each.bare: number for number, each in enumerate(sent)}
+        keys = [f"{key} instead of {sent[numbers[bare]].key}" for key, bare in events if key != sent[numbers[bare]].key]
+        checks.nothing("with their keys", keys, expected="the key of the event")
+        known = ((key, numbers[bare]) for key, bare in events)
+        checks.nothing("in the order of sending for each customer", _disorder(known), expected="their order")
+        again = self._command(screen, words)
+        checks.equal("the same command once more writes nothing", "0 events written in all" in again, True)
+
+    def _reported(self, screen: TerminalOutput, checks: Checks) -> None:
+        out = self._page.parent
+        self._command(screen, ["report", str(self._archive), "--out", str(out)])
+        tables = {path.stem: pq.read_table(path).to_pylist() for path in (out / TABLES).glob("*.parquet")}
+        flowed = sum(row["events"] for row in tables["archive_traffic"])
+        came = sum(row["messages"] for row in tables["links"] if row["address"] == ORDERS and row["action"] == "send")
+        checks.equal("archive and journal agree with what was sent", (flowed, came), (COUNT, COUNT))
+        (billing,) = (row for row in tables["filters"] if row["group"] == "billing")
+        (audit,) = (row for row in tables["filters"] if row["filters"] == SQL)
+        selected = (billing["matched"], audit["matched"], round(audit["selectivity"], 2))
+        checks.equal("the audit's filter took one in ten, the group took all", selected, (COUNT, RED, RED / COUNT))
+        most = max(row["lag"] for row in tables["lag"] if row["group"] == "billing")
+        checks.equal("the group was behind for a while, and that is seen", most > 0, True)
+        page = self._page.read_text()
+        checks.equal("one page, eleven plots, no script, nothing from elsewhere", _elsewhere(page), (11, 0, 0))
+        screen.gap()
+        screen.say("The report, for any browser, a phone's too:")
+        screen.code(str(self._page))
+
+    def _command(self, screen: TerminalOutput, words: list[str], *, code: int = 0) -> str:
+        """What it printed; another exit code is a failed step."""
+        screen.gap()
+        screen.say(f"$ {_line(words)}")
+        said = self._commands.run(words)
+        if said.code != code:
+            raise StepFailed(f"scopegate pipeline {words[0]}", f"exit code {code}", f"{said.code}: {said.err[-300:]}")
+        return said.out
+
+    def _rows(self, address: str) -> list[tuple[int, int, bytes]]:
+        """Partition, offset and bare message of an address, as any reader of Parquet has them."""
+        columns = ["partition", "offset", "bare_message"]
+        files = (self._archive / f"address={address.replace('/', '%2F')}").rglob("*.parquet")
+        found = [row for file in files for row in pq.ParquetFile(file).read(columns).to_pylist()]
+        return sorted((row["partition"], row["offset"], row["bare_message"]) for row in found)
+
+
+def _read(place: Ports, archive: Path, address: str) -> list[str]:
+    url = ["--amqp", f"url=amqp://{place.edge}", "--amqp", f"address={address}"]
+    return ["archive", str(archive), *url, "--once"]
+
+
+def _line(words: Iterable[str]) -> str:
+    return f"scopegate pipeline {' '.join(words)}"
+
+
+def _same(got: Iterable[bytes], sent: list[SentTraffic]) -> tuple[Any, Any]:
+    """Two things that are equal if these are the events that were sent, each once; small, for a failure shows them."""
+    wanted, found = Counter(each.bare for each in sent), Counter(got)
+    return (found.total(), len(found - wanted), len(wanted - found)), (wanted.total(), 0, 0)
+
+
+def _disorder(events: Iterable[tuple[str, int]]) -> list[str]:
+    last: dict[str, int] = defaultdict(lambda: -1)
+    faults = []
+    for key, number in events:
+        if number <= last[key]:
+            faults.append(f"{key}: order {number} after {last[key]}")
+        last[key] = number
+    return faults
+
+
+def _elsewhere(page: str) -> tuple[int, int, int]:
+    """Plots, scripts, and links to other places."""
+    return page.count("<svg "), page.count("<script"), page.count('src="') + page.count('href="http')

@@ -1,0 +1,1 @@
+"""Archived events, sent again in order."""

@@ -1,0 +1,89 @@
+"""Replay to an AMQP address: each event accepted before it counts, the progress in a file beside the archive.
+
+A run that is killed may send again what was under way: the last batch, at most. AMQP has no transaction with our file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from bridges.spark.amqp.client import BlockingClient
+from bridges.spark.archive.store import write_whole
+from bridges.spark.datasource.options import ReadOptions
+from bridges.spark.errors import PipelineError, sentence
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.errors import AmqpError
+from gateway.routing.event_annotations import forwarded
+
+_LOT: Final = 500
+
+
+class AmqpTarget:
+    """One address. Raises `PipelineError` where it is not taken, or an event is not accepted."""
+
+    def __init__(self, options: ReadOptions, state: Path) -> None:
+        self._options: Final = options
+        self._state: Final = state
+        self._progress: Final = _read(state)
+        self._send([])  # what is wrong there is said now,
+        self._keep()  # and here: what is sent while nothing can be noted is sent again
+
+    @property
+    def progress(self) -> Mapping[int, int]:
+        """The next offset per partition of the archive."""
+        return self._progress
+
+    def write(self, rows: list[Any]) -> None:
+        """Send these in lots; those of a lot count together.
+
+        A connection for each call: between two, Spark may sort for longer than a peer waits for a sign of life.
+        """
+        self._send([rows[first : first + _LOT] for first in range(0, len(rows), _LOT)])
+
+    def _send(self, lots: list[list[Any]]) -> None:
+        options = self._options
+        try:
+            with BlockingClient(options.endpoint, options.credentials()) as client:
+                sender = client.sender(options.address)
+                for lot in lots:
+                    messages = [forwarded(bytes(row.head) + bytes(row.bare_message)) for row in lot]
+                    self._count(lot, sender.send(messages))
+        except AmqpError as error:
+            raise PipelineError(f"{options.address} at {options.endpoint}: {error.description or error}") from None
+
+    def _count(self, lot: list[Any], outcomes: list[Outcome]) -> None:
+        try:
+            for row, outcome in zip(lot, outcomes, strict=True):
+                if outcome is not ACCEPTED:
+                    raise PipelineError(self._refused(row, outcome))
+                self._progress[row.partition] = row.offset + 1
+        finally:
+            self._keep()
+
+    def _keep(self) -> None:
+        try:
+            self._state.parent.mkdir(exist_ok=True)
+            write_whole(self._state, json.dumps(self._progress))
+        except OSError as error:
+            raise PipelineError(f"the progress in {self._state} cannot be kept: {sentence(error)}") from None
+
+    def _refused(self, row: Any, outcome: Outcome) -> str:
+        error = getattr(outcome, "error", None)
+        why = f": {error.description or error.condition}" if isinstance(error, AmqpError) else ""
+        place = f"the event at offset {row.offset} of partition {row.partition}"
+        return f"{self._options.address} at {self._options.endpoint} answers {outcome.name} to {place}{why}"
+
+    def close(self) -> None:
+        """Nothing is open between two writes."""
+
+
+def _read(state: Path) -> dict[int, int]:
+    try:
+        return {int(partition): int(offset) for partition, offset in json.loads(state.read_bytes()).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError):
+        raise PipelineError(f"{state} does not hold the progress of a replay: remove it to begin anew") from None

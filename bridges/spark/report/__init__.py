@@ -1,0 +1,1 @@
+"""The report of an archive and its journal: tables, plots and one page of HTML."""

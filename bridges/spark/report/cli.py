@@ -1,0 +1,80 @@
+"""`scopegate pipeline report`: what flowed through the gateway, as tables and a page to look at."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bridges.spark.cli.options import session_options
+from bridges.spark.errors import PipelineError
+from gateway.cli.local_path import LocalPath
+
+
+class _TimeParam(click.ParamType[datetime]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            when = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no time like 2026-11-21 or 2026-11-21T12:00:00Z", param, ctx)
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+@click.command(epilog="Exit codes: 0 done; 1 not done (said on stderr); 2 wrong use of the command.")
+@click.argument("archive", type=LocalPath(path_type=Path, file_okay=False))
+@click.option("--out", required=True, type=LocalPath(path_type=Path), help="Folder for the report; an older one goes.")
+@click.option("--address", "addresses", multiple=True, help="Only this address of the archive; as often as wanted.")
+@click.option(
+    "--journal", "journals", multiple=True, metavar="ADDRESS|PATH",
+    help="The journal: its address in the archive, another archive, or a file or folder of rows.  "
+    "[default: scopegate.journal, if the archive has it]",
+)  # fmt: skip
+@click.option("--filter", "expression", help="Archived events only where this AMQP SQL filter holds (docs/filters.md).")
+@click.option(
+    "--from", "--since", "since", type=_TimeParam(), help="From this time on (ISO 8601; UTC if no zone is given)."
+)
+@click.option("--to", "--until", "until", type=_TimeParam(), help="Before this time.")
+@click.option("--show-keys", is_flag=True, help="Name record keys on the page; they are data of the clients.")
+@click.option("--skip-bad", is_flag=True, help="Leave out records that are no rows of a journal.")
+@session_options
+def report(
+    archive: Path, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
+    since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str,
+    conf: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Report the traffic in ARCHIVE: tables as Parquet, and report.html, one page that needs nothing else.
+
+    By scope, address, partition, group and outcome; selectivity of filters, latency from append to delivery, lag over
+    time. What was asked, refused and read is known from the gateway's journal (docs/journal.md): archive its topic too.
+    """
+    try:
+        page = _run(archive, out, addresses, journals, expression, since, until, show_keys, skip_bad, master, conf)
+    except PipelineError as error:
+        click.echo(f"pipeline report: {error}", err=True)
+        sys.exit(1)
+    except ImportError as error:
+        click.echo(f"pipeline report: {error.name} is not installed: pip install 'scopegate[spark]'", err=True)
+        sys.exit(1)
+    click.echo(page)
+
+
+def _run(
+    archive: Path, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
+    since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str,
+    conf: Mapping[str, str],
+) -> Path:  # fmt: skip
+    from bridges.spark.archive.read import ArchiveSelection
+    from bridges.spark.jobs import SparkEngine
+    from bridges.spark.report.job import ReportRequest
+    from bridges.spark.report.job import report as job
+
+    engine = SparkEngine(master, conf)
+    selection = ArchiveSelection(addresses, since, until, filter=expression)
+    wish = ReportRequest(selection, journals, show_keys, skip_bad)
+    return job(archive, out, wish, engine=engine, tell=lambda text: click.echo(f"… {text}", err=True))

@@ -1,0 +1,212 @@
+"""The report as a job: an archive and its journal to Parquet tables and one page of HTML (docs/pipeline.md).
+
+A folder with the report appears when all of it is written; one that is there is replaced if it is a report.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from bridges.spark.archive.read import ArchiveSelection, read_archive
+from bridges.spark.archive.store import Archive
+from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.report.job import format as words
+from bridges.spark.report.job import tables as report_tables
+from bridges.spark.report.chapters import Chapters, ReportTerms
+from bridges.spark.report.html import Page, render
+from bridges.spark.session import check_java, open_session
+from bridges.spark.simulate.policy_diff import job
+from bridges.spark.simulate.job import JOURNAL
+from gateway import __version__
+from policies.folders import url_problem
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bridges.spark.jobs import SparkEngine
+
+PAGE: Final = "report.html"
+TABLES: Final = "tables"
+
+_ALL: Final = ArchiveSelection()
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """What the report is to be of."""
+
+    selection: ArchiveSelection = _ALL
+    """Of the archive; its times also choose rows of the journal."""
+    journals: Sequence[str] = ()
+    """Addresses of the archive, or other journals as `simulate` takes them; empty: the archive's own, if it has one."""
+    keys: bool = False
+    """Name record keys on the page; they are data of the clients."""
+    skip_bad: bool = False
+    """Leave out records that are no rows of a journal."""
+
+
+def report(
+    path: Path,
+    out: Path,
+    wish: ReportRequest = ReportRequest(),
+    *,
+    engine: SparkEngine | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Write the report of the archive at `path` into the folder `out`; return its page. Raises `PipelineError`."""
+    _check(out)
+    archive = Archive(path)
+    archive.placed()  # what is no archive is said before Spark starts
+    check_java()
+    tell("starting Spark")
+    options = {} if engine is None else {"master": engine.master, "conf": engine.conf}
+    with closing(_Session(options)) as session:
+        try:
+            return _written(session.spark, archive, out, wish, tell)
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise PipelineError(sentence(error)) from error
+
+
+class _Session:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.spark = open_session("report", **options)
+
+    def close(self) -> None:
+        self.spark.stop()
+
+
+def _written(
+    spark: SparkSession, archive: Archive, out: Path, wish: ReportRequest, tell: Callable[[str], None]
+) -> Path:
+    fresh = out.with_name(f".{out.name}.{os.getpid()}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        (fresh / TABLES).mkdir(parents=True)
+        page = make(spark, archive, wish, fresh / TABLES, tell)
+        (fresh / PAGE).write_text(page, encoding="utf-8")
+        if out.exists():
+            shutil.rmtree(out)
+        fresh.rename(out)
+    except OSError as error:
+        raise PipelineError(f"{out} cannot be written: {sentence(error)}") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return out / PAGE
+
+
+def _check(out: Path) -> None:
+    if (problem := url_problem(str(out))) is not None:
+        raise PipelineError(problem)
+    ours = (out / PAGE).is_file() and (out / TABLES).is_dir()
+    if out.exists() and not ours and (not out.is_dir() or any(out.iterdir())):
+        raise PipelineError(f"{out} is there already and is no report: name another folder with --out")
+    if not out.parent.is_dir():
+        raise PipelineError(f"{out} cannot be written: there is no folder {out.parent}")
+
+
+def make(
+    spark: SparkSession,
+    archive: Archive,
+    wish: ReportRequest,
+    tables: Path,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Write the tables into a folder; the page's text."""
+    import pyarrow.parquet as pq
+
+    there = {file.address for commit in archive.placed() for file in commit.files}
+    own = [each for each in (wish.journals or (JOURNAL,)) if each in there]
+    events = _events(spark, archive, wish.selection, sorted(there - set(own)))
+    rows = _journal(spark, archive, wish, own)
+    tell("looking through archive and journal" if rows is not None else "looking through the archive")
+    ends = report_tables.span(events, rows)
+    seconds = report_tables.width(ends[1] - ends[0]) if ends else 1
+    frames = {} if events is None else report_tables.archive_tables(events, seconds)
+    frames |= {} if rows is None else report_tables.journal_tables(rows, seconds)
+    found, short = {}, []
+    for name, (table, cut) in report_tables.collected(frames).items():
+        pq.write_table(table, tables / f"{name}.parquet")
+        found[name] = table.to_pylist()
+        short += [name] if cut else []
+    tell("drawing")
+    terms = ReportTerms(seconds, wish.keys, events is not None, rows is not None)
+    return render(_page(archive, wish, found, terms, ends, short))
+
+
+def _events(
+    spark: SparkSession, archive: Archive, selection: ArchiveSelection, addresses: Sequence[str]
+) -> DataFrame | None:
+    if not addresses:
+        return None
+    chosen = [each for each in addresses if not selection.addresses or each in selection.addresses]
+    unknown = sorted(set(selection.addresses) - set(addresses))
+    if unknown:
+        raise PipelineError(f"the archive has no address {unknown[0]} (it has: {', '.join(addresses)})")
+    return report_tables.events(read_archive(spark, archive, replace(selection, addresses=chosen)))
+
+
+def _journal(spark: SparkSession, archive: Archive, wish: ReportRequest, own: Sequence[str]) -> DataFrame | None:
+    """Rows of the archive's own journal and of others; None: there is none."""
+    paths = [str(archive.path / f"address={quote(each, safe='')}") for each in own]
+    paths += [each for each in wish.journals if each not in own]
+    if not paths:
+        return None
+    since, until = (None if each is None else int(each.timestamp() * 1000)
+                    for each in (wish.selection.since, wish.selection.until))  # fmt: skip
+    rows = job.between(job.journal_rows(spark, paths), since, until).cache()
+    job.check(rows, skip_bad=wish.skip_bad)
+    return rows
+
+
+def _page(
+    archive: Archive, wish: ReportRequest, tables: dict[str, list[dict[str, Any]]], terms: ReportTerms,
+    ends: tuple[float, float] | None, short: Sequence[str],
+) -> Page:  # fmt: skip
+    lost = {row["cause"]: row["rows"] for row in tables.get("lost", ())}
+    warnings = [f"The table {name} is cut off after its first {report_tables.MOST:,} rows." for name in short]
+    if lost:
+        causes = ", ".join(f"{words.count(rows)} {cause}" for cause, rows in sorted(lost.items()))
+        warnings.append(f"The journal is not whole: rows were lost when it was written ({causes}).")
+    span = "nothing was selected" if ends is None else f"{words.moment(ends[0])} to {words.moment(ends[1])}"
+    about = [f"{archive.path.resolve().name}: {span}."]
+    if wish.selection.filter:
+        about.append(f"Archived events only where {wish.selection.filter}")
+    made = (
+        f"Made by ScopeGate {__version__} at {words.moment(time.time())}. Tables: {TABLES}/*.parquet beside this page."
+    )
+    tiles = tuple(_tiles(tables))
+    return Page("Traffic report", about, tiles, warnings, tuple(Chapters(tables, terms).chapters()), made)
+
+
+def _tiles(tables: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str]]:
+    def total(table: str, name: str) -> float:
+        return sum(row[name] or 0 for row in tables.get(table, ()))
+
+    found = []
+    if "archive_addresses" in tables:
+        found += [
+            ("Archived events", words.count(total("archive_addresses", "events"))),
+            ("Archived bytes", words.size(total("archive_addresses", "bytes"))),
+        ]
+    if "scopes" in tables:
+        inbound = sum(row["messages"] for row in tables["scopes"] if row["action"] == "send")
+        found += [
+            ("Messages in", words.count(inbound)),
+            ("Messages out", words.count(total("scopes", "messages") - inbound)),
+            ("Links", words.count(total("scopes", "attached"))),
+            ("Links refused", words.count(total("scopes", "denied"))),
+        ]
+        worst = [row["p99_ms"] for row in tables["latency"] if row["p99_ms"] is not None]
+        found.append(("99 % delivered within", words.duration(max(worst, default=None))))
+        found.append(("Most events behind", words.count(max((row["lag"] for row in tables["lag"]), default=None))))
+    return found

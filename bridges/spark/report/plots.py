@@ -1,0 +1,197 @@
+"""The report's plots: SVG for a page, drawn by matplotlib without a screen, legible at the width of a phone.
+
+Drawn as wide as a phone shows them, so that a point is a pixel there; texts stay texts, in the page's own font. Colours
+are names of the page's style sheet, so light and dark are the page's business. Labels are data of clients: nothing in
+them is markup, neither of SVG nor of matplotlib's mathematics.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SERIES: Final = 6
+"""As many series a plot tells apart."""
+_WIDTH: Final = 5.0
+"""Inches of 72 points: 360 of them, what a phone has beside its margins."""
+_INK, _MUTED, _GRID = "#0a0c00", "#0a0c01", "#0a0c02"
+_COLOURS: Final = tuple(f"#0a0b0{number}" for number in range(SERIES + 1))
+_NAMES: Final = {
+    **{colour: f"var(--s{number})" for number, colour in enumerate(_COLOURS)},
+    _INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--grid)",
+}  # fmt: skip
+_SETTINGS: Final[dict[str, Any]] = {
+    "svg.fonttype": "none", "svg.hashsalt": "scopegate", "text.parse_math": False, "font.size": 13,
+    "font.family": "DejaVu Sans", "axes.edgecolor": _GRID, "axes.labelcolor": _MUTED, "text.color": _INK,
+    "xtick.color": _GRID, "ytick.color": _GRID, "xtick.labelcolor": _MUTED, "ytick.labelcolor": _MUTED,
+    "axes.facecolor": "none", "figure.facecolor": "none", "savefig.facecolor": "none", "axes.grid": True,
+    "grid.color": _GRID, "grid.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False,
+    "legend.frameon": False, "lines.linewidth": 1.8, "axes.titlesize": 13, "axes.formatter.useoffset": False,
+}  # fmt: skip
+
+
+class PlotSeries(NamedTuple):
+    """A line: what it is called, and its points in the order of time."""
+
+    name: str
+    times: Sequence[datetime]
+    values: Sequence[float]
+
+
+class Bar(NamedTuple):
+    """A bar: its label, its parts from left to right, and what is written behind it."""
+
+    label: str
+    values: Sequence[float]
+    told: str
+
+
+def lines(number: int, series: Sequence[PlotSeries], axis: str, told: str) -> str:
+    """Values over time; `told` is the text for who does not see it."""
+    with _style():
+        figure, axes = _blank(3.0 + 0.27 * len(series))
+        for colour, each in zip(_COLOURS, series, strict=False):
+            mark = "o" if len(each.times) < 3 else ""
+            times: Any = each.times  # dates are numbers to matplotlib, and its types do not know
+            axes.plot(times, each.values, label=each.name, color=colour, marker=mark, markersize=4)
+        _time_axis(axes)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(_ticks())
+        axes.yaxis.set_major_formatter(lambda value, _: short(value))
+        axes.set_title(axis, loc="left", color=_MUTED)
+        axes.margins(x=0.01)
+        _legend(figure, axes, len(series))
+        return _svg(number, figure, told)
+
+
+def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, told: str) -> str:
+    """Amounts side by side, each under its label, for labels are long and phones narrow."""
+    with _style():
+        named = len(parts) > 1
+        figure, axes = _blank(0.8 + 0.58 * len(rows) + (0.27 * len(parts) if named else 0))
+        most = max((sum(row.values) for row in rows), default=0) or 1
+        for place, row in enumerate(rows):
+            left = 0.0
+            for colour, value in zip(_COLOURS, row.values, strict=False):
+                axes.barh(place, value, left=left, height=0.42, color=colour)
+                left += value
+            axes.annotate(
+                cut(row.label), (0, place), (0, 10), textcoords="offset points", va="bottom", annotation_clip=False
+            )
+            axes.annotate(row.told, (left, place), (4, 0), textcoords="offset points", va="center", color=_MUTED)
+        axes.set_ylim(len(rows) - 0.5, -0.95)
+        axes.set_xlim(0, most * 1.3)
+        axes.set_yticks([])
+        axes.xaxis.set_major_locator(_ticks(4))
+        axes.xaxis.set_major_formatter(lambda value, _: short(value))
+        axes.spines.left.set_visible(False)
+        axes.set_xlabel(axis)
+        for colour, name in zip(_COLOURS, parts if named else (), strict=False):
+            axes.barh(0, 0, color=colour, label=name)
+        _legend(figure, axes, len(parts) if named else 0)
+        return _svg(number, figure, told)
+
+
+def columns(number: int, labels: Sequence[str], series: Sequence[PlotSeries], axis: str, told: str) -> str:
+    """A distribution: one column per class, the series on top of each other."""
+    with _style():
+        figure, axes = _blank(3.4 + 0.27 * len(series))
+        base = [0.0] * len(labels)
+        for colour, each in zip(_COLOURS, series, strict=False):
+            axes.bar(range(len(labels)), each.values, bottom=base, width=0.85, color=colour, label=each.name)
+            base = [one + more for one, more in zip(base, each.values, strict=True)]
+        axes.set_xticks(range(len(labels)), labels, rotation=60, ha="right", rotation_mode="anchor")
+        axes.grid(visible=False, axis="x")
+        axes.yaxis.set_major_locator(_ticks())
+        axes.yaxis.set_major_formatter(lambda value, _: short(value))
+        axes.set_title(axis, loc="left", color=_MUTED)
+        _legend(figure, axes, len(series))
+        return _svg(number, figure, told)
+
+
+def short(value: float) -> str:
+    """A number for an axis: 1.5 k, 20 M."""
+    for step, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= step:
+            return f"{value / step:g}{unit}"
+    return f"{value:g}"
+
+
+def cut(text: str, most: int = 40) -> str:
+    """A label that fits a phone, its start and its end kept."""
+    return text if len(text) <= most else f"{text[: most - 16]}…{text[-15:]}"
+
+
+# -- how
+
+
+def _style() -> Any:
+    import matplotlib
+
+    settings: Any = _SETTINGS
+    return matplotlib.rc_context(settings)
+
+
+def _blank(height: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _ticks(count: int = 5) -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=count, integer=True, min_n_ticks=1)
+
+
+def _time_axis(axes: Axes) -> None:
+    from matplotlib import dates
+
+    made: Any = dates  # without types of its own
+    locator = made.AutoDateLocator(minticks=2, maxticks=5)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(made.ConciseDateFormatter(locator))
+
+
+def _legend(figure: Figure, axes: Axes, count: int) -> None:
+    """One below the other: names are long."""
+    if count:
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, [cut(name) for name in names], loc="outside lower left", fontsize=13, borderaxespad=0)
+
+
+def _svg(number: int, figure: Figure, told: str) -> str:
+    """The picture as an element of a page: its own ids, the page's colours and font, as wide as there is room."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="p{number}-', text)
+    text = re.sub(r"url\(#", f"url(#p{number}-", text)
+    text = re.sub(r'(xlink:href)="#', rf'\1="#p{number}-', text)
+    text = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", text)
+    text = re.sub("|".join(_NAMES), lambda found: _NAMES[found[0]], text)
+    head, _, rest = text.partition(">")
+    box = re.search(r'viewBox="[^"]*"', head)
+    assert box is not None  # matplotlib writes one always
+    label = _escaped(told)
+    space = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return f'<svg {box[0]} {space} role="img" aria-label="{label}">{rest.strip()}'
+
+
+def _escaped(text: str) -> str:
+    import html
+
+    return html.escape(text)

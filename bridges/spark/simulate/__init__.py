@@ -1,0 +1,1 @@
+"""What a candidate policy would have done to traffic that was."""

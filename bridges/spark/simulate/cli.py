@@ -1,0 +1,271 @@
+"""`scopegate pipeline simulate`: what a candidate policy would have done to traffic that was, for a change review."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridges.spark.archive.store import file_url
+from bridges.spark.cli.options import session_options
+from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.simulate.policy_diff import DIFFERENCES, PolicyDifference
+from gateway.cli.local_path import LocalPath, local_paths
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bridges.spark.simulate.job import CaseCount, SimulationOutcome
+    from policies.rules import CompiledPolicy
+
+_DIFFERENT: Final = 3
+_FILE: Final = LocalPath(exists=True, dir_okay=False, path_type=Path)
+_WORDS: Final = ["any", "none", *DIFFERENCES]
+
+
+class _TimeInMs(click.ParamType[int]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            when = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no time like 2026-11-21 or 2026-11-21T12:00:00Z", param, ctx)
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return int(when.timestamp() * 1000)
+
+
+@click.command(
+    epilog="Exit codes: 0 nothing differs (of what --fail-on says); 1 a mistake in what was given, or Spark cannot run "
+    "(said on stderr); 2 wrong use of the command; 3 something differs."
+)
+@click.option("--policy", "now", type=_FILE, required=True, help="The policy in force when the traffic was.")
+@click.option("--candidate", type=_FILE, required=True, help="The policy to try.")
+@click.option(
+    "--journal", multiple=True, callback=local_paths,
+    help="Rows of the journal: JSON lines or Parquet, a file or folder.",
+)  # fmt: skip
+@click.option(
+    "--messages", multiple=True, callback=local_paths,
+    help="Archived messages (docs/columns.md), Parquet; with --scope, --user.",
+)  # fmt: skip
+@click.option("--scope", help="--messages: the scope they are sent in.")
+@click.option("--user", default="anonymous", show_default=True, help="--messages: who sends them.")
+@click.option(
+    "--by", type=click.Choice(["address", "to"]), default="address", show_default=True,
+    help="--messages: sent to the archive's column address, or each to its own `to`, as on an anonymous link.",
+)  # fmt: skip
+@click.option("--since", type=_TimeInMs(), help="Only rows of the journal from this time on (UTC if no zone is given).")
+@click.option("--until", type=_TimeInMs(), help="Only rows of the journal before this time.")
+@click.option("--samples", type=click.IntRange(0), default=10, show_default=True, help="Examples of each difference.")
+@click.option("--out", type=LocalPath(path_type=Path), help="Write every row with both verdicts there, as Parquet.")
+@click.option(
+    "--fail-on", multiple=True, type=click.Choice(_WORDS), default=["any"], show_default=True,
+    help="Differences that make the exit code 3.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--skip-bad", is_flag=True, help="Leave out records that are no rows of a journal.")
+@session_options
+def simulate(now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Say what another policy would have done to traffic that was.
+
+    Reads the journal of the gateway (gateway.journal, docs/journal.md) or archived messages. Both policies are asked
+    the questions that the gateway asks; neither needs its secrets, and no Kafka or gateway is touched.
+    """
+    if not (options["journal"] or options["messages"]):
+        raise click.UsageError("give --journal or --messages: what the policies are tried on")
+    policies = _load(now), _load(candidate)
+    try:
+        outcome = _run(policies, options)
+    except PipelineError as error:
+        click.echo(f"pipeline simulate: {error}", err=True)
+        sys.exit(1)
+    changed = outcome.changed()
+    if as_json:
+        click.echo(json.dumps(_object(outcome, changed, options["samples"]), ensure_ascii=False, default=str))
+    else:
+        for line in _lines(outcome, changed, policies, options["samples"]):
+            click.echo(line)
+    words = {word for each in changed for word in each.finding.differences}
+    fatal = words if "any" in fail_on else words & set(fail_on)
+    sys.exit(_DIFFERENT if fatal else 0)
+
+
+def _load(path: Path) -> CompiledPolicy:
+    from gateway.config.policy import load
+    from policies.load.diagnostics import PolicyErrors
+
+    try:
+        return load(path, with_secrets=False)
+    except PolicyErrors as errors:
+        click.echo(errors, err=True)
+        sys.exit(1)
+
+
+def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, Any]) -> SimulationOutcome:
+    from bridges.spark.session import check_java, open_session
+
+    if options["messages"]:
+        missing = [str(each.file) for each in policies if options["scope"] not in each.scopes]
+        if missing:
+            raise PipelineError(f"--messages needs --scope, one that {' and '.join(missing)} has")
+    if options["out"] is not None and options["out"].exists():
+        raise PipelineError(f"{options['out']} is there already; --out makes a new folder")
+    check_java()
+    _progress("starting Spark")
+    spark = open_session("simulate", master=options["master"], conf=options["conf"])
+    try:
+        return _simulated(spark, policies, options)
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise PipelineError(sentence(error)) from error
+    finally:
+        spark.stop()
+
+
+def _simulated(
+    spark: Any, policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, Any]
+) -> SimulationOutcome:
+    from bridges.spark.simulate.policy_diff import job
+    from bridges.spark.simulate.policy_diff import NOTHING
+
+    cases: DataFrame | None = None
+    known, lost = NOTHING, 0
+    if options["journal"]:
+        rows = job.journal_rows(spark, options["journal"])
+        rows = job.between(rows, options["since"], options["until"])
+        lost = job.check(rows, skip_bad=options["skip_bad"])
+        known = job.known_of(rows)
+        cases = job.journal_cases(rows)
+    for path in options["messages"]:
+        told = {name: options[name] for name in ("scope", "user", "by")}
+        found = job.archived(spark, path)
+        messages = job.message_cases(job.parquet(spark, path) if found is None else found, **told)
+        cases = messages if cases is None else cases.unionByName(messages, allowMissingColumns=True)
+    assert cases is not None
+    outcome = job.simulate(cases, *policies, known, _progress)._replace(lost=lost)
+    if options["out"] is not None:
+        _progress(f"writing every row to {options['out']}")
+        _write(job.annotated_rows(cases, outcome), options["out"])
+    return outcome
+
+
+def _write(rows: DataFrame, out: Path) -> None:
+    """The folder appears when it is whole."""
+    import pyarrow.parquet as pq
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    fresh, seen = out.with_name(f".{out.name}.{os.getpid()}"), Observation("out")
+    try:
+        counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
+        counted.write.mode("overwrite").parquet(file_url(fresh))
+        there = sum(pq.read_metadata(path).num_rows for path in fresh.glob("*.parquet"))
+        if there != seen.get["rows"]:  # a worker wrote to a folder of its own
+            text = f"{seen.get['rows']} rows were written, {there} are there"
+            raise PipelineError(f"{text}: every machine of the job needs the same folder at this path")
+        fresh.rename(out)
+    except Exception as error:  # of Spark, of Java, of the disk
+        raise PipelineError(f"{out} cannot be written: {sentence(error)}") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _progress(text: str) -> None:
+    click.echo(f"… {text}", err=True)
+
+
+# -- telling
+
+
+def _lines(
+    outcome: SimulationOutcome, changed: list[CaseCount], policies: tuple[CompiledPolicy, CompiledPolicy], samples: int
+) -> Iterator[str]:
+    yield _summary(outcome, changed)
+    for word, text in DIFFERENCES.items():
+        some = [each for each in changed if word in each.finding.differences]
+        if some:
+            yield ""
+            yield f"{word}: {text} - {_weight(some)}"
+            yield from (line for each in some[:samples] for line in _sample(each, policies))
+            yield from ([f"  … and {len(some) - samples} more"] if len(some) > samples else [])
+    if outcome.lost:
+        yield f"\nThe journal is not whole: {outcome.lost} rows were lost when it was written."
+    if surprises := outcome.surprises():
+        yield (
+            f"\nThe present policy is not the one that was in force: it decides {surprises} links otherwise than the "
+            "journal says."
+        )
+
+
+def _summary(outcome: SimulationOutcome, changed: list[CaseCount]) -> str:
+    span = ""
+    if outcome.span is not None:
+        first, last = (datetime.fromtimestamp(each / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") for each in outcome.span)
+        span = f" from {first} to {last} UTC"
+    what = f"{len(changed)} of {len(outcome.findings)} kinds differ" if changed else "nothing differs"
+    return f"{_weight(outcome.findings)}{span}: {what}"
+
+
+def _weight(some: list[CaseCount]) -> str:
+    links, messages = sum(each.attached for each in some), sum(each.messages for each in some)
+    single = sum(each.samples for each in some)
+    parts = [f"{links} links with {messages} messages"] if links or messages or not single else []
+    return ", ".join([*parts, *([f"{single} messages looked at singly"] if single else [])])
+
+
+def _sample(each: CaseCount, policies: tuple[CompiledPolicy, CompiledPolicy]) -> Iterator[str]:
+    case, finding = each.finding.case, each.finding
+    who = "the gateway" if case.user is None else case.user
+    place = case.address if case.address is not None else f"({case.route})"
+    reply = f", reply-to {case.reply_to}" if case.reply_to else ""
+    deed = "sends to" if case.action == "send" else "receives from"
+    yield f"  {who} {deed} {place} in scope {case.scope}{reply}  ({_weight([each])})"
+    yield f"      now        {finding.before}{_where(policies[0], finding)}"
+    yield f"      candidate  {finding.after}{_where(policies[1], finding)}"
+
+
+def _where(policy: CompiledPolicy, finding: PolicyDifference) -> str:
+    """The lines that decide it."""
+    from policies.explain.explanation import explain
+
+    case = finding.case
+    if case.user is None or case.address is None or case.route or case.scope not in policy.scopes:
+        return ""
+    told = explain(policy, case.scope, case.user, case.address, case.action)  # type: ignore[arg-type]
+    places = [place for place in (told.route_where, told.access_where) if place]
+    return f"  [{', '.join(places)}]" if places else ""
+
+
+def _object(outcome: SimulationOutcome, changed: list[CaseCount], samples: int) -> dict[str, Any]:
+    def one(each: CaseCount) -> dict[str, Any]:
+        case = each.finding.case._asdict()
+        weights = {"attached": each.attached, "messages": each.messages, "bytes": each.bytes, "samples": each.samples}
+        before, after = (
+            {"said": str(verdict), "decision": verdict.decision, "condition": verdict.condition,
+             "crossing": list(verdict.crossing), **verdict.end._asdict()}
+            for verdict in (each.finding.before, each.finding.after)
+        )  # fmt: skip
+        return {**case, **weights, "differences": list(each.finding.differences), "now": before, "candidate": after}
+
+    def count(some: list[CaseCount]) -> dict[str, int]:
+        names = ("attached", "messages", "bytes", "samples")
+        return {"kinds": len(some), **{name: sum(getattr(each, name) for each in some) for name in names}}
+
+    by_word = {word: [each for each in changed if word in each.finding.differences] for word in DIFFERENCES}
+    return {
+        "total": count(outcome.findings),
+        "different": count(changed),
+        "differences": {word: count(some) for word, some in by_word.items() if some},
+        "samples": {word: [one(each) for each in some[:samples]] for word, some in by_word.items() if some},
+        "lost": outcome.lost,
+        "decided_otherwise": outcome.surprises(),
+    }

@@ -1,0 +1,329 @@
+"""The simulation as a Spark job: rows in, distinct cases decided once each on the driver, verdicts joined back.
+
+However long the journal is, the kinds of links in it are few; so Spark counts, Python decides, and no row passes
+through Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from bridges.spark.archive.read import ArchiveSelection, read_archive
+from bridges.spark.archive.store import MANIFEST, Archive
+from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.simulate.policy_diff import Case, CaseReceiver, Known, PolicyDifference, PolicyEvaluator, compare
+from gateway.config.policy import make_filter_rules
+from gateway.journal.rows import VERSION
+from policies.folders import url_problem
+from policies.rules import CompiledPolicy
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+MOST: Final = 200_000
+"""Cases that the driver decides."""
+JOURNAL: Final = "scopegate.journal"
+"""The address of the journal in an archive, where none is named."""
+_KEYS: Final = Case._fields
+_SPECIAL: Final = ("temporary", "anonymous", "replies", "pair")
+_BAD: Final = "_bad"
+_OWN: Final = r"^(\$temp/|\$replies\.[^/]+/).+"
+"""Addresses that no policy is about, and each client has another one."""
+SCHEMA: Final = (
+    "v int, kind string, gateway string, process string, seq bigint, from_ms bigint, to_ms bigint, scope string, "
+    "user string, action string, address string, decision string, condition string, refused_by string, route string, "
+    "rule string, replies string, to_scope string, to_address string, to_connector string, to_cluster string, "
+    "to_topic string, filters array<string>, filter_set string, attached bigint, messages bigint, bytes bigint, "
+    "outcomes map<string,bigint>, refused map<string,bigint>, announced boolean, believed boolean, result string, "
+    "why string, size bigint, settled boolean, annotated boolean, message_to string, message_reply_to string, "
+    "malformed string, count bigint, causes map<string,bigint>, `group` string, links bigint, scanned bigint, "
+    "matched bigint, older bigint, latency map<string,bigint>, slowest_ms bigint, "
+    "partitions array<struct<`partition`:int,`position`:bigint,`end`:bigint>>"
+)
+"""A row of any kind (docs/journal.md)."""
+
+
+class CaseCount(NamedTuple):
+    """A finding with what it was about: links attached, messages and bytes on them, and messages looked at singly."""
+
+    finding: PolicyDifference
+    attached: int
+    messages: int
+    bytes: int
+    samples: int
+    decided: str | None
+    """What the gateway really decided, where the journal says so."""
+
+
+class SimulationOutcome(NamedTuple):
+    """What a simulation found."""
+
+    findings: list[CaseCount]
+    lost: int
+    """Rows that the gateway says it lost."""
+    span: tuple[int, int] | None
+    """Milliseconds since 1970 of the first and last row."""
+
+    def changed(self) -> list[CaseCount]:
+        """Those with a difference, the heaviest first."""
+        different = [each for each in self.findings if each.finding.differences]
+
+        def heavy(each: CaseCount) -> tuple[int, int, int, str]:
+            return -each.messages, -each.samples, -each.attached, str(each.finding.case)
+
+        return sorted(different, key=heavy)
+
+    def surprises(self) -> int:
+        """Links of which the journal says something else than the present policy: it was not the one in force."""
+        return sum(
+            each.attached for each in self.findings
+            if each.decided is not None and each.decided != each.finding.before.decision
+        )  # fmt: skip
+
+
+# -- reading
+
+
+def journal_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Rows of journals: JSON lines, Parquet of rows, or Parquet of a topic (values in `value` or `body`)."""
+    return reduce(lambda one, other: one.unionByName(other), (_rows(spark, path) for path in paths))
+
+
+def _rows(spark: SparkSession, path: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if (found := archived(spark, path, JOURNAL)) is not None:
+        return _parsed(found, F.col("body").cast("string"))
+    if not _is_parquet(path):
+        try:
+            texts = spark.read.text(path)
+        except Exception as error:
+            raise PipelineError(f"{path} cannot be read: {sentence(error)}") from error
+        return _parsed(texts.where(F.trim("value") != ""), F.col("value"))
+    frame = parquet(spark, path)
+    for name in ("body", "value"):
+        if name in frame.columns and "kind" not in frame.columns:
+            return _parsed(frame, F.col(name).cast("string"))
+    if not {"kind", "scope", "v"} <= set(frame.columns):
+        raise PipelineError(
+            f"{path} holds no journal: it has neither the columns of its rows (docs/journal.md) nor a column body or "
+            "value; archived messages are given with --messages"
+        )
+    wanted = _struct(SCHEMA).fields
+    shaped = [
+        (F.col(field.name) if field.name in frame.columns else F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in wanted
+    ]
+    return frame.select(*shaped, F.lit(None).cast("string").alias(_BAD))
+
+
+def _struct(ddl: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromDDL(ddl)
+    assert isinstance(found, StructType)
+    return found
+
+
+def _parsed(frame: DataFrame, text: Column) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
+    return frame.select(F.from_json(text, f"{SCHEMA}, {_BAD} string", options).alias("row")).select("row.*")
+
+
+def archived(spark: SparkSession, path: str, address: str | None = None) -> DataFrame | None:
+    """What is committed in an archive, or, where `path` ends with `address=…`, of that address; None: it is none.
+
+    Of a whole archive only `address`, if one is given. Raises `PipelineError` for a URL.
+    """
+    if (problem := url_problem(path)) is not None:
+        raise PipelineError(problem)
+    place = Path(path)
+    if place.name.startswith("address=") and (place.parent / MANIFEST).is_dir():
+        place, address = place.parent, unquote(place.name.removeprefix("address="))
+    if not (place / MANIFEST).is_dir():
+        return None
+    archive = Archive(place)
+    there = {file.address for commit in archive.placed() for file in commit.files}
+    if address is not None and address not in there:
+        known = ", ".join(sorted(there)) or "none"
+        raise PipelineError(f"{place} has no address {address} (it has: {known}); name one as {place}/address=…")
+    return read_archive(spark, archive, ArchiveSelection(() if address is None else (address,)))
+
+
+def _is_parquet(path: str) -> bool:
+    place = Path(path)
+    if place.is_dir():
+        return any(place.rglob("*.parquet"))
+    return place.suffix == ".parquet" or "*.parquet" in path
+
+
+def parquet(spark: SparkSession, path: str) -> DataFrame:
+    """A folder or file of Parquet; raises `PipelineError` for what is none."""
+    try:
+        return spark.read.parquet(path)
+    except Exception as error:
+        raise PipelineError(f"{path} cannot be read as Parquet: {sentence(error)}") from error
+
+
+def check(rows: DataFrame, *, skip_bad: bool) -> int:
+    """How many rows the gateway itself says it lost.
+
+    Raises `PipelineError` for records that are no rows of a journal, or of a version that is not known here.
+    """
+    from pyspark.sql import functions as F
+
+    bad = F.col(_BAD).isNotNull() | F.col("v").isNull() | F.col("kind").isNull()
+    newer, lost = F.when(F.col("v") > VERSION, F.col("v")), F.when(F.col("kind") == "lost", F.col("count"))
+    found = rows.agg(F.count_if(bad).alias("bad"), F.max(newer).alias("newer"), F.sum(lost).alias("lost")).first()
+    assert found is not None  # an aggregate of everything has one row
+    if found["newer"] is not None:
+        versions = f"version {found['newer']}, and this scopegate reads version {VERSION}"
+        raise PipelineError(f"the journal has rows of {versions}: update it")
+    if found["bad"] and not skip_bad:
+        raise PipelineError(f"{found['bad']} records are no rows of a journal (docs/journal.md); --skip-bad goes on")
+    return int(found["lost"] or 0)
+
+
+def between(rows: DataFrame, since: int | None, until: int | None) -> DataFrame:
+    """The rows of a time, in milliseconds since 1970: those that end after `since` and begin before `until`."""
+    from pyspark.sql import functions as F
+
+    untimed = F.col("to_ms").isNull()  # what is no row is told, whatever its time
+    rows = rows if since is None else rows.where(untimed | (F.col("to_ms") >= since))
+    return rows if until is None else rows.where(untimed | (F.col("from_ms") < until))
+
+
+# -- cases
+
+
+def journal_cases(rows: DataFrame) -> DataFrame:
+    """The rows about links and messages, with the columns of `Case`."""
+    from pyspark.sql import functions as F
+
+    special = F.when(F.col("route").isin(*_SPECIAL), F.col("route")).otherwise("")
+    reply_to = F.when(F.col("kind") == "message", F.col("message_reply_to"))
+    known = rows.where(F.col("kind").isin("link", "message") & F.col("scope").isNotNull())
+    return known.withColumns(
+        {
+            "route": special,
+            "reply_to": reply_to,
+            # What a node refused the policy had allowed.
+            "decision": F.when(F.col("refused_by").isNull() | (F.col("refused_by") != "node"), F.col("decision")),
+            "filters": F.coalesce("filters", F.array().cast("array<string>")),
+            "samples": F.when(F.col("kind") == "message", 1).otherwise(0),
+        }
+    )
+
+
+def message_cases(frame: DataFrame, *, scope: str, user: str, by: str) -> DataFrame:
+    """Archived messages as cases: sent by `user` in `scope` to the `address` column, or (`by` to) to their own `to`."""
+    from pyspark.sql import functions as F
+
+    column = "properties.to" if by == "to" else "address"
+    if "properties" not in frame.columns or (by == "address" and "address" not in frame.columns):
+        raise PipelineError("these are no archived messages: they lack the columns of docs/columns.md")
+    null = F.lit(None)
+    return frame.select(
+        F.lit(scope).alias("scope"), F.lit(user).alias("user"), F.lit("send").alias("action"),
+        F.col(column).cast("string").alias("address"), F.lit("").alias("route"),
+        F.array().cast("array<string>").alias("filters"), null.cast("string").alias("filter_set"),
+        F.regexp_replace("properties.reply_to", _OWN, "$1…").alias("reply_to"), null.cast("string").alias("decision"),
+        F.lit("message").alias("kind"), null.cast("bigint").alias("attached"), null.cast("bigint").alias("messages"),
+        null.cast("bigint").alias("bytes"), F.lit(1).alias("samples"), null.cast("bigint").alias("from_ms"),
+        null.cast("bigint").alias("to_ms"),
+    ).where(F.col("address").isNotNull())  # fmt: skip
+
+
+def known_of(rows: DataFrame) -> Known:
+    """What crossing rows say of receivers."""
+    from pyspark.sql import functions as F
+
+    seen = rows.where(F.col("kind") == "crossing").select(
+        "to_scope", "to_address", "to_connector", "announced", "believed"
+    )
+    announced: dict[CaseReceiver, set[bool]] = {}
+    believed: dict[CaseReceiver, set[bool]] = {}
+    for row in _few(seen.distinct(), "receivers"):
+        receiver = CaseReceiver(row["to_scope"], row["to_address"], row["to_connector"])
+        for table, name in ((announced, "announced"), (believed, "believed")):
+            if row[name] is not None:
+                table.setdefault(receiver, set()).add(row[name])
+    return Known(*({key: frozenset(values) for key, values in table.items()} for table in (announced, believed)))
+
+
+def _few(frame: DataFrame, what: str) -> list[Any]:
+    found = frame.limit(MOST + 1).collect()
+    if len(found) > MOST:
+        way = "simulate a shorter time (--since, --until)"
+        raise PipelineError(f"there are more than {MOST:,} different {what}; {way}")
+    return found
+
+
+# -- the job
+
+
+def simulate(
+    cases: DataFrame, now: CompiledPolicy, candidate: CompiledPolicy, known: Known,
+    said: Callable[[str], None] = lambda _: None,
+) -> SimulationOutcome:  # fmt: skip
+    """Judge every case under both policies; `said` hears how far it is."""
+    from pyspark.sql import functions as F
+
+    names = ("attached", "messages", "bytes", "samples")
+    own = F.col("kind") == "link"
+    sums = [F.sum(F.when(own, F.col(name))).alias(name) for name in names[:3]]
+    grouped = cases.groupBy(*_KEYS, "decision").agg(
+        *sums, F.sum("samples").alias("samples"), F.min("from_ms").alias("first"), F.max("to_ms").alias("last")
+    )
+    groups = _few(grouped, "kinds of links and messages")
+    said(f"{len(groups)} kinds of links and messages; deciding each under both policies")
+    before, after = (PolicyEvaluator(each, make_filter_rules(each.model.filters), known) for each in (now, candidate))
+    findings = compare(before, after, (_case(row) for row in groups))
+    weighed = [
+        CaseCount(finding, *_weights(row), decided=row["decision"])
+        for finding, row in zip(findings, groups, strict=True)
+    ]
+    times = [(row["first"], row["last"]) for row in groups if row["first"] is not None]
+    span = (min(first for first, _ in times), max(last for _, last in times)) if times else None
+    return SimulationOutcome(weighed, 0, span)
+
+
+def _weights(row: Any) -> tuple[int, int, int, int]:
+    return int(row["attached"] or 0), int(row["messages"] or 0), int(row["bytes"] or 0), int(row["samples"] or 0)
+
+
+def _case(row: Any) -> Case:
+    fields = {name: row[name] for name in _KEYS}
+    return Case(**{**fields, "filters": tuple(fields["filters"] or ())})
+
+
+def annotated_rows(cases: DataFrame, outcome: SimulationOutcome) -> DataFrame:
+    """The rows with what both policies say of them: columns `before`, `after` and `differences`."""
+    import pyarrow as pa
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    keys = {f"case_{name}": cases.schema[name].dataType.simpleString() for name in _KEYS}
+    columns = ", ".join(f"{name} {kind}" for name, kind in keys.items())
+    schema = _struct(f"{columns}, before string, after string, differences array<string>")
+    values = [
+        dict(zip(schema.names, (*case, before, after, words), strict=True))
+        for case, before, after, words in dict.fromkeys(_told(outcome))
+    ]
+    table = pa.Table.from_pylist(values, to_arrow_schema(schema))  # a list would pass through Python workers
+    verdicts = cases.sparkSession.createDataFrame(table, schema)
+    same = reduce(lambda one, other: one & other, (F.col(name).eqNullSafe(F.col(f"case_{name}")) for name in _KEYS))
+    return cases.join(F.broadcast(verdicts), same).drop(*keys)
+
+
+def _told(outcome: SimulationOutcome) -> Iterator[tuple[Case, str, str, tuple[str, ...]]]:
+    for each in outcome.findings:
+        case, before, after, words = each.finding
+        yield case, str(before), str(after), words
