@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -13,15 +14,26 @@ from tests.support.messages import message
 from tests.support.peer import SENDER, Peer
 
 WINDOWS = {"next_outgoing_id": 0, "incoming_window": 100, "outgoing_window": 100}
-SESSIONS = (framed(performative("begin", **WINDOWS), 1) + framed(performative("end"), 1)) * 40_000
-REFUSED = (
-    framed(performative("attach", name="a", handle=1, role=SENDER, target=target("no/such"), initial_delivery_count=0))
-    + framed(performative("detach", handle=1, closed=True))
-) * 10_000
-NO_MESSAGES = b"".join(
-    framed(performative("transfer", handle=0, delivery_id=n, delivery_tag=b"%d" % n) + b"\x00\x53\x99\x45")
-    for n in range(40_000)
-)
+
+
+def sessions() -> bytes:
+    """One after the other, ended at once."""
+    return (framed(performative("begin", **WINDOWS), 1) + framed(performative("end"), 1)) * 40_000
+
+
+def refused_links() -> bytes:
+    """Links to where there is nothing."""
+    unknown = target("no/such")
+    attach = performative("attach", name="a", handle=1, role=SENDER, target=unknown, initial_delivery_count=0)
+    return (framed(attach) + framed(performative("detach", handle=1, closed=True))) * 10_000
+
+
+def no_messages() -> bytes:
+    """Transfers of what has no section that a message may have."""
+    return b"".join(
+        framed(performative("transfer", handle=0, delivery_id=n, delivery_tag=b"%d" % n) + b"\x00\x53\x99\x45")
+        for n in range(40_000)
+    )
 
 
 def flood(peer: Peer, data: bytes, done: threading.Event) -> None:
@@ -40,10 +52,10 @@ def flood(peer: Peer, data: bytes, done: threading.Event) -> None:
     done.set()
 
 
-@pytest.mark.parametrize("data", [SESSIONS, REFUSED, NO_MESSAGES], ids=["sessions", "refused links", "no messages"])
-def test_others_go_on_while_one_floods(served: Served, data: bytes) -> None:
+@pytest.mark.parametrize("said", [sessions, refused_links, no_messages])
+def test_others_go_on_while_one_floods(served: Served, said: Callable[[], bytes]) -> None:
     sender, receiver = served.pair("chat/fair", credit=10_000)
-    done, rounds = threading.Event(), 0
+    done, rounds, data = threading.Event(), 0, said()
     with served.peer() as hostile:
         hostile.attach_sender("events/orders")
         hostile.until("flow", handle=0)

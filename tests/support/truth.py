@@ -48,12 +48,21 @@ class Case(NamedTuple):
             return received
         return Described(Symbol(_TYPES[self.language]), "" if self.text == "<nothing>" else self.text)
 
+    def __hash__(self) -> int:
+        return self.line
+
     def predicate(self) -> Predicate:
         """What the front ends make of it, bound; raises AmqpError for what is refused."""
-        return bind(read({Symbol("filter"): self.filter}).predicate, LATEST)
+        return _predicate(self)
 
     def __str__(self) -> str:
         return f"{self.line}: {self.text}"
+
+
+@cache
+def _predicate(case: Case) -> Predicate:
+    """Several files ask for the same while they are collected, in each worker."""
+    return bind(read({Symbol("filter"): case.filter}).predicate, LATEST)
 
 
 @cache
