@@ -91,10 +91,11 @@ class SenderHalf(LinkState):
             if self.open:
                 self.handler.on_accepted(found)
             return
+        take, on_outcome = unsettled.take, self.handler.on_outcome
         for number in found:
-            context = unsettled.take(number, _GONE)
+            context = take(number, _GONE)
             if context is not _GONE and self.open:  # else the link has ended meanwhile: whoever ended it has them
-                self.handler.on_outcome(context, ACCEPTED)
+                on_outcome(context, ACCEPTED)
 
     def number(self, delivery: Any) -> int:
         """By which number `unsettled` has a delivery: its tag."""

@@ -125,7 +125,8 @@ class ReceiverEndpoint:
         self._meeting.credited(self)
 
     def on_outcome(self, context: Any, outcome: Outcome) -> None:
-        context[0].settle(context[1], outcome)
+        link, delivery = context
+        link.settle(delivery, outcome)
 
     def on_detach(self, error: AmqpError | None) -> None:
         self._meeting.leave_outlet(self)
@@ -328,7 +329,10 @@ class DirectNode:
             except CookieOffload as wait:
                 self.hold(wait, outlet, WaitingMessage(link, delivery, data, settled))
                 return
-        send(target, link, delivery, data, settled)
+        if settled:
+            send(target, link, delivery, data, settled)
+        else:
+            target.send(data, (link, delivery))
 
     def hold(self, wait: CookieOffload, outlet: ReceiverEndpoint, message: WaitingMessage) -> None:
         """The cookie of this message has to be kept first: it waits, and all behind it, until that is known."""
