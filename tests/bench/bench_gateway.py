@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+import tomllib
+from pathlib import Path
 
 from tests.support.gateway import Gateway, written
+from tests.support.parts import ROOT
 from tests.support.process import ports
 
 POLICY = """\
@@ -43,6 +46,13 @@ TREE = "SCOPEGATE_BENCH_TREE"
 """The work tree whose gateway is measured, in place of this one (`against`)."""
 
 
+def script(tree: Path) -> str:
+    """What the `scopegate` script of a work tree does: its modules may have other names than those of here."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    module, _, name = project["scripts"]["scopegate"].partition(":")
+    return f"from {module} import {name}; {name}()"
+
+
 class BenchGateway(Gateway):
     """`scopegate run` on free ports; `start_seconds` is the time from its start to ready."""
 
@@ -61,6 +71,7 @@ class BenchGateway(Gateway):
         )
         policy = written(text)
         tree = os.environ.get(TREE)
+        self.script = script(Path(tree) if tree else ROOT)
         start = time.perf_counter()
         super().__init__(policy, env=SECRET | ({"PYTHONPATH": tree} if tree else {}))
         self.start_seconds = time.perf_counter() - start

@@ -29,6 +29,7 @@ SCOPEGATE = "from gateway.cli.main import main; main()"
 class Gateway:
     """One running gateway; `policy` is its file."""
 
+    script = SCOPEGATE
     unready = ""
     """What `/readyz` said last."""
 
@@ -58,7 +59,7 @@ class Gateway:
         where: dict[str, Any] = {"env": self._env, "cwd": self.policy.parent}
         if self._warm:
             return Process("gateway", arguments, start=warm_parent().start, **where)
-        return Process("gateway", [sys.executable, "-c", SCOPEGATE, *arguments], **where)
+        return Process("gateway", [sys.executable, "-c", self.script, *arguments], **where)
 
     def is_ready(self) -> bool:
         """Tell whether the gateway says so (`/readyz`), or listens where it has no HTTP."""

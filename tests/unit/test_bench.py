@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.bench import against
-from tests.bench.bench_gateway import TREE
+from tests.bench.bench_gateway import TREE, script
 from tests.bench.figures import Figure
+from tests.support.gateway import SCOPEGATE
 from tests.support.parts import ROOT
 
 
@@ -75,3 +76,9 @@ def test_what_is_not_of_a_gateway_is_not_compared_with_another() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("cookies: --against compares crowds, journal, kafka,")
+
+
+def test_a_gateway_of_another_commit_is_started_as_its_project_says(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project.scripts]\nscopegate = "gateway.other:start"\n')
+    assert script(tmp_path) == "from gateway.other import start; start()"
+    assert script(ROOT) == SCOPEGATE
