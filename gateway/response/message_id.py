@@ -12,8 +12,9 @@ from hmac import compare_digest
 from itertools import count
 from typing import Final, NamedTuple
 
+from gateway.amqp.message._sections import marked
 from gateway.response import encryption
-from gateway.response.cookie import MAX_TOKEN, from_url, to_url, too_long
+from gateway.response.cookie import MAX_TOKEN, from_url, too_long
 from gateway.response.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
 
 VERSION: Final = 1
@@ -32,8 +33,6 @@ class IdOrigin(NamedTuple):
 
 _REMEMBERED: Final = 4096
 """Of these and as many before them: what is under way is not forgotten all at once."""
-_MARKED: Final = len(MARK)
-_HEADS: Final = [b"\xa1%c%b" % (size, MARK) for size in range(256)]
 
 
 class ScopeIds:
@@ -66,14 +65,12 @@ class ScopeIds:
             payload = self._prefix + next(self._unique).to_bytes(UNIQUE_BYTES, "big") + original
             state = self._begin()
             state.update(payload)
-            token = payload + state.finalize()[:MAC_BYTES]
+            mac, size = state.finalize(), MAC_BYTES
         else:  # no two sealed tokens are alike: they are numbered
-            token = self._seal(self._named + original)
-        if len(token) > MAX_TOKEN:
+            payload, mac, size = self._seal(self._named + original), b"", 0
+        if len(payload) + size > MAX_TOKEN:
             raise too_long()
-        text = to_url(token)
-        size = _MARKED + len(text)
-        field = _HEADS[size] + text if size < 256 else b"\xb1%b%b%b" % (size.to_bytes(4, "big"), MARK, text)
+        field = marked(MARK, payload, mac, size)
         minted = self._minted
         if len(minted) >= _REMEMBERED:
             self._earlier, self._minted = minted, (minted := {})

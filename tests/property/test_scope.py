@@ -224,6 +224,17 @@ def test_base64url_has_one_spelling(data: bytes) -> None:
     assert from_url(to_url(data)) == data
 
 
+tokens = st.binary(max_size=200) | st.just(b"long" * 9999)
+
+
+@given(st.binary(max_size=9), tokens, st.binary(max_size=32), st.integers(0, 32))
+def test_the_string_of_a_token_is_that_of_the_general_form(mark: bytes, token: bytes, mac: bytes, size: int) -> None:
+    size = min(size, len(mac))
+    text = mark + to_url(token + mac[:size])
+    head = b"\xa1%c" % len(text) if len(text) < 256 else b"\xb1" + len(text).to_bytes(4, "big")
+    assert _sections.marked(mark, token, mac, size) == head + text
+
+
 @given(messages(), st.dictionaries(st.sampled_from([0, 2, 4, 5]), ids, max_size=4))
 def test_the_quick_way_to_replace_properties_is_the_general_one(data: bytes, new: dict[int, Any]) -> None:
     layout = walk(data)

@@ -138,6 +138,23 @@ def test_what_cannot_be_put_together_is_left_too(wrong: dict[int, Any]) -> None:
     assert _sections.assemble(*[wrong.get(index, each) for index, each in enumerate(whole)]) is ...
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((b"", b"", b""), TypeError),
+        (("", b"", b"", 0), TypeError),
+        ((b"", bytearray(), b"", 0), TypeError),
+        ((b"", b"", None, 0), TypeError),
+        ((b"", b"", b"", "0"), TypeError),
+        ((b"", b"", b"mac", 4), ValueError),
+        ((b"", b"", b"mac", -1), ValueError),
+    ],
+)
+def test_a_token_is_bytes(arguments: tuple[Any, ...], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        _sections.marked(*arguments)
+
+
 _HEADER, _BODY = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x75\xa0\x01x"
 _ONE, _TWO = b"\x00\x53\x71\xc1\x01\x00", b"\x00\x53\x71\xd1\x00\x00\x00\x04\x00\x00\x00\x00"
 _KNOWN = object()

@@ -213,6 +213,7 @@ static PyObject *fields(PyObject *module, PyObject *const *args, Py_ssize_t coun
 }
 
 #include "_assemble.h"
+#include "_url.h"
 
 /* -- crossing a boundary: delivery annotations put on and taken off, where what they say is known already */
 
@@ -316,6 +317,7 @@ static PyMethodDef methods[] = {
     {"field", (PyCFunction)(void (*)(void))field, METH_FASTCALL, "One field of the properties, encoded."},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "The first six fields of the properties, encoded."},
     {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, "With other annotations and leading fields."},
+    {"marked", (PyCFunction)(void (*)(void))marked, METH_FASTCALL, "An encoded string with a token in it."},
     {"put_on", (PyCFunction)(void (*)(void))put_on, METH_FASTCALL, "Annotate a message as known for its reply-to."},
     {"take_off", (PyCFunction)(void (*)(void))take_off, METH_FASTCALL, "Take off delivery annotations that are known."},
     {NULL, NULL, 0, NULL},
