@@ -7,7 +7,7 @@ import pytest
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED
 from gateway.nodes.direct.copies import SLICE
 from gateway.nodes.direct.multicast import Multicast
-from tests.support.direct import Node, Wire
+from tests.support.direct import Node, Wire, steps
 
 CROWD = 2 * SLICE + 50
 
@@ -45,6 +45,12 @@ def test_copies_for_a_crowd_are_sent_in_turns_and_in_order() -> None:
     assert crowd.copies == SLICE
     assert crowd.turns() <= 2 * SLICE
     assert all(each.got == [b"1", b"2"] for each in crowd.receivers)
+
+
+def test_what_comes_meanwhile_is_not_held_against_each_receiver() -> None:
+    crowd = Crowd()
+    crowd.sender.transfer(b"1")
+    assert steps(lambda: crowd.sender.transfer(b"2")) < CROWD
 
 
 def test_what_waits_for_a_few_receivers_is_sent_in_turns_too() -> None:

@@ -86,6 +86,10 @@ class Round:
         self._ahead: Final = dict.fromkeys(outlets)
         self._blocked: Final[dict[ReceiverEndpoint, None]] = {}
 
+    def __contains__(self, outlet: object) -> bool:
+        """Whether this one is still to be sent its copy."""
+        return outlet in self._ahead or outlet in self._blocked
+
     @property
     def goes_on(self) -> bool:
         """Whether there are receivers whose turn has not come."""

@@ -5,6 +5,7 @@ The slowest receiver sets the pace; the sender hears the worst of the receivers'
 
 from __future__ import annotations
 
+from collections.abc import Container
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -104,7 +105,7 @@ class Multicast(DirectNode):
         return not blocked
 
     def supply(self) -> int:
-        return max(self._pace.least() - (self._round is not None), 0)  # some still have credit that is spoken for
+        return max(self._pace.least(), 0)
 
     def _forward_all(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
         receivers = self.receivers
@@ -128,7 +129,7 @@ class Multicast(DirectNode):
         def send_one(outlet: ReceiverEndpoint) -> None:
             self.forward(outlet, copies, delivery, data, settled)  # type: ignore[arg-type]
 
-        self._round = Round(copies, delivery, settled, outlets, send_one)
+        self._round = self._pace.owed = Round(copies, delivery, settled, outlets, send_one)
         self._some()
 
     # -- in turns of the loop
@@ -169,7 +170,7 @@ class Multicast(DirectNode):
                     super().drain(outlet)
 
     def _end_round(self, copies: Copies) -> None:
-        self._round = None
+        self._round, self._pace.owed = None, ()
         if not copies.open:  # its sender has left meanwhile
             for outlet in self._crossed.pop(copies.way, ()):
                 outlet.forget(copies)  # type: ignore[arg-type]
@@ -211,13 +212,15 @@ class _Pace:
     def __init__(self) -> None:
         self.sent = 0
         """Messages so far."""
+        self.owed: Container[ReceiverEndpoint] = ()
+        """Who has not been sent the last of them yet: one of its credit is spoken for."""
         self._limits: dict[ReceiverEndpoint, int] = {}
         self._heap: list[tuple[int, int, ReceiverEndpoint]] = []
         self._serial = 0
 
     def credited(self, outlet: ReceiverEndpoint) -> None:
         """A receiver came, or its credit has changed."""
-        limit = self.sent + outlet.link.credit
+        limit = self.sent + self._credit(outlet)
         if self._limits.get(outlet) == limit:
             return
         self._limits[outlet] = limit
@@ -230,6 +233,9 @@ class _Pace:
         self._serial += 1
         return limit, self._serial, outlet
 
+    def _credit(self, outlet: ReceiverEndpoint) -> int:
+        return outlet.link.credit - (outlet in self.owed)
+
     def leave(self, outlet: ReceiverEndpoint) -> None:
         """A receiver has left."""
         self._limits.pop(outlet, None)
@@ -241,7 +247,7 @@ class _Pace:
             limit, _, outlet = heap[0]
             if limits.get(outlet) != limit:
                 heappop(heap)
-            elif (now := self.sent + outlet.link.credit) != limit:
+            elif (now := self.sent + self._credit(outlet)) != limit:
                 limits[outlet] = now
                 heapreplace(heap, self._entry(outlet, now))
             else:
