@@ -1,4 +1,4 @@
-"""Predicates as Spark Columns over the layout of `bridges.spark.columns.schema` (docs/columns.md): no Python in the query.
+"""Predicates as Spark Columns over the layout of `bridges.spark.columns.schema` (docs/columns.md), without Python.
 
 `column(predicate)` refuses what columns cannot answer and gives a boolean Column that is never null; `verdict` the same
 with null for unknown. Sums that overflow, divisions by zero and entries that are not there are null whatever

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.produce.replayer import Replayer
-from bridges.spark.archive.store import job
+from bridges.spark.archive import job
 from bridges.spark.archive.bounded_source import Standing
 from bridges.spark.archive.delta import CONF, DeltaLog, is_table
 from bridges.spark.archive.job import ArchiveOrigin, LogBounds, VerifyVerdict

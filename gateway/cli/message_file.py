@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError
 
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.amqp.message import sections
 from gateway.filters.decimals import encoded
 from gateway.filters.evaluate.access import HEADER, PROPERTIES

@@ -110,7 +110,7 @@ class QueuePull:
 
 
 class PulledSender(InternalLink):
-    """Both ends of it: the sender that the node sees (see `gateway.amqp.link.link.Link`), and the handler of our link."""
+    """Both ends of it: the sender that the node sees (`gateway.amqp.link.link.Link`), and the handler of our link."""
 
     incoming: Final = True
     rejects: Final = True

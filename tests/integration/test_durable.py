@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
 from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.groups.membership import checkpointer
+from bridges.kafka.groups import checkpointer
 from gateway.amqp.codec.types import Described, Symbol, Uint
 from gateway.errors import AmqpError
 from tests.support import frames

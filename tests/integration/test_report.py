@@ -15,7 +15,7 @@ import pytest
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
-from bridges.spark.report.job import tables
+from bridges.spark.report import tables
 from bridges.spark.report.html import POLICY
 from bridges.spark.report.job import ReportRequest, make
 from tests.support import archives

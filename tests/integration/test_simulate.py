@@ -15,7 +15,7 @@ import pytest
 
 from bridges.spark.columns.rows import EventRow
 from bridges.spark.errors import PipelineError
-from bridges.spark.simulate.policy_diff import job
+from bridges.spark.simulate import job
 from bridges.spark.simulate.policy_diff import NOTHING
 from gateway.config.policy import load
 from policies.rules import CompiledPolicy

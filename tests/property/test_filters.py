@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.amqp.message import sections
 from gateway.filters import like
 from gateway.filters.decimals import decimal_value, decoded

@@ -27,7 +27,7 @@ from redis import Redis as Client
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
 from gateway.server.tasks import Supervisor
-from gateway.state.leases.manager import manager as module
+from gateway.state.leases import manager as module
 from gateway.state.leases.group import parse
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason, Share
 from gateway.state.leases.manager import Leases

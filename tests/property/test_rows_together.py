@@ -14,7 +14,7 @@ from bridges.spark.columns.batch_decoder import Messages
 from bridges.spark.columns.message_shape import shape_of
 from bridges.spark.columns.row_decoder import Rows
 from bridges.spark.columns.rows import message_columns
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message import sections
 from tests.support import filter_strategies as random

@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.filters import predicate as p
 from tests.support.naive_message import MISSING, Fields, entries, message_fields
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.amqp.message import sections
 from gateway.filters import predicate as p
 

@@ -15,7 +15,7 @@ from tests.support.native import compile_modules
 REACHING = """
 import os, sys
 import tests
-from gateway.amqp.codec.codec import encoder, decoder
+from gateway.amqp.codec import encoder, decoder
 if (child := os.fork()) == 0:
     from gateway.response import rate_limit as rate
     sys.exit(0)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict, promote
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.amqp.message import sections
 from gateway.filters import predicate as p
 from gateway.filters.values import calculator, folded

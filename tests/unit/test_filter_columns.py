@@ -12,7 +12,7 @@ import pytest
 from bridges.spark.columns import schema
 from bridges.spark.columns.arrow.operations import compile_filter
 from bridges.spark.columns.rows import EventRow, record_batch
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message import sections
 from gateway.errors import NOT_IMPLEMENTED, AmqpError

@@ -14,7 +14,7 @@ import gc
 import _testcapi
 from confluent_kafka import Producer
 from bridges.kafka.produce import _produce, client as outbox
-from gateway.amqp.engine.engine import batch as turn
+from gateway.amqp.engine import batch as turn
 
 
 def grown(step, *args):

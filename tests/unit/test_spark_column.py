@@ -16,7 +16,7 @@ from bridges.spark.column import column, verdict
 from bridges.spark.columns import schema as columns
 from bridges.spark.columns.rows import SCHEMA
 from bridges.spark.like import PARTS, expression, like
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError

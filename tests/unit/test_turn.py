@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cproton_ffi import lib
 
-from gateway.amqp.engine.engine import _batch, batch
+from gateway.amqp.engine import _batch, batch
 from tests.support.messages import message
 
 

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from bridges.spark.report.job import format as words
-from bridges.spark.report.job import plots
+from bridges.spark.report import format as words
+from bridges.spark.report import plots
 from bridges.spark.report.html import Card, Chapter, PageTable
 from bridges.spark.report.plots import SERIES, Bar, PlotSeries
 from bridges.spark.report.tables import MORE

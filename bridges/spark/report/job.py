@@ -18,12 +18,12 @@ from urllib.parse import quote
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError, sentence
-from bridges.spark.report.job import format as words
-from bridges.spark.report.job import tables as report_tables
+from bridges.spark.report import format as words
+from bridges.spark.report import tables as report_tables
 from bridges.spark.report.chapters import Chapters, ReportTerms
 from bridges.spark.report.html import Page, render
 from bridges.spark.session import check_java, open_session
-from bridges.spark.simulate.policy_diff import job
+from bridges.spark.simulate import job
 from bridges.spark.simulate.job import JOURNAL
 from gateway import __version__
 from policies.folders import url_problem

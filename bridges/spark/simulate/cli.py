@@ -134,7 +134,7 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, 
 def _simulated(
     spark: Any, policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, Any]
 ) -> SimulationOutcome:
-    from bridges.spark.simulate.policy_diff import job
+    from bridges.spark.simulate import job
     from bridges.spark.simulate.policy_diff import NOTHING
 
     cases: DataFrame | None = None

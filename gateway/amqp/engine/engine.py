@@ -13,7 +13,7 @@ from typing import Any, Final
 from cproton_ffi import lib
 
 from gateway.amqp.codec.decoder import malformed
-from gateway.amqp.engine.engine import batch, proton_data
+from gateway.amqp.engine import batch, proton_data
 from gateway.amqp.engine.config import EngineConfig, EngineListener, PeerInfo
 from gateway.amqp.engine.input import Input
 from gateway.amqp.engine.output import CANNOT_GO_ON, Output, next_tick

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
 
-from gateway.amqp.engine.engine import batch
+from gateway.amqp.engine import batch
 from gateway.amqp.engine.performatives import close_frame
 from gateway.amqp.engine.transport_errors import complaint
 from gateway.amqp.sasl.frames import AMQP_HEADER

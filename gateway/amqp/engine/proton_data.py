@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp.codec.codec import codec
+from gateway.amqp.codec import codec
 from gateway.amqp.codec.types import Array, Symbol
 from gateway.errors import AmqpError
 

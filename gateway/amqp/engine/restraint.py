@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.engine.engine import batch
+from gateway.amqp.engine import batch
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.output import Output

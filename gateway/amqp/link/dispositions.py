@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cproton_ffi import lib
 
-from gateway.amqp.engine.engine import proton_data
+from gateway.amqp.engine import proton_data
 from gateway.amqp.link.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
 from gateway.errors import told
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from cproton_ffi import lib
 
-from gateway.amqp.engine.engine import batch, proton_data
+from gateway.amqp.engine import batch, proton_data
 from gateway.amqp.link.handlers import Incoming, Outgoing
 from gateway.amqp.link.outcomes import FAILED, Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf

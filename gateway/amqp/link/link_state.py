@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
 
-from gateway.amqp.engine.engine import proton_data
+from gateway.amqp.engine import proton_data
 from gateway.amqp.engine.batch import Received, Unsettled, address
 from gateway.amqp.link.handlers import takes_batches
 from gateway.amqp.link.outcomes import SETTLED, Outcome

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import lib
 
-from gateway.amqp.engine.engine import proton_data
+from gateway.amqp.engine import proton_data
 from gateway.amqp.link.attach_info import AttachInfo
 from gateway.amqp.link.link import Link, sized
 from gateway.amqp.link.link_state import DetachKind

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp.engine.engine import batch
+from gateway.amqp.engine import batch
 from gateway.amqp.engine.control_frames import RESUMED
-from gateway.amqp.link.link import dispositions
+from gateway.amqp.link import dispositions
 from gateway.amqp.link.link_state import BUFFER_SIZE, LinkState
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.amqp.message.bounds import ANNOTATIONS

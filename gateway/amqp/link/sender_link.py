@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp.engine.engine import batch
-from gateway.amqp.link.link import dispositions
+from gateway.amqp.engine import batch
+from gateway.amqp.link import dispositions
 from gateway.amqp.link.link_state import LinkState
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.amqp.engine.engine import _batch
+from gateway.amqp.engine import _batch
 from gateway.amqp.message import _sections, hop, section_index, sections
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
 from gateway.errors import AmqpError
