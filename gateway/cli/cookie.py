@@ -29,16 +29,16 @@ _OF_A_REFERENCE: Final = ("scope", "link target", "expires")
 
 @click.group()
 def cookie() -> None:
-    """Read the cookies that the gateway hands to other scopes."""
+    """Inspect the cookies that the gateway sends to other scopes."""
 
 
 @cookie.command(epilog="Exit codes: 0 valid now; 1 not valid, or a mistake in the file.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--cookie", "text", default="-", help="Base64, hex, a $replies address or an ID:sg-… id; -: from stdin.")
 def inspect(file: Path, text: str) -> None:
-    """Show what a cookie, a rewritten reply address or a rewritten message-id says, and whether it is valid now.
+    """Show the contents of a cookie, a rewritten reply address or a rewritten message-id, and whether it is valid now.
 
-    The keys are those of the policy FILE. No key is ever printed.
+    It uses the keys of the policy FILE, and never prints a key.
     """
     from gateway.config.policy import load, make_ring
     from policies.load.diagnostics import PolicyErrors

@@ -36,14 +36,14 @@ Examples:
   scopegate filter "a.color = 'red'" --policy gateway.yaml --topic events/orders --count 50000
 
 \b
-A message in YAML (or any number of them, each under a name of its own):
+A message in YAML (or any number of them, each under its own name):
   header: {priority: 9}
   properties: {subject: order, message-id: id-1}
   application-properties: {color: red, n: !int 7}
   data: hello
 
-Exit codes: 0 something matches; 1 nothing matches; 2 a mistake in what was given, or a file or topic that cannot be
-read (said on stderr).
+Exit codes: 0 something matches; 1 nothing matches; 2 invalid input, or a file or topic that cannot be read
+(reported on stderr).
 """
 
 
@@ -64,22 +64,23 @@ class _Mistake(click.ClickException):
     type=click.Choice([*_TYPES, "filter"]),
     default="sql",
     show_default=True,
-    help="What EXPRESSION is: an SQL filter, a JMS selector, the small SQL of event streams, or any filter as YAML "
-    "(its name without amqp:, and its value).",
+    help="The language of EXPRESSION: an SQL filter, a JMS selector, the small SQL of event streams, or any filter "
+    "as YAML (its name without amqp:, and its value).",
 )
 @click.option(
     "--message",
     "files",
     multiple=True,
     type=click.Path(path_type=Path, allow_dash=True),
-    help="A message: YAML, or the bytes of an encoded one; -: from stdin. As often as wanted.",
+    help="A message: YAML, or the bytes of an encoded one; -: from stdin. May be repeated.",
 )
-@click.option("--topic", "address", help="The address of an event log of the policy, as a client would attach to it.")
+@click.option("--topic", "address", help="The address of an event log of the policy, as used by a client.")
 @click.option(
     "--policy", type=click.Path(path_type=Path), help="The policy that has --topic; its limits on filters apply."
 )
 @click.option("--scope", help="With --topic: the client's scope.  [default: the first that has the address]")
-@click.option("--bootstrap", help="With --topic: other servers than the policy's, or those of its embedded Kafka.")
+@click.option("--bootstrap", help="With --topic: servers to use instead of the policy's, or those of its embedded "
+    "Kafka.")
 @click.option("--count", default=10_000, show_default=True, type=click.IntRange(1), help="Newest events to read.")
 @click.option("--show", default=3, show_default=True, type=click.IntRange(0), help="Matching events to explain.")
 def filter_command(
@@ -93,10 +94,10 @@ def filter_command(
     count: int,
     show: int,
 ) -> None:
-    """Try a filter on messages or on the newest events of a topic: what matches, why, and how fast.
+    """Test a filter on messages or on the newest events of a topic: what matches, why, and how fast.
 
-    Each term is shown with what it is (true, false or unknown) and what its fields are. Only what is true as a whole
-    is delivered.
+    Each term is shown with its value (true, false or unknown) and the values of its fields. Only messages for which
+    the whole filter is true are delivered.
     """
     if bool(files) == bool(address):
         raise click.UsageError("say what to try it on: --message FILE, or --topic ADDRESS with --policy FILE")

@@ -9,19 +9,22 @@ from typing import Any
 import click
 
 
-@click.command(epilog="Exit codes: 0 done; 1 the gateway refused, or did not answer (said on stderr).")
-@click.option("--http", "place", default="127.0.0.1:8672", show_default=True, help="The gateway's gateway.http.")
+@click.command(epilog="Exit codes: 0 done; 1 the gateway refused, or did not answer (reported on stderr).")
+@click.option("--http", "place", default="127.0.0.1:8672", show_default=True, help="The address in the policy's "
+    "gateway.http.")
 @click.option("--scope", required=True, help="The scope that has the address.")
 @click.option("--address", required=True, help="The address of the event log.")
 @click.option("--group", required=True, help="The consumer group.")
 @click.option(
-    "--rebalance", is_flag=True, help="Deal the partitions out anew: links that were assigned one end in order."
+    "--rebalance", is_flag=True, help="Rebalance the partitions: links that were assigned one are closed in an "
+    "orderly way."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def groups(place: str, scope: str, address: str, group: str, rebalance: bool, as_json: bool) -> None:
-    """Show the owners of a consumer group's partitions, or have them dealt out anew.
+    """Show the owners of a consumer group's partitions, or rebalance the group.
 
-    Any gateway that shares the state answers for all of them. --rebalance is taken only from the gateway's machine.
+    Any gateway that shares the state answers for all of them. --rebalance is accepted only from the gateway's own
+    machine.
     """
     answer = _ask(
         place, "POST" if rebalance else "GET", "/groups/rebalance" if rebalance else "/groups", scope, address, group

@@ -1,6 +1,6 @@
 """The command line, `scopegate`. Everything but click is imported by the command that needs it.
 
-Exit codes: 0 done, 1 refused or a mistake in what was given (said on stderr), 2 wrong use of the command.
+Exit codes: 0 done, 1 refused or invalid input (reported on stderr), 2 incorrect use of the command line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 _EXIT_CODES: Final = (
-    "Exit codes: 0 done; 1 refused, or a mistake in the files given (said on stderr); 2 wrong use of the command line."
+    "Exit codes: 0 done; 1 refused, or a mistake in the given files (reported on stderr); 2 incorrect use of the "
+    "command line."
 )
 _FILE: Final = click.argument("file", type=click.Path(path_type=Path))
 
@@ -32,9 +33,9 @@ _FILE: Final = click.argument("file", type=click.Path(path_type=Path))
 @click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="scopegate %(version)s", help="Print the version.")
 def main() -> None:
-    """ScopeGate stands between AMQP 1.0 networks, and between AMQP 1.0 and Apache Kafka.
+    """ScopeGate connects AMQP 1.0 networks with each other and with Apache Kafka.
 
-    One policy file says where it listens, what each address is and who may use it. To see it work:
+    One policy file defines where it listens, what each address is and who may use it. For a demonstration:
     scopegate quickstart. To write your own policy, start from policies/examples and docs/policy.md.
     """
 
@@ -70,11 +71,11 @@ def _check_files(policy: CompiledPolicy) -> None:
 
 @main.command(epilog="Exit codes: 0 no mistake; 1 mistakes, all of them on stderr.")
 @_FILE
-@click.option("--no-secrets", is_flag=True, help="Do not look for secrets, user files and certificates.")
+@click.option("--no-secrets", is_flag=True, help="Do not check secrets, user files and certificates.")
 def check(file: Path, no_secrets: bool) -> None:
     """Find every mistake of a policy file at once.
 
-    Each is printed as file:line:column: key: what is wrong (and what is allowed). Warnings do not fail.
+    Each is printed as file:line:column: key: what is wrong (and what is allowed). Warnings do not change the exit code.
     """
     policy = _load(file, with_secrets=not no_secrets)
     for warning in policy.warnings:
@@ -102,14 +103,14 @@ def check(file: Path, no_secrets: bool) -> None:
 @main.command(epilog="Exit codes: 0 allowed; 1 refused, or a mistake in the file.")
 @_FILE
 @click.option("--scope", required=True, help="The scope whose listener the client is connected to.")
-@click.option("--user", default="anonymous", show_default=True, help="Who asks.")
+@click.option("--user", default="anonymous", show_default=True, help="The user.")
 @click.option("--address", required=True, help="The address of the link.")
-@click.option("--send", "action", flag_value="send", help="The client sends there.")
-@click.option("--receive", "action", flag_value="receive", help="The client receives from there.")
-@click.option("--info", "action", flag_value="info", help="The client reads its $info.")
+@click.option("--send", "action", flag_value="send", help="The client sends to the address.")
+@click.option("--receive", "action", flag_value="receive", help="The client receives from the address.")
+@click.option("--info", "action", flag_value="info", help="The client reads the $info of the address.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def explain(file: Path, scope: str, user: str, address: str, action: str | None, as_json: bool) -> None:
-    """Say what the gateway would answer to somebody, and which lines of the policy decide it.
+    """Show what the gateway would answer to a client, and which lines of the policy decide it.
 
     Needs none of the policy's secrets.
     """
@@ -126,7 +127,7 @@ def explain(file: Path, scope: str, user: str, address: str, action: str | None,
 
 
 @main.command()
-@click.option("--markdown", is_flag=True, help="Print the reference for people, docs/policy.md, instead.")
+@click.option("--markdown", is_flag=True, help="Print the reference in Markdown, docs/policy.md, instead.")
 def schema(markdown: bool) -> None:
     """Print the JSON Schema of the policy file, for editors and other tools."""
     from policies.reference import markdown as page
@@ -140,8 +141,9 @@ def schema(markdown: bool) -> None:
 def run(file: Path) -> None:
     """Serve a policy until SIGTERM or Ctrl-C.
 
-    SIGHUP or a changed file reloads it. Links whose rule is the same and still allows them stay open; those whose
-    rule has changed are told to attach again. A wrong new policy is reported and the old one goes on.
+    SIGHUP or a changed file reloads it. Links whose rule has not changed and still permits them stay open; links whose
+    rule has changed are detached and may attach again. An invalid new policy is reported, and the old one stays in
+    force.
     """
     gc.disable()  # what is imported stays, and looking through it takes time; `prepare_process` turns it on
     from gateway.server.process import run as serve
@@ -149,15 +151,15 @@ def run(file: Path) -> None:
     sys.exit(serve(file))
 
 
-@main.command(epilog="Exit codes: 0 every step was verified; 1 some step was not.")
-@click.option("--once", is_flag=True, help="Exit after the transcript instead of going on serving.")
+@main.command(epilog="Exit codes: 0 all steps were verified; 1 a step failed.")
+@click.option("--once", is_flag=True, help="Exit after the transcript instead of continuing to serve.")
 @click.option(
     "--policy",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A copy of policies/examples/quickstart.yaml with other ports.  [default: that file]",
 )
 def quickstart(once: bool, policy: Path | None) -> None:
-    """Start a gateway with two scopes and an embedded Kafka, and watch real clients use it."""
+    """Start a gateway with two scopes and an embedded Kafka, and watch stock clients use it."""
     from gateway.quickstart import run as start
 
     sys.exit(start(once, policy))

@@ -15,7 +15,9 @@ import click
 from gateway.cli.local_path import LocalPath
 from gateway.cli.pipeline_defaults import kafka_options, settings
 
-_CODES: Final = "Exit codes: 0 done; 1 not done or stopped before the end (said on stderr); 2 wrong use of it."
+_CODES: Final = (
+    "Exit codes: 0 done; 1 failed or stopped before the end (reported on stderr); 2 incorrect use of the command."
+)
 _ARCHIVE: Final = click.argument("archive", type=LocalPath(path_type=Path, file_okay=False))
 
 
@@ -37,14 +39,14 @@ class _Pipeline(click.Group):
 def pipeline() -> None:
     """Archive event streams, verify and replay archives, simulate policies, with Spark.
 
-    Needs Java 17 and pip install 'scopegate[spark]'. Runs on this machine unless --master names another Spark.
+    Needs Java 17 and pip install 'scopegate[spark]'. Runs on this machine unless --master names a Spark cluster.
     """
 
 
 def _spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--jars", type=LocalPath(path_type=Path), help="Folder with the jars of Spark's Kafka source."),
-        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark's own settings; as often as wanted."),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
     ):
         command = option(command)
@@ -52,10 +54,10 @@ def _spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pipeline.command(epilog=_CODES)
-@click.option("--to", type=LocalPath(path_type=Path), help="Folder to fill.  [default: the cache]")
-@click.option("--delta", is_flag=True, help="Those of Delta Lake as well.")
+@click.option("--to", type=LocalPath(path_type=Path), help="Target folder.  [default: the cache]")
+@click.option("--delta", is_flag=True, help="Also fetch those of Delta Lake.")
 def jars(to: Path | None, delta: bool) -> None:
-    """Fetch the four jars of Spark's Kafka source with Maven, once; other commands do it when they need them."""
+    """Fetch the four jars of Spark's Kafka source with Maven, once; other commands fetch them when needed."""
     with _said() as jobs:
         found = jobs.fetch_jars(to, delta=delta)
     click.echo(f"{len(found)} jars in {found[0].parent}")
@@ -66,31 +68,35 @@ def jars(to: Path | None, delta: bool) -> None:
 @kafka_options
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]",
-    help="A topic and its address in the archive; as often as wanted.",
+    help="A topic and its address in the archive; may be repeated.",
 )  # fmt: skip
 @click.option(
     "--amqp", multiple=True, metavar="OPTION=VALUE",
-    help="Instead of topics an event-stream node over AMQP: options of the data source, url=… and address=… at least.",
+    help="Archive an event-stream node over AMQP instead of topics: options of the data source, at least url=… and "
+    "address=….",
 )  # fmt: skip
 @click.option(
     "--start", default="earliest", show_default=True,
-    help="Where a topic begins that is not in the archive yet: earliest, latest, or a time (ISO 8601).",
+    help="Where to begin with a topic that is not in the archive yet: earliest, latest, or a time (ISO 8601).",
 )  # fmt: skip
-@click.option("--once", is_flag=True, help="End at the end of the topics instead of going on until SIGTERM.")
-@click.option("--every", default=10.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
-@click.option("--offsets", default=500_000, show_default=True, type=click.IntRange(1), help="Offsets of one commit.")
-@click.option("--file-size", default=128, show_default=True, type=click.IntRange(1), help="Bound of a file, in MiB.")
+@click.option("--once", is_flag=True, help="Stop at the end of the topics instead of running until SIGTERM.")
+@click.option("--every", default=10.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between checks "
+    "of the topics.")
+@click.option("--offsets", default=500_000, show_default=True, type=click.IntRange(1), help="Maximum number of "
+    "offsets in one commit.")
+@click.option("--file-size", default=128, show_default=True, type=click.IntRange(1), help="Approximate maximum size "
+    "of a file, in MiB.")
 @click.option(
     "--fail-on-data-loss/--no-fail-on-data-loss", "fail", default=True, show_default=True,
-    help="Stop where offsets are gone from a topic before they were archived, or note the gap and go on.",
+    help="Stop if offsets are gone from a topic before they were archived, or record the gap and continue.",
 )  # fmt: skip
 @click.option(
     "--fail-on-unknown-mapping/--no-fail-on-unknown-mapping", "fail_unknown", default=False, show_default=True,
-    help="Stop at records that a newer scopegate has written, or keep them as they are and say how many.",
+    help="Stop at records written by a newer scopegate, or archive them unchanged and count them.",
 )  # fmt: skip
 @click.option(
     "--format", type=click.Choice(["parquet", "delta"]),
-    help="delta: a Delta table as well.  [default: as the archive is, parquet for a new one]",
+    help="delta: also a Delta table.  [default: as the archive is, parquet for a new one]",
 )  # fmt: skip
 @_spark_options
 def archive(
@@ -98,10 +104,10 @@ def archive(
     amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int, fail: bool,
     fail_unknown: bool, format: str | None, master: str, conf: tuple[str, ...], jars: Path | None,
 ) -> None:  # fmt: skip
-    """Copy topics to Parquet files in the folder ARCHIVE: every section and record as it is, each offset once.
+    """Copy topics to Parquet files in the folder ARCHIVE: every section and record unchanged, each offset once.
 
-    It goes on where the archive ends, however the last run ended. SIGTERM ends it behind the commit under way, a
-    second one at once; nothing half written is seen either way.
+    It continues where the archive ends, however the last run ended. SIGTERM stops it after the current commit, a
+    second SIGTERM at once; in both cases readers never see partial data.
     """
     if amqp and _of_policy("topics"):
         topics = ()
@@ -122,12 +128,13 @@ def archive(
             jobs.archive_topics(archive, settings(bootstrap, policy, cluster), named, start=_start(start), **common)
 
 
-@pipeline.command(epilog="Exit codes: 0 nothing is wrong; 1 something is (said on stderr); 2 wrong use of the command.")
+@pipeline.command(epilog="Exit codes: 0 no errors; 1 errors (reported on stderr); 2 incorrect use of the command.")
 @_ARCHIVE
 def verify(archive: Path) -> None:
-    """Prove that ARCHIVE has every offset of its ranges once, from its files and its manifest.
+    """Verify that ARCHIVE has every offset of its ranges once, from its files and its manifest.
 
-    Looked for: gaps and overlaps, rows that are missing, double or outside, files that are missing, changed or strange.
+    Reports gaps and overlaps; rows that are missing, duplicated or out of range; files that are missing, changed or
+    unknown.
     """
     with _said() as jobs:
         found = jobs.verify(archive)
@@ -149,17 +156,18 @@ def verify(archive: Path) -> None:
 @click.option("--topic", help="The topic to write to.")
 @click.option(
     "--amqp", multiple=True, metavar="OPTION=VALUE",
-    help="Instead of a topic an AMQP address: url=… and address=…; user=… and passwordFile=… as of the data source.",
+    help="An AMQP address instead of a topic: url=… and address=…; user=… and passwordFile=… as in the data source.",
 )  # fmt: skip
-@click.option("--since", help="Events from this time on (ISO 8601; UTC where it names no zone).")
+@click.option("--since", help="Events from this time on (ISO 8601; UTC if no zone is given).")
 @click.option("--until", help="Events before this time.")
 @click.option(
     "--offsets", multiple=True, metavar="PARTITION:START-END",
-    help="Only this partition and these offsets, END exclusive; as often as wanted.",
+    help="Only this partition and these offsets, END exclusive; may be repeated.",
 )  # fmt: skip
 @click.option("--filter", "expression", help="An AMQP SQL filter, as on a link (docs/filters.md).")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Events a second at most.  [default: no limit]")
-@click.option("--name", help="What the progress is kept under.  [default: made of what is asked for]")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of events per second.  "
+    "[default: no limit]")
+@click.option("--name", help="Name under which the progress is stored.  [default: derived from the selection]")
 @click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 @_spark_options
 def replay(
@@ -167,10 +175,10 @@ def replay(
     amqp: tuple[str, ...], since: str | None, until: str | None, offsets: tuple[str, ...], expression: str | None,
     rate: float | None, name: str | None, dry_run: bool, master: str, conf: tuple[str, ...], jars: Path | None,
 ) -> None:  # fmt: skip
-    """Send archived events to a topic or an AMQP address: the same bytes, in the order they had in each partition.
+    """Send archived events to a topic or an AMQP address: the same bytes, in the original order of each partition.
 
-    Into a topic, records and progress are one transaction: a run that was killed is started again and writes each
-    event once. At an AMQP address each event is accepted before it counts; what was under way may come twice.
+    For a topic, records and progress are one transaction: a run that was killed can be started again and writes each
+    event once. At an AMQP address, an event counts once it is accepted; events in flight may be sent twice.
     """
     if (topic is None) == (not amqp):
         raise click.UsageError("say where the events go: --topic TOPIC, or --amqp url=… --amqp address=…")

@@ -24,9 +24,9 @@ def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--cluster", help="With --policy: the Kafka cluster.  [default: pipeline.kafka, or the only one]"),
         click.option(
             "--policy", type=LocalPath(path_type=Path), is_eager=True, callback=_loaded,
-            help="The policy that says how to reach Kafka; its key pipeline has defaults of these options.",
+            help="The policy with the Kafka cluster; its key pipeline has defaults of these options.",
         ),
-        click.option("--kafka", "bootstrap", metavar="HOST:PORT", help="Kafka's servers, where no policy names them."),
+        click.option("--kafka", "bootstrap", metavar="HOST:PORT", help="Kafka's servers, if no policy names them."),
     ):  # fmt: skip
         command = option(command)
     return command

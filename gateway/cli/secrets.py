@@ -28,16 +28,16 @@ def _fail(message: str) -> NoReturn:
 
 @click.group()
 def keys() -> None:
-    """Make the keys that sign response-address cookies."""
+    """Create the keys that sign response-address cookies."""
 
 
-@keys.command("new", epilog="Exit codes: 0 made; 1 the file exists or cannot be written.")
+@keys.command("new", epilog="Exit codes: 0 created; 1 the file exists or cannot be written.")
 @click.option("--id", "key_id", help="Name of the key in the ring.  [default: this month, like 2026-11]")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the secret to a new file (mode 0600).")
 def new_key(key_id: str | None, out: Path | None) -> None:
-    """Make a signing key: print a fresh secret and the lines that put it to use.
+    """Create a signing key: print a new secret and the lines of the policy that use it.
 
-    With --out the secret goes into the file and is not printed.
+    With --out the secret is written to the file and not printed.
     """
     name = key_id or f"{datetime.now(UTC):%Y-%m}"
     if not _NAME.fullmatch(name):
@@ -63,7 +63,7 @@ def _write_new(path: Path, secret: str) -> None:
 
 @click.group()
 def users() -> None:
-    """Keep the file of users and their salted password hashes."""
+    """Manage the file of users and their salted password hashes."""
 
 
 @users.command("add", epilog="Exit codes: 0 added; 1 the file, the user name or the password cannot be used.")
@@ -71,10 +71,11 @@ def users() -> None:
 @click.argument("user")
 @click.option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin.")
 def add_user(file: Path, user: str, password_stdin: bool) -> None:
-    """Add USER to the users file FILE, or give them a new password. The file is made when it is missing.
+    """Add USER to the users file FILE, or give them a new password. The file is created if it does not exist.
 
     It holds salted SCRAM-SHA-256 and SCRAM-SHA-512 verifiers; the password cannot be read back from them. Its entry
-    $secret, made with the first user, keeps peers from telling unknown users from known ones: leave it as it is.
+    $secret, created with the first user, prevents peers from distinguishing unknown users from known ones: do not
+    change it.
     """
     from gateway.amqp.sasl.user_file import make_entry, put_user
 

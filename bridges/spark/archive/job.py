@@ -42,7 +42,7 @@ class LogBounds:
     """How much a step takes and how it ends."""
 
     offsets: int = 500_000
-    """Offsets of one commit."""
+    """Maximum number of offsets in one commit."""
     file_bytes: int = 128 * 1024 * 1024
     """What a file is to have at most; kept by the size that rows had so far."""
     fail_on_loss: bool = True

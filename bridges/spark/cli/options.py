@@ -13,7 +13,7 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs,
-            help="Spark's own settings; as often as wanted.",
+            help="A setting of Spark; may be repeated.",
         ),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
     ):  # fmt: skip

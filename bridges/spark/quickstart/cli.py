@@ -11,20 +11,21 @@ from bridges.spark.errors import PipelineError
 from gateway.cli.local_path import LocalPath
 
 
-@click.command(epilog="Exit codes: 0 every step was verified; 1 one was not, or something is missing.")
-@click.option("--once", is_flag=True, help="End after the last step instead of serving on.")
+@click.command(epilog="Exit codes: 0 all steps were verified; 1 a step failed, or a requirement is missing.")
+@click.option("--once", is_flag=True, help="Stop after the last step instead of continuing to serve.")
 @click.option(
     "--folder", type=LocalPath(path_type=Path, file_okay=False), default=Path("scopegate-pipeline"), show_default=True,
-    help="For archive and report; what an earlier journey left there goes.",
+    help="Folder for archive and report; files of an earlier run are replaced.",
 )  # fmt: skip
 @click.option(
     "--policy", type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="A copy of policies/examples/pipeline.yaml with other ports.  [default: that file]",
 )  # fmt: skip
 def quickstart(once: bool, folder: Path, policy: Path | None) -> None:
-    """See the data pipeline at work: traffic, archive, proof, simulation, replay, report.
+    """Demonstrate the data pipeline: traffic, archive, verification, simulation, replay, report.
 
-    A gateway with an embedded Kafka, on this machine only; needs Java 17 and the extra [spark], about a minute.
+    Runs a gateway with an embedded Kafka, on this machine only; needs Java 17 and the extra [spark], and takes about a
+    minute.
     """
     try:
         from bridges.spark.quickstart.walkthrough import start

@@ -26,22 +26,23 @@ class _TimeParam(click.ParamType[datetime]):
         return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-@click.command(epilog="Exit codes: 0 done; 1 not done (said on stderr); 2 wrong use of the command.")
+@click.command(epilog="Exit codes: 0 done; 1 failed (reported on stderr); 2 incorrect use of the command.")
 @click.argument("archive", type=LocalPath(path_type=Path, file_okay=False))
-@click.option("--out", required=True, type=LocalPath(path_type=Path), help="Folder for the report; an older one goes.")
-@click.option("--address", "addresses", multiple=True, help="Only this address of the archive; as often as wanted.")
+@click.option("--out", required=True, type=LocalPath(path_type=Path), help="Folder for the report; an older report "
+    "is replaced.")
+@click.option("--address", "addresses", multiple=True, help="Only this address of the archive; may be repeated.")
 @click.option(
     "--journal", "journals", multiple=True, metavar="ADDRESS|PATH",
     help="The journal: its address in the archive, another archive, or a file or folder of rows.  "
     "[default: scopegate.journal, if the archive has it]",
 )  # fmt: skip
-@click.option("--filter", "expression", help="Archived events only where this AMQP SQL filter holds (docs/filters.md).")
+@click.option("--filter", "expression", help="Only archived events that match this AMQP SQL filter (docs/filters.md).")
 @click.option(
     "--from", "--since", "since", type=_TimeParam(), help="From this time on (ISO 8601; UTC if no zone is given)."
 )
 @click.option("--to", "--until", "until", type=_TimeParam(), help="Before this time.")
-@click.option("--show-keys", is_flag=True, help="Name record keys on the page; they are data of the clients.")
-@click.option("--skip-bad", is_flag=True, help="Leave out records that are no rows of a journal.")
+@click.option("--show-keys", is_flag=True, help="Show record keys on the page; they are data of the clients.")
+@click.option("--skip-bad", is_flag=True, help="Skip records that are not journal rows.")
 @session_options
 def report(
     archive: Path, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
@@ -51,7 +52,8 @@ def report(
     """Report the traffic in ARCHIVE: tables as Parquet, and report.html, one page that needs nothing else.
 
     By scope, address, partition, group and outcome; selectivity of filters, latency from append to delivery, lag over
-    time. What was asked, refused and read is known from the gateway's journal (docs/journal.md): archive its topic too.
+    time. Requests, refusals and readers are known only from the gateway's journal (docs/journal.md): archive its topic
+    too.
     """
     try:
         page = _run(archive, out, addresses, journals, expression, since, until, show_keys, skip_bad, master, conf)

@@ -48,9 +48,9 @@ class ReportRequest:
     journals: Sequence[str] = ()
     """Addresses of the archive, or other journals as `simulate` takes them; empty: the archive's own, if it has one."""
     keys: bool = False
-    """Name record keys on the page; they are data of the clients."""
+    """Show record keys on the page; they are data of the clients."""
     skip_bad: bool = False
-    """Leave out records that are no rows of a journal."""
+    """Skip records that are not journal rows."""
 
 
 def report(

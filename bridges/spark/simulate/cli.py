@@ -43,11 +43,11 @@ class _TimeInMs(click.ParamType[int]):
 
 
 @click.command(
-    epilog="Exit codes: 0 nothing differs (of what --fail-on says); 1 a mistake in what was given, or Spark cannot run "
-    "(said on stderr); 2 wrong use of the command; 3 something differs."
+    epilog="Exit codes: 0 no differences (among those of --fail-on); 1 invalid input, or Spark cannot run (reported "
+    "on stderr); 2 incorrect use of the command; 3 differences."
 )
-@click.option("--policy", "now", type=_FILE, required=True, help="The policy in force when the traffic was.")
-@click.option("--candidate", type=_FILE, required=True, help="The policy to try.")
+@click.option("--policy", "now", type=_FILE, required=True, help="The policy that was in force.")
+@click.option("--candidate", type=_FILE, required=True, help="The policy to test.")
 @click.option(
     "--journal", multiple=True, callback=local_paths,
     help="Rows of the journal: JSON lines or Parquet, a file or folder.",
@@ -56,28 +56,29 @@ class _TimeInMs(click.ParamType[int]):
     "--messages", multiple=True, callback=local_paths,
     help="Archived messages (docs/columns.md), Parquet; with --scope, --user.",
 )  # fmt: skip
-@click.option("--scope", help="--messages: the scope they are sent in.")
-@click.option("--user", default="anonymous", show_default=True, help="--messages: who sends them.")
+@click.option("--scope", help="--messages: the scope of the senders.")
+@click.option("--user", default="anonymous", show_default=True, help="--messages: the user who sends them.")
 @click.option(
     "--by", type=click.Choice(["address", "to"]), default="address", show_default=True,
     help="--messages: sent to the archive's column address, or each to its own `to`, as on an anonymous link.",
 )  # fmt: skip
-@click.option("--since", type=_TimeInMs(), help="Only rows of the journal from this time on (UTC if no zone is given).")
-@click.option("--until", type=_TimeInMs(), help="Only rows of the journal before this time.")
+@click.option("--since", type=_TimeInMs(), help="Only journal rows from this time on (UTC if no zone is given).")
+@click.option("--until", type=_TimeInMs(), help="Only journal rows before this time.")
 @click.option("--samples", type=click.IntRange(0), default=10, show_default=True, help="Examples of each difference.")
-@click.option("--out", type=LocalPath(path_type=Path), help="Write every row with both verdicts there, as Parquet.")
+@click.option("--out", type=LocalPath(path_type=Path), help="Write every row with both verdicts to this folder, as "
+    "Parquet.")
 @click.option(
     "--fail-on", multiple=True, type=click.Choice(_WORDS), default=["any"], show_default=True,
     help="Differences that make the exit code 3.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--skip-bad", is_flag=True, help="Leave out records that are no rows of a journal.")
+@click.option("--skip-bad", is_flag=True, help="Skip records that are not journal rows.")
 @session_options
 def simulate(now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Say what another policy would have done to traffic that was.
+    """Show what another policy would have done to past traffic.
 
-    Reads the journal of the gateway (gateway.journal, docs/journal.md) or archived messages. Both policies are asked
-    the questions that the gateway asks; neither needs its secrets, and no Kafka or gateway is touched.
+    Reads the journal of the gateway (gateway.journal, docs/journal.md) or archived messages. Both policies are
+    evaluated as the gateway evaluates them; neither needs its secrets, and no Kafka or gateway is involved.
     """
     if not (options["journal"] or options["messages"]):
         raise click.UsageError("give --journal or --messages: what the policies are tried on")
