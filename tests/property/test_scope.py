@@ -246,7 +246,7 @@ def test_the_quick_way_to_replace_properties_is_the_general_one(data: bytes, new
     assert assemble(data, layout, annotations, fields) == replace_properties(data, layout, encoded)
 
 
-parts = st.sampled_from([NULL, encode("x"), encode(7), encode("y" * 250), encode("z" * 70_000)])
+parts = st.sampled_from([NULL, NULL + b"no field", encode("x"), encode(7), encode("y" * 250), encode("z" * 70_000)])
 
 
 @given(

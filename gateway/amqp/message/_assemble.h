@@ -34,6 +34,10 @@ static Py_ssize_t starts_at(PyObject *layout, Py_ssize_t index) {
     return start;
 }
 
+static bool is_null(PyObject *item) {
+    return PyBytes_GET_SIZE(item) == 1 && PyBytes_AS_STRING(item)[0] == NULL_VALUE;
+}
+
 /* Whether these are the leading fields as `fields` gives them, and their bytes together in `size`. */
 static bool all_leading(PyObject *leading, Py_ssize_t *size) {
     Py_ssize_t index;
@@ -69,7 +73,7 @@ static PyObject *assemble(PyObject *module, PyObject *const *args, Py_ssize_t co
     if (da < 0 || ma < da || start < ma || app < start || app > PyBytes_GET_SIZE(data) || fields < 0)
         return unusual();
     if (fields < LEADING) {
-        while (last > fields && PyBytes_AS_STRING(PyList_GET_ITEM(leading, last - 1))[0] == NULL_VALUE) {
+        while (last > fields && is_null(PyList_GET_ITEM(leading, last - 1))) {
             last--;
             size--;
         }
