@@ -15,6 +15,7 @@ from tests.support.parts import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 DESIGN = (ROOT / "docs/design.md").read_text()
 
 
@@ -45,14 +46,28 @@ def test_the_policy_in_the_readme_is_one_of_twenty_lines(tmp_path: Path) -> None
     assert text.count("\n") <= 21
 
 
-def test_commands_in_the_readme_exist() -> None:
-    commands = set(re.findall(r"`?scopegate ([a-z]+)", README))
-    made = set(re.findall(r"(?:^|`)make ([a-z-]+)", README, re.MULTILINE))
+@pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["readme", "contributing"])
+def test_commands_exist(page: str) -> None:
+    commands = set(re.findall(r"`?scopegate ([a-z]+)", page))
+    made = set(re.findall(r"(?:^|`)make ([a-z-]+)", page, re.MULTILINE))
     listed = subprocess.run(
         [sys.executable, "-m", "gateway.cli.main", "--help"], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout
     assert [name for name in commands if not re.search(rf"^  {name}\b", listed, re.MULTILINE)] == []
     assert made <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_contributing_is_one_page_of_places_that_exist() -> None:
+    assert CONTRIBUTING.count("\n") <= 100
+    code = re.findall(r"`([^`\n]+)`", CONTRIBUTING) + fenced(CONTRIBUTING, "").split()
+    words = {word.rstrip(";") for text in code for word in text.split()}
+    places = {word for word in words if "/" in word and not word.startswith(".venv/")}
+    modules = {word for text in code for word in re.findall(r"-m (tests\.[\w.]+)", text)}
+    places |= {name.replace(".", "/") for name in modules}
+    for folder, text in re.findall(r"^\| `([\w/]+)` \| (.*) \|$", CONTRIBUTING, re.MULTILINE):
+        places |= {f"{folder}/{name}" for name in re.findall(r"`(\w+)`", text)}
+    assert len(places) > 30
+    assert sorted(place for place in places if not (ROOT / place).exists()) == []
 
 
 def test_modules_named_in_the_design_exist() -> None:
