@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from gateway.amqp.link.outcomes import FAILED, RELEASED, Modified, Outcome, Rejected
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.direct.node import ReceiverEndpoint
+    from gateway.errors import AmqpError
 
 SLICE: Final = 100
 """Copies that are sent before others have their turn of the loop."""
 
 
+class Recipient(Protocol):
+    """A receiver as far as its copy goes."""
+
+    @property
+    def link(self) -> Link: ...
+
+
+R = TypeVar("R", bound=Recipient)
+
+
 class Copies:
     """Stands for the sender's link while copies are under way: settles once all outcomes are in."""
 
-    def __init__(self, link: Link, delivery: Any, count: int) -> None:
+    def __init__(self, link: Link, delivery: int, count: int) -> None:
         self._link, self._delivery, self._left = link, delivery, count
         self._worst: Outcome | None = None
         self.way, self.requester = link.way, link.requester
@@ -36,26 +46,26 @@ class Copies:
     def open(self) -> bool:
         return self._link.open
 
-    def message_refused(self, error: Any) -> None:
+    def message_refused(self, error: AmqpError) -> None:
         self._link.message_refused(error)
 
-    def tag(self, delivery: Any) -> bytes:
+    def tag(self, delivery: int) -> bytes:
         return self._link.tag(delivery)
 
-    def fail(self, error: Any) -> None:
+    def fail(self, error: AmqpError) -> None:
         self._link.fail(error)
 
-    def drop(self, delivery: Any) -> None:
+    def drop(self, delivery: int) -> None:
         self._link.drop(delivery)
 
-    def settle(self, delivery: Any, outcome: Outcome) -> None:
+    def settle(self, delivery: int, outcome: Outcome) -> None:
         if self._worst is None or _severity(outcome) > _severity(self._worst):
             self._worst = outcome
         self._left -= 1
         if not self._left:
             self._link.settle(self._delivery, self._worst)
 
-    def missed(self, nobody: Callable[[Link, Any], None]) -> None:
+    def missed(self, nobody: Callable[[Link, int], None]) -> None:
         """A receiver has left before it was sent its copy; `nobody` is called where none was sent to anybody."""
         self._left -= 1
         if self._left:
@@ -66,7 +76,7 @@ class Copies:
             self._link.settle(self._delivery, self._worst)
 
 
-class Round:
+class Round(Generic[R]):
     """One message on its way to many: `send(outlet)` sends a copy, which raises nothing that is not a bug."""
 
     __slots__ = ("_ahead", "_blocked", "_send", "copies", "delivery", "settled")
@@ -74,17 +84,17 @@ class Round:
     def __init__(
         self,
         copies: Copies,
-        delivery: Any,
+        delivery: int,
         settled: bool,
-        outlets: Iterable[ReceiverEndpoint],
-        send: Callable[[ReceiverEndpoint], None],
+        outlets: Iterable[R],
+        send: Callable[[R], None],
     ) -> None:
         self.copies: Final = copies
         self.delivery: Final = delivery
         self.settled: Final = settled
         self._send: Final = send
         self._ahead: Final = dict.fromkeys(outlets)
-        self._blocked: Final[dict[ReceiverEndpoint, None]] = {}
+        self._blocked: Final[dict[R, None]] = {}
 
     def __contains__(self, outlet: object) -> bool:
         """Whether this one is still to be sent its copy."""
@@ -111,7 +121,7 @@ class Round:
                 del self._ahead[outlet]
                 self._blocked[outlet] = None
 
-    def serve(self, outlet: ReceiverEndpoint) -> None:
+    def serve(self, outlet: R) -> None:
         """Send its copy to one that waits for it and has credit."""
         if outlet.link.credit > 0 and self.leave(outlet):
             try:
@@ -120,7 +130,7 @@ class Round:
                 self.copies.settle(self.delivery, FAILED)
                 raise
 
-    def leave(self, outlet: ReceiverEndpoint) -> bool:
+    def leave(self, outlet: R) -> bool:
         """This one is sent no copy; whether one was to be sent."""
         for waiting in (self._ahead, self._blocked):
             if outlet in waiting:

@@ -39,7 +39,7 @@ class Multicast(DirectNode):
         self._everybody: Final = ReceiverGroup(None)  # for the queue: a message is judged when it is sent
         self._pace: Final = _Pace()
         self._soon: Final[Soon | None] = options.get("soon")
-        self._round: Round | None = None
+        self._round: Round[ReceiverEndpoint] | None = None
         """The message whose copies are being sent, in turns of the loop; all others wait behind it."""
         self._later = False
         self._draining: dict[ReceiverEndpoint, None] = {}
