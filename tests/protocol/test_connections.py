@@ -22,6 +22,16 @@ def test_a_peer_with_a_short_idle_time_out_gets_heartbeats(served: Served) -> No
         peer.attach_sender("chat/a")
 
 
+@pytest.mark.parametrize("bears", [1, 99])
+def test_a_peer_that_bears_hardly_any_silence_is_told_so(served: Served, watch: Watch, bears: int) -> None:
+    """2.4.5: who cannot support an idle time-out closes with an error; 10,000 such peers would take all there is."""
+    with Peer(served.edge) as peer:
+        peer.sasl_anonymous().send_raw(AMQP_HEADER).expect_header().open(idle_time_out=bears)
+        error = peer.until("close", error="amqp:not-allowed").error
+        assert error["description"] == f"idle-time-out is {bears} ms; the gateway keeps 100 ms or more, or none"
+    watch.bad_input("amqp:not-allowed")
+
+
 def test_a_silent_peer_is_closed_after_our_idle_time_out(served: Served, watch: Watch) -> None:
     with Peer(served.hasty) as peer:
         assert peer.start().idle_time_out == 2000  # half of the policy's four seconds, as 2.4.5 advises

@@ -57,22 +57,6 @@ def opened(**config: int) -> Owner:
     return owner
 
 
-def test_a_peer_never_waits_for_a_frame_as_long_as_it_bears() -> None:
-    """2.4.5; what was written between two ticks of proton must not put the next heartbeat off to the last moment."""
-    owner = Owner()
-    owner.say(AMQP_HEADER + framed(performative("open", container_id="p", idle_time_out=8000)))
-    now, last, gaps = owner.engine.tick(10), 20, []
-    begin = performative("begin", next_outgoing_id=0, incoming_window=1, outgoing_window=1)
-    assert owner.say(framed(begin))  # at 20 ms
-    while len(gaps) < 3:
-        deadline = owner.engine.tick(now)
-        if owner.engine.take():
-            gaps.append(now - last)
-            last = now
-        now = deadline
-    assert max(gaps) <= 8000 * 5 // 8
-
-
 def test_a_silence_of_proton_ends_the_connection(capfd: pytest.CaptureFixture[str]) -> None:
     owner = opened(channel_max=0)
     engine = owner.engine

@@ -16,7 +16,7 @@ from gateway.amqp.codec.decoder import malformed
 from gateway.amqp.engine import batch, proton_data
 from gateway.amqp.engine.config import EngineConfig, EngineListener, PeerInfo
 from gateway.amqp.engine.input import Input
-from gateway.amqp.engine.output import CANNOT_GO_ON, Output, next_tick
+from gateway.amqp.engine.output import CANNOT_GO_ON, Output
 from gateway.amqp.engine.restraint import Restraint
 from gateway.amqp.engine.sessions import Sessions
 from gateway.amqp.engine.transport_errors import reworded
@@ -164,11 +164,12 @@ class Engine(Restraint):
         return self._output.finished
 
     def tick(self, now_ms: int) -> int:
-        """Heartbeats and idle time-out; returns when to ask again, in ms, 0 for never."""
+        """Heartbeats and idle time-out; returns by when to ask again (ms, 0 for never): see `heartbeats`."""
         deadline: int = lib.pn_transport_tick(self._transport, now_ms)
-        self.dispatch()
-        self.touch()
-        return next_tick(now_ms, deadline, self.remote_idle)
+        if lib.pn_transport_pending(self._transport):  # nearly always there is nothing to do
+            self.dispatch()
+            self.touch()
+        return deadline
 
     def touch(self) -> None:
         """Output may wait: have the owner flush once in this turn of the loop."""

@@ -135,12 +135,3 @@ def _frames(data: bytes | bytearray) -> Iterator[tuple[int, int]]:
         size = _HEAD.unpack_from(data, start)[0]
         yield start, size
         start += size
-
-
-def next_tick(now_ms: int, deadline: int, remote_idle: float) -> int:
-    """When to ask proton again, in ms, where it says `deadline` and the peer bears so many seconds of silence (2.4.5).
-
-    Proton counts the time to a heartbeat from the tick that notices output, however long ago that was written: asked
-    an eighth of the peer's time-out later at most, it is late by no more than that.
-    """
-    return min(deadline, now_ms + max(int(remote_idle * 125), 1)) if remote_idle else deadline

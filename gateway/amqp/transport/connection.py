@@ -15,6 +15,7 @@ from gateway.amqp.engine.engine import Engine
 from gateway.amqp.engine.pressure import Pressure
 from gateway.amqp.link.link import Link
 from gateway.amqp.transport.flush_scheduler import FlushScheduler, guarded
+from gateway.amqp.transport.heartbeats import HEARTBEAT, Heartbeats
 from gateway.amqp.transport.slices import SLICE, UNREAD, next_slice
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.account import Account
@@ -86,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._ticket: Ticket | None = None
         self.loss: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._heartbeats: Final = Heartbeats(hub.loop, self._look)
         self._ending = False
         self._unread = b""
         self._taken = self._uncharged = 0
@@ -285,6 +287,8 @@ class Connection(asyncio.Protocol):
         if data := engine.take():
             self.bytes_out += len(data)
             transport.write(data)
+            if self._heartbeats.resting and len(data) > HEARTBEAT:
+                self._heartbeats.wrote(engine)
         engine.dispatch()
         self._charge()
         if engine.finished and not self._ending:
@@ -306,17 +310,12 @@ class Connection(asyncio.Protocol):
             self.transport.write(data)
 
     @guarded
-    def _tick(self) -> None:
-        if self.engine is None:
-            return
-        now = int(time.monotonic() * 1000)
-        deadline = self.engine.tick(now)
-        self.flush()
-        self._timer = (
-            self.hub.loop.call_later(max(deadline - now, 10) / 1000, self._tick) if deadline > 0 else None
-        )
+    def _look(self) -> None:
+        if self.engine is not None:
+            self._heartbeats.looked(self.engine)
 
     def _stop_timer(self) -> None:
+        self._heartbeats.stop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -364,7 +363,7 @@ class Connection(asyncio.Protocol):
     def engine_opened(self, engine: Engine) -> None:
         self._stop_timer()
         self._host.opened(self)
-        self._timer = self.hub.loop.call_later(0.01, self._tick)
+        self._heartbeats.begin(engine)
 
     def engine_closed(self, engine: Engine, error: AmqpError | None) -> None:
         self._stop_timer()
