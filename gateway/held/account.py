@@ -63,7 +63,7 @@ NOTHING: Final = HeldBytes()
 class Pool:
     """What several accounts share: `limit` bytes; `holders` of them hold more than a little.
 
-    `common` of `total` is held for all of them together.
+    `common` of `total` is nobody's share: what is held for all of them together, and connections and links themselves.
     """
 
     __slots__ = ("common", "holders", "limit", "total")
@@ -119,8 +119,8 @@ class Account:
         lives.
         """
         self._peak = max(self._peak, held.received + held.unsettled)
-        self.held, self.fixed = held, CONNECTION + LINK * held.links
-        self._total(held.size + self.fixed + self._peak - held.received - held.unsettled + buffer)
+        self.held = held
+        self._keep(held.size + self._peak - held.received - held.unsettled + buffer, CONNECTION + LINK * held.links)
         self.reading = self._level(held.received + held.unfinished)
         self.sending = self._level(held.sent)
         self.keeping = self._level(held.sent + held.kept)
@@ -144,13 +144,16 @@ class Account:
     def close(self) -> None:
         """Nothing is held any more."""
         self.held = NOTHING
-        self._total(0)
+        self._keep(0, 0)
 
-    def _total(self, total: int) -> None:
-        change, holds = total - self.total, (total > SMALL) - (self.total > SMALL)
-        self.total = total
+    def _keep(self, size: int, fixed: int) -> None:
+        """`size` beside what is `fixed` for as long as the connection and its links are there, which is no share."""
+        holds = (size > SMALL) - (self.total - self.fixed > SMALL)
+        change, common = size + fixed - self.total, fixed - self.fixed
+        self.total, self.fixed = size + fixed, fixed
         for pool in self._pools:
             pool.total += change
+            pool.common += common
             pool.holders += holds
 
     def _level(self, part: int) -> Level:

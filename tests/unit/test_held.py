@@ -52,6 +52,27 @@ def test_what_was_given_back_holds_up_only_what_is_new() -> None:
     assert budget.pool.total == before + 2 * MIB
 
 
+def test_connections_that_hold_nothing_take_no_part_from_those_that_do() -> None:
+    """Each counted as one that holds something: with 100 of them, who held 1 % of a crowded pool was slowed down."""
+    budget = Budget(100 * MIB)
+    holders = [account(budget, connection=200 * MIB, per_user=200 * MIB) for _ in range(2)]
+    for each in holders:
+        each.charge(HeldBytes(received=20 * MIB))
+    before = budget.pool.share
+    for _ in range(100):
+        account(budget).charge(HeldBytes(links=3, received=100))
+    taken = 100 * (CONNECTION + 3 * LINK)
+    assert before - budget.pool.share == taken // 4  # of what is left for two that hold something, each way
+    assert budget.pool.holders == 2
+    holders[0].charge(HeldBytes(received=55 * MIB))
+    holders[1].charge(HeldBytes(received=20 * MIB))
+    assert budget.pool.crowded
+    assert (holders[0].reading, holders[1].reading) == (Level.SLOW, Level.FREE)
+    for each in list(budget.accounts):
+        budget.close("edge", "alice", each)
+    assert (budget.pool.total, budget.pool.common, budget.pool.holders) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("users", [("alice", "alice"), ("alice", "bob")])
 def test_who_holds_little_never_notices_who_holds_much(users: tuple[str, str]) -> None:
     budget = Budget(10 * MIB)
@@ -115,7 +136,7 @@ def test_events_at_hand_to_be_sent_again_count_and_nothing_of_them_is_retained()
 
 
 def test_the_room_is_what_may_be_sent_before_a_peer_is_slowed_down() -> None:
-    budget = Budget(16 * MIB)
+    budget = Budget(16 * MIB + 2 * CONNECTION)
     mine = account(budget, connection=8 * MIB, per_user=90 * MIB)
     other = account(budget, "bob", connection=90 * MIB, per_user=90 * MIB)
     mine.charge(HeldBytes(output=MIB))

@@ -127,11 +127,11 @@ def test_a_cache_gives_up_what_it_may_no_longer_keep() -> None:
 
 
 def test_what_is_kept_of_logs_counts_for_all_and_leaves_the_rest_to_be_shared() -> None:
-    budget = Budget(10 * MIB)
+    budget = Budget(10 * MIB + 2 * CONNECTION)
     mine, other = (budget.open("edge", user, lambda: None, per_user=90 * MIB) for user in ("alice", "bob"))
     other.charge(HeldBytes(unsettled=MIB))
     budget.charge_logs(6 * MIB)
-    assert (budget.logs, budget.pool.share) == (6 * MIB, 2 * MIB)
+    assert (budget.logs, budget.pool.share) == (6 * MIB, 2 * MIB + CONNECTION // 2)
     mine.charge(HeldBytes(unsettled=MIB))
     assert mine.sending is Level.FREE
     mine.charge(HeldBytes(unsettled=MIB + MIB // 2))
