@@ -25,7 +25,9 @@ MIRRORING: Final = ("unit", "property", "protocol")
 """Folders of tests/ whose folders are called like a package of the product: tests/unit/gateway/amqp."""
 BESIDE: Final = frozenset({"project"})
 """Folder of those for tests of what is no package: documents, deployment, the suite itself."""
-SAME_CONCEPT: Final[dict[str, str]] = {}
+SAME_CONCEPT: Final[dict[str, str]] = {
+    "KafkaRoute": "the policy's rule for a topic, and the protocol of what Kafka's rooms read of it",
+}
 """Class names that several modules may define, with the concept or protocol that they share."""
 
 
