@@ -145,7 +145,7 @@ def _unfit(rule: KafkaRule, captures: dict[str, str]) -> str | None:
     topic = rule.dead_letter.fill(captures)
     if topic == rule.topic.fill(captures):
         return "its dead_letter would be the topic itself"
-    return None if legal_topic(topic) else "its dead_letter would have a name that no topic can have"
+    return None if legal_topic(topic) else "its dead_letter would not be a legal topic name"
 
 
 def relay_loops(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:

@@ -21,4 +21,4 @@ def url_problem(path: str) -> str | None:
         instead = f"give the path alone, /{path[found.end() :]}"
     else:
         instead = "give the path of a folder on a disk or a mounted file system, such as /data/archive"
-    return f"{path} is a URL ({scheme}:), and only paths are taken: {instead}"
+    return f"{path} is a URL ({scheme}:), but only paths are accepted: {instead}"

@@ -96,7 +96,7 @@ def _segment(part: str) -> Segment:
     if part == "*":
         return Segment("", wild=True)
     if _REST in part:
-        raise PatternError('"**" must be the whole last segment: it takes the rest of the address')
+        raise PatternError('"**" must be the whole last segment: it matches the rest of the address')
     if "*" in part:
         raise PatternError('"*" must be a whole segment; inside one use a capture, like "orders-{n}"')
     return _mixed(part)
@@ -106,7 +106,7 @@ def _mixed(part: str) -> Segment:
     found = _CAPTURE.search(part)
     before, after = (part[: found.start()], part[found.end() :]) if found else (part, "")
     if any(brace in before + after for brace in "{}"):
-        raise PatternError("a segment holds at most one capture, like {name}: a letter, then letters, digits or _")
+        raise PatternError("a segment may have at most one capture, like {name}: a letter, then letters, digits or _")
     return Segment(before, found is not None, found[1] if found else None, after)
 
 
@@ -160,5 +160,5 @@ def parse_template(text: object) -> Template:
         raise PatternError(f"must be text of 1 to {MAX_ADDRESS} characters without control characters")
     parts = tuple(_CAPTURE.split(text))
     if any(brace in literal for literal in parts[::2] for brace in "{}*"):
-        raise PatternError("may hold captures of the match, like {name}, and no wildcards")
+        raise PatternError("may contain captures of the match, like {name}, but no wildcards")
     return Template(text, parts)

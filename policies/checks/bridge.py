@@ -25,7 +25,7 @@ def bridges(policy: Policy, scopes: Mapping[str, ScopeRules], check: CheckFilter
         for at, bridge in enumerate(scope.bridge):
             loc: Loc = ("scopes", name, "bridge", at)
             if bridge.name in names[:at]:
-                yield Finding((*loc, "name"), f"entry {names.index(bridge.name)} has this name already")
+                yield Finding((*loc, "name"), f"entry {names.index(bridge.name)} already has this name")
             connectors = sorted(connector.name for connector in scope.connect)
             yield from _connectors(loc, bridge, connectors)
             yield from _bridge(loc, name, bridge, scopes)
@@ -44,17 +44,17 @@ def _bridge(loc: Loc, scope: str, bridge: BridgeEntry, scopes: Mapping[str, Scop
     source = _end(bridge.source, scope, scopes)
     if bridge.source.connector is None:
         if not isinstance(source, KafkaRoute):
-            text = "leads to no Kafka topic; what is behind a connector is {connector: ..., address: ...}"
+            text = "leads to no Kafka topic; for a container behind a connector write {connector: ..., address: ...}"
             yield Finding((*loc, "from"), text)
         if bridge.group is not None:
             text = "a topic of this gateway is read as a whole by one bridge; groups are for remote event logs"
             yield Finding((*loc, "group"), text)
     target = _end(bridge.to, scope, scopes)
     if target is None and bridge.to.address != f"$replies.{scope}":
-        text = f"no entry of scopes.{scope}.addresses leads anywhere from here: nothing could be sent to it"
+        text = f"no entry of scopes.{scope}.addresses matches this address: nothing could be sent to it"
         yield Finding((*loc, "to"), text)
     elif target is not None and _place(target) == _place(source):
-        yield Finding((*loc, "to"), f"leads back to {bridge.source}, where it comes from")
+        yield Finding((*loc, "to"), f"leads back to its source {bridge.source}")
 
 
 def _end(end: BridgeEnd, scope: str, scopes: Mapping[str, ScopeRules]) -> Route | tuple[str, str, str] | None:

@@ -16,7 +16,7 @@ def setting_findings(piece: Piece[Secret | str]) -> Iterator[Finding]:
     """What is wrong with one of librdkafka's settings."""
     name = str(piece.loc[-1])
     if name in RESERVED_SETTINGS or name.startswith("test.mock."):
-        yield Finding(piece.loc, "the gateway sets this itself, or its promises would not hold", at_key=True)
+        yield Finding(piece.loc, "reserved: the gateway's guarantees depend on this setting", at_key=True)
     elif name in SECRET_SETTINGS and isinstance(piece.value, str):
         yield Finding(piece.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
 
@@ -29,10 +29,10 @@ def cluster_findings(piece: Piece[KafkaCluster]) -> Iterator[Finding]:
     if cluster.security is None or not piece.ok("security"):
         return
     if cluster.bootstrap == EMBEDDED and piece.ok("bootstrap"):
-        yield Finding((*loc, "security"), "the embedded cluster has none: say bootstrap", at_key=True)
+        yield Finding((*loc, "security"), "not available for the embedded cluster: set bootstrap", at_key=True)
     for name in cluster.client:
         if name in OWNED:
-            text = "security of this cluster says this; say it in one place"
+            text = "security of this cluster sets this, too; set it in one place"
             yield Finding((*loc, "client", name), text, at_key=True)
     yield from _tls(cluster.security, (*loc, "security", "tls"))
     yield from _sasl(cluster.security, (*loc, "security", "sasl"))
@@ -45,7 +45,7 @@ def _tls(security: KafkaSecurity, loc: Loc) -> Iterator[Finding]:
     if (tls.cert is None) != (tls.key is None):
         yield Finding(loc, "cert and key belong together")
     if tls.key_password is not None and tls.key is None:
-        yield Finding((*loc, "key_password"), "there is no key that it would open")
+        yield Finding((*loc, "key_password"), "there is no key for this password")
 
 
 def _sasl(security: KafkaSecurity, loc: Loc) -> Iterator[Finding]:
@@ -60,6 +60,6 @@ def _sasl(security: KafkaSecurity, loc: Loc) -> Iterator[Finding]:
     if sasl.mechanism != OAUTH:
         for key in ("token_url", "scope"):
             if getattr(sasl, key) is not None:
-                yield Finding((*loc, key), f"{sasl.mechanism} fetches no token; oauthbearer does")
+                yield Finding((*loc, key), f"{sasl.mechanism} fetches no token; only oauthbearer does")
     if sasl.mechanism in ("PLAIN", OAUTH) and security.tls is None and not security.allow_plain_without_tls:
         yield Finding(loc, f"{sasl.mechanism} needs tls, or allow_plain_without_tls: true")

@@ -18,7 +18,7 @@ from policies.patterns import Pattern, Template
 from policies.schema import nearest
 
 _MEMORY: Final = (
-    "in this process only (gateway.state: memory): a restart forgets, another gateway knows nothing of it; use Redis"
+    "only in this process (gateway.state: memory): a restart loses it, and other gateways do not see it; use Redis"
 )
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  compared with, never bound
 
@@ -48,7 +48,7 @@ def _scope(scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
     yield from _shadowed(scope.addresses)
     for bridge in scope.bridge:
         if bridge.value.durable and _in_memory(parts):
-            yield Finding(bridge.loc, f"where it has got to is known {_MEMORY}", warning=True)
+            yield Finding(bridge.loc, f"its position is stored {_MEMORY}", warning=True)
     if scope.listen and not scope.grants:
         message = "has no access entries: clients may connect, and every link is refused"
         yield Finding(scope.loc, message, at_key=True, warning=True)
@@ -63,10 +63,10 @@ def _keys(parts: Outline) -> Iterator[Finding]:
         yield Finding(parts.active.loc, f"no key of the ring has this id{guess} (allowed: {allowed})")
     for entry in parts.ring:
         if entry.loc[-1] == active and entry.value.until is not None:
-            message = "the active key must not end; make another key active before this one ends"
+            message = "the active key must not expire; make another key active before this one expires"
             yield Finding((*entry.loc, "until"), message)
     if parts.max_cookie and _in_memory(parts):
-        yield Finding(("keys", "max_cookie"), f"what is longer is kept {_MEMORY}", warning=True)
+        yield Finding(("keys", "max_cookie"), f"longer cookies are stored {_MEMORY}", warning=True)
 
 
 def _in_memory(parts: Outline) -> bool:
@@ -87,7 +87,7 @@ def _pipeline(parts: Outline) -> Iterator[Finding]:
     if name not in parts.cluster_names:
         yield _no_such(loc, "Kafka cluster", name, parts.cluster_names)
     elif any(piece.value.bootstrap == EMBEDDED and piece.loc[-1] == name for piece in parts.kafka):
-        yield Finding(loc, "this cluster is embedded, in the gateway: no job of the pipeline reaches it")
+        yield Finding(loc, "this cluster is embedded in the gateway, where no job of the pipeline can reach it")
 
 
 class _Place(NamedTuple):
@@ -104,7 +104,7 @@ def _binds(parts: Outline) -> Iterator[Finding]:
     for at, later in enumerate(places):
         taken = next((early for early in places[:at] if _overlap(early.bind, later.bind)), None)
         if taken is not None:
-            yield Finding(later.loc, f"{later.bind} is in use already, by {dotted(taken.loc)}")
+            yield Finding(later.loc, f"{later.bind} is already in use by {dotted(taken.loc)}")
 
 
 def _overlap(one: Bind, other: Bind) -> bool:
@@ -128,13 +128,13 @@ def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> It
         if value.dead_letter is not None and rule.ok("match", "dead_letter"):
             yield from _captures((*rule.loc, "dead_letter"), value.dead_letter, value.match)
             if rule.ok("topic") and value.dead_letter.parts == value.topic.parts:
-                text = "this is the topic itself: what its receivers reject would come to them again"
+                text = "this is the topic itself: its receivers would get their rejected events again"
                 yield Finding((*rule.loc, "dead_letter"), text)
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
         yield from _partitions(Piece(rule.loc, value, rule.broken), scope, parts)
         if _in_memory(parts) and not _embedded(value.kafka, parts):
-            message = f"how far durable links and consumer groups have read is known {_MEMORY}"
+            message = f"positions of durable links and consumer groups are stored {_MEMORY}"
             yield Finding(rule.loc, message, warning=True)
         yield from _times(Piece(rule.loc, value, rule.broken), parts)
     if isinstance(value, RelayRule | RedirectRule) and value.address is not None and rule.ok("match"):
@@ -149,7 +149,7 @@ def _embedded(cluster: str, parts: Outline) -> bool:
 def _times(rule: Piece[KafkaRule], parts: Outline) -> Iterator[Finding]:
     embedded = _embedded(rule.value.kafka, parts)
     if rule.value.strict_timestamps and embedded and rule.ok("strict_timestamps", "kafka"):
-        message = "no link would be taken: the topics of an embedded cluster keep their producers' times"
+        message = "every link would be refused: the topics of an embedded cluster store producers' timestamps"
         yield Finding((*rule.loc, "strict_timestamps"), message)
 
 
@@ -160,16 +160,16 @@ def _partitions(rule: Piece[KafkaRule], scope: ScopePieces, parts: Outline) -> I
         yield Finding((*rule.loc, "partitions"), message)
     if value.group_mode == "shared" and rule.ok("group_mode", "ownership", "groups"):
         if value.ownership == "sharded":
-            message = "links that share partitions cannot be redirected to one of them; ownership: sharded can go"
+            message = "links that share partitions cannot be redirected; leave out ownership: sharded"
             yield Finding((*rule.loc, "group_mode"), message)
         elif value.groups == "none":
-            yield Finding((*rule.loc, "group_mode"), "there are no groups here (groups: none)")
+            yield Finding((*rule.loc, "group_mode"), "this rule has no groups (groups: none)")
     if value.ownership == "sharded" and rule.ok("ownership"):
         if _in_memory(parts):
-            message = f"which process serves a partition is known {_MEMORY}"
+            message = f"the owners of partitions are stored {_MEMORY}"
             yield Finding((*rule.loc, "ownership"), message, warning=True)
         elif not any(piece.value.advertise for piece in scope.listen):
-            message = "needs a listener of this scope that says where others reach it (advertise: host:port)"
+            message = "needs a listener of this scope that other gateways' clients can reach (advertise: host:port)"
             yield Finding((*rule.loc, "ownership"), message)
 
 
@@ -184,11 +184,11 @@ def _relay(rule: Piece[RelayRule], scope: ScopePieces, parts: Outline) -> Iterat
         yield _no_such(loc, "other scope or connector of this scope", name, others | scope.connector_names)
     replies = rule.value.replies
     if replies.mode == "none" and replies.uses is not None:
-        yield Finding((*rule.loc, "replies", "uses"), "replies: none brings no responses home that could be counted")
+        yield Finding((*rule.loc, "replies", "uses"), "replies: none routes no responses that could be counted")
     if replies.uses is not None and _in_memory(parts):
         yield Finding((*rule.loc, "replies", "uses"), f"responses are counted {_MEMORY}", warning=True)
     if replies.mode != "none" and rule.ok("replies") and not parts.has_keys:
-        message = "brings replies home, which needs signing keys: add keys (`scopegate keys new`), or replies: none"
+        message = "routes responses, which needs signing keys: add keys (`scopegate keys new`), or replies: none"
         yield Finding(loc, message)
 
 
@@ -206,7 +206,7 @@ def _captures(loc: Loc, template: Template, match: Pattern) -> Iterator[Finding]
     for name in template.names:
         if name not in match.captures:
             allowed = ", ".join(f"{{{capture}}}" for capture in match.captures) or "no captures"
-            yield Finding(loc, f"{{{name}}} is no capture of match (allowed: {allowed})")
+            yield Finding(loc, f"{{{name}}} is not a capture of match (allowed: {allowed})")
 
 
 def _shadowed(rules: tuple[Piece[AnyAddressRule], ...]) -> Iterator[Finding]:

@@ -27,13 +27,13 @@ def _connector(
     sources = [pull.source for pull in connector.pull]
     for at, pull in enumerate(connector.pull):
         if pull.source in sources[:at]:
-            yield Finding((*loc, at, "from"), f"entry {sources.index(pull.source)} pulls from here already")
+            yield Finding((*loc, at, "from"), f"entry {sources.index(pull.source)} already pulls from here")
         route = scopes[scope].route(pull.to)
         if route is None and pull.to != f"$replies.{scope}":
-            text = f"no entry of scopes.{scope}.addresses leads anywhere from here: nothing could be sent to it"
+            text = f"no entry of scopes.{scope}.addresses matches this address: nothing could be sent to it"
             yield Finding((*loc, at, "to"), text)
         elif route is not None and _end(route, scope, scopes) == (scope, connector.name, pull.source):
-            text = f"leads back to {pull.source} at {connector.name}, where it was pulled from"
+            text = f"leads back to {pull.source} at {connector.name}, its source"
             yield Finding((*loc, at, "to"), text)
 
 

@@ -16,7 +16,7 @@ def listener_findings(piece: Piece[ListenerSection]) -> Iterator[Finding]:
     if passwords and listener.users is None and piece.ok("sasl", "users"):
         yield Finding((*loc, "sasl"), f"{', '.join(passwords)} needs users: the file of users and their passwords")
     if listener.users is not None and not passwords and piece.ok("sasl"):
-        yield Finding((*loc, "users"), "no mechanism of sasl asks for a password", at_key=True, warning=True)
+        yield Finding((*loc, "users"), "no mechanism of sasl uses a password", at_key=True, warning=True)
     yield from _listener_plain(piece)
     yield from _listener_certificates(piece)
 
@@ -34,9 +34,9 @@ def _listener_certificates(piece: Piece[ListenerSection]) -> Iterator[Finding]:
     listener, loc = piece.value, piece.loc
     has_ca = listener.tls is not None and listener.tls.client_ca is not None
     if "EXTERNAL" in listener.sasl and not has_ca and piece.ok("sasl", "tls"):
-        yield Finding((*loc, "sasl"), "external needs tls with client_ca, to know whose certificates to trust")
+        yield Finding((*loc, "sasl"), "external needs tls with client_ca, the trusted certificate authorities")
     if listener.tls is not None and listener.tls.require_client_cert and not has_ca:
-        yield Finding((*loc, "tls", "require_client_cert"), "needs client_ca, to know whose certificates to trust")
+        yield Finding((*loc, "tls", "require_client_cert"), "needs client_ca, the trusted certificate authorities")
 
 
 def connector_findings(piece: Piece[ConnectorSection]) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def _connector_sasl(piece: Piece[ConnectorSection]) -> Iterator[Finding]:
     elif sasl.password is not None or sasl.user is not None:
         yield Finding(loc, f"{sasl.mechanism} uses no user or password; name a mechanism that does")
     if sasl.mechanism == "EXTERNAL" and connector.tls.cert is None and piece.ok("tls"):
-        yield Finding(loc, "EXTERNAL needs tls with cert and key: the certificate is who the gateway is")
+        yield Finding(loc, "EXTERNAL needs tls with cert and key: the certificate identifies the gateway")
     private = connector.allow_plain_without_tls or all(url.tls for url in connector.to)
     if sasl.mechanism == "PLAIN" and not private and piece.ok("to", "allow_plain_without_tls"):
         yield Finding(loc, "PLAIN needs amqps:// URLs only, or allow_plain_without_tls: true")

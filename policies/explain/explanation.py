@@ -103,8 +103,8 @@ def _answers(scope: str, address: str, action: Action) -> Iterator[str]:
     """Response addresses look the same at every gateway with a scope of this name."""
     own = f"$replies.{scope}"
     if action == "send" and (address == own or address.startswith(f"{own}/")):
-        yield "responses whose cookie or token this gateway has made come home here, whatever the lines above say;"
-        yield "what another gateway has made for a scope of this name goes the way above"
+        yield "this gateway takes responses with its own cookies or tokens here, whatever the lines above say;"
+        yield "responses with tokens of another gateway, for a scope of this name, take the route above"
 
 
 def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:
@@ -112,17 +112,17 @@ def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:
     for connector in policy.model.scopes[scope].connect:
         for pull in connector.pull:
             if pull.to == address:
-                yield f"from {shown(pull.source)} at connector {connector.name}, by the gateway itself"
+                yield f"the gateway itself fetches messages from {shown(pull.source)} at connector {connector.name}"
 
 
 def _bridged(policy: CompiledPolicy, scope: str, address: str, action: Action) -> Iterator[str]:
     """What the gateway itself moves from here, or to here; no access entry is asked for it."""
     for bridge in policy.model.scopes[scope].bridge:
         if action == "send" and bridge.to.connector is None and bridge.to.address == address:
-            yield f"{bridge.name} brings events from {bridge.source} here, by the gateway itself"
+            yield f"{bridge.name} forwards events from {bridge.source} to this address"
         if action == "receive" and bridge.source.connector is None and bridge.source.address == address:
-            kept = "goes on where it was" if bridge.durable else "keeps no position"
-            yield f"{bridge.name} moves events from here to {bridge.to}, by the gateway itself; {kept}"
+            kept = "continues at its stored position" if bridge.durable else "stores no position"
+            yield f"{bridge.name} forwards events from this address to {bridge.to}; {kept}"
 
 
 def onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:
@@ -206,6 +206,6 @@ def _address(rules: ScopeRules, decision: Decision, address: str) -> str:
         return f"{describe(decision.route)}  ({decision.route.where})"
     rule = rules.rule(address)
     if rule is not None:
-        why = rule.refusal(rule.match.match(address) or {}) or "there can be no such node"
+        why = rule.refusal(rule.match.match(address) or {}) or "such a node cannot exist"
         return f"matches {rule.match.text}, but {why}  ({rule.where})"
     return f"no entry of scopes.{rules.name}.addresses matches"

@@ -30,7 +30,7 @@ def replies_lines(
         yield "requests  unchanged: the relay comes back to this scope"
     elif route.replies == "none":
         yield "requests  unchanged (replies: none): a reply-to means whatever it means in the other scope"
-        yield f"responses none come through the gateway by themselves; a reply-to has to be an address of scope {there}"
+        yield f"responses none are routed by the gateway; a reply-to has to be an address of scope {there}"
     else:
         yield from _crossing(policy, scope, route, there, end)
         yield f"          {_allowed(policy, scope, user)}"
@@ -70,7 +70,7 @@ def _into_kafka(replies: str, topic: str) -> str:
     if replies == "cookie":
         headers = "amqp.response-…, and records that answer need amqp.address-cookie"
         return f"annotated (replies: cookie): records of {topic} have the headers {headers}"
-    return "rewritten: a topic keeps no delivery annotations (replies: cookie puts them in headers of the record)"
+    return "rewritten: a topic stores no delivery annotations (replies: cookie puts them into headers of the record)"
 
 
 def _connector(policy: CompiledPolicy, scope: str, end: Route) -> ConnectorSection | None:
@@ -105,9 +105,9 @@ def _keys(policy: CompiledPolicy) -> str:
     keys = policy.model.keys
     if keys is None:
         return "refused with amqp:not-allowed: there are no keys"
-    skew = f" and {keys.skew / 1000:g} s for clocks that differ" if keys.skew else ""
+    skew = f" and {keys.skew / 1000:g} s to allow for different clocks" if keys.skew else ""
     form = "sealed" if keys.seal else "signed"
-    kept = f"; what is longer than {keys.max_cookie} bytes is kept in gateway.state" if keys.max_cookie else ""
+    kept = f"; cookies above {keys.max_cookie} bytes are stored in gateway.state" if keys.max_cookie else ""
     return f"{form} with key {keys.active}; a response may take {keys.expiry / 1000:g} s{skew}{kept}"
 
 
@@ -127,5 +127,5 @@ def _place_there(connector: ConnectorSection) -> str:
     if connector.replies.ids == "message-id":
         found = ", where rewritten with the new message-id in correlation-id (ids: message-id)"
     if address == "dynamic":
-        return f"a node that the container behind {connector.name} makes for each connection (replies: dynamic){found}"
+        return f"a node that the container behind {connector.name} creates per connection (replies: dynamic){found}"
     return f"{address} at the container behind {connector.name}, where they wait for the gateway{found}"

@@ -93,7 +93,7 @@ def missing(parts: Outline, vault: Vault) -> Iterator[Finding]:
         try:
             value = vault.secret(secret)
             if isinstance(secret, KeyEntry) and guessable(signing_key(value)):
-                what = "is not random: whoever guesses it can forge response addresses"
+                what = "is not random: an attacker who guesses it can forge response addresses"
                 yield Finding(loc, f"the key {what}; make one with `scopegate keys new`", warning=True)
         except SecretError as error:
             yield Finding(loc, str(error))

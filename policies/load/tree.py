@@ -78,7 +78,7 @@ class Tree:
                 self._report(node, loc, "too deep or too large; does an alias contain itself?")
             return None
         if str(node.tag) not in _TAGS:
-            self._report(node, loc, f"the tag {node.tag} is not known here")
+            self._report(node, loc, f"unknown tag {node.tag}")
         if isinstance(node, MappingNode):
             return self._mapping(node, loc)
         if isinstance(node, SequenceNode):
@@ -91,7 +91,7 @@ class Tree:
             if not isinstance(key, ScalarNode):
                 self._report(key, loc, "a key must be plain text")
             elif key.value in plain:
-                self._report(key, (*loc, key.value), "this key is there twice")
+                self._report(key, (*loc, key.value), "this key is repeated")
             else:
                 plain[key.value] = self._plain(value, (*loc, key.value))
         return plain
@@ -147,7 +147,7 @@ def parse(raw: bytes, file: str) -> Tree:
     """Parse a file; raises `PolicyErrors` only where there is nothing to look into."""
     try:
         if len(raw) > MAX_BYTES:
-            raise ValueError(f"a policy file has at most {MAX_BYTES} bytes")
+            raise ValueError(f"a policy file may have at most {MAX_BYTES} bytes")
         return Tree(file, YAML(typ="safe", pure=True).compose(raw.decode("utf-8-sig")))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

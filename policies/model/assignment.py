@@ -91,7 +91,7 @@ class Assignment:
 
 
 _UNNAMED: Final = {
-    "agnostic": "sees all partitions",
+    "agnostic": "reads all partitions",
     "assign": "is bound to a partition that the gateway chooses",
     "client": "is refused (amqp:not-allowed): it has to name one",
 }

@@ -40,8 +40,9 @@ class StrictSection(Strict):
 class Secret(Strict):
     """Where a secret is found; never the secret itself."""
 
-    env: str | None = Field(default=None, min_length=1, description="name of an environment variable that holds it")
-    file: str | None = Field(default=None, min_length=1, description="file that holds it, path from the policy file")
+    env: str | None = Field(default=None, min_length=1, description="name of an environment variable with the secret")
+    file: str | None = Field(default=None, min_length=1, description="file with the secret; path relative to the "
+        "policy file")
 
     @model_validator(mode="before")
     @classmethod

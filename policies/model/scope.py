@@ -38,8 +38,8 @@ class ListenerTls(Strict):
     or with unprintable characters in the name, is not accepted as a login.
     """
 
-    cert: Path = Field(description="certificate chain, PEM, path from the policy file")
-    key: Path = Field(description="private key of the certificate, PEM, path from the policy file")
+    cert: Path = Field(description="certificate chain, PEM, path relative to the policy file")
+    key: Path = Field(description="private key of the certificate, PEM, path relative to the policy file")
     client_ca: Path | None = Field(
         default=None,
         description="authorities that must have issued client certificates, PEM; a reload closes connections whose "

@@ -121,7 +121,7 @@ def parse_endpoint(value: object) -> Endpoint:
         raise ValueError('needs a URL like "amqps://broker.example:5671" (allowed: amqp://, amqps://)')
     scheme, place = value.split("://", 1)
     if "@" in place:
-        raise ValueError("a URL holds no user or password here; write them as sasl: {user, password: {env: NAME}}")
+        raise ValueError("no user or password is allowed here; write them as sasl: {user, password: {env: NAME}}")
     return Endpoint(scheme == "amqps", *_url_place(place.removesuffix("/"), _DEFAULT_PORTS[scheme]))
 
 
@@ -129,9 +129,9 @@ def _url_place(place: str, port: int) -> Bind:
     try:
         found = parse_bind(place if re.search(r":[0-9]+$", place) else f"{place}:{port}")
     except ValueError:
-        raise ValueError("needs host[:port] after the scheme and nothing behind it") from None
+        raise ValueError("needs host[:port] after the scheme and nothing after that") from None
     if not is_host(found.host):
-        raise ValueError(f"{found.host!r} is no host name: each of its labels needs 1 to 63 characters, all of it 253")
+        raise ValueError(f"{found.host!r} is not a host name (1 to 63 characters per label, 253 in total)")
     return found
 
 
@@ -164,7 +164,7 @@ def parse_state(value: object) -> str:
     if not isinstance(value, str) or not (value == "memory" or value.startswith(("redis://", "rediss://"))):
         raise ValueError("must be memory or a URL like redis://host:6379/0")
     if "@" in value:
-        raise ValueError("a Redis URL holds no user or password here: secrets are never written into the policy")
+        raise ValueError("a Redis URL must not contain a user or password: secrets are never written into the policy")
     if value != "memory":
         _check_redis(value)
     return value

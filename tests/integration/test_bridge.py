@@ -210,7 +210,7 @@ def moves(gateway: Gateway) -> float:
 def test_a_remote_log_is_moved_here_and_its_position_is_kept(
     start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics, own_redis: Redis
 ) -> None:
-    """The remote log offers a durable terminus: killed or not, the bridge goes on where it was."""
+    """The remote log offers a durable terminus: killed or not, the bridge continues at its stored position."""
     source, target = topics.make(), topics.make()
     b = Site(start_gateway, kafka_broker, "gw-b", own_redis.url).start()
     a = Site(start_gateway, kafka_broker, "gw-a", own_redis.url)

@@ -56,7 +56,7 @@ def of(policy: CompiledPolicy) -> Assignment:
         ("epoch_retention: 30d", "epoch_retention"),
         ("group_mode: agnostic", "group_mode"),
         ("group_mode: shared, ownership: sharded", "links that share partitions cannot be redirected"),
-        ("group_mode: shared, groups: none", "there are no groups here"),
+        ("group_mode: shared, groups: none", "this rule has no groups"),
         ("partitions: none, binding: assign", "binding: assign needs partitions that links may be bound to"),
     ],
 )
@@ -68,10 +68,10 @@ def test_mistakes(tmp_path: Path, rule: str, said: str) -> None:
 
 
 def test_shards_need_shared_state_and_places(tmp_path: Path) -> None:
-    with pytest.raises(PolicyErrors, match="needs a listener of this scope that says where others reach it"):
+    with pytest.raises(PolicyErrors, match="needs a listener of this scope that other gateways' clients can reach"):
         load(tmp_path, "ownership: sharded", state=REDIS)
     (warning,) = load(tmp_path, "ownership: sharded").warnings
-    assert "in this process only" in warning.message
+    assert "only in this process" in warning.message
     policy = load(tmp_path, "ownership: sharded", state=REDIS, listener=', advertise: "gw1.example:5672"')
     assert policy.warnings == ()
     assert of(policy).ownership == "sharded"

@@ -41,16 +41,17 @@ def entry(rest: str) -> str:
 @pytest.mark.parametrize(
     ("bridge", "said"),
     [
-        (entry("from: a, to: events/x"), "scopes.edge.bridge[0].from: leads to no Kafka topic; what is behind a conn"),
-        (entry("from: b/q, to: events/x"), "leads to no Kafka topic; what is behind a connector is {connector: ..."),
-        (entry("from: events/x, to: nowhere"), "bridge[0].to: no entry of scopes.edge.addresses leads anywhere"),
-        (entry("from: events/x, to: events/x"), "bridge[0].to: leads back to events/x, where it comes from"),
-        (entry("from: events/x, to: same/x"), "leads back to events/x"),
-        (entry("from: events/x, to: round/x"), "leads back to events/x"),
-        (entry("from: {connector: far, address: q}, to: b/q"), "leads back to q at connector far"),
+        (entry("from: a, to: events/x"), "bridge[0].from: leads to no Kafka topic; for a container"),
+        (entry("from: b/q, to: events/x"), "leads to no Kafka topic; for a container behind a connector write "
+            "{connector: ..."),
+        (entry("from: events/x, to: nowhere"), "bridge[0].to: no entry of scopes.edge.addresses matches"),
+        (entry("from: events/x, to: events/x"), "bridge[0].to: leads back to its source events/x"),
+        (entry("from: events/x, to: same/x"), "leads back to its source events/x"),
+        (entry("from: events/x, to: round/x"), "leads back to its source events/x"),
+        (entry("from: {connector: far, address: q}, to: b/q"), "leads back to its source q at connector far"),
         (entry("from: events/x, to: {connector: fer, address: q}"), "there is no connector fer in this scope (allowed"),
         (entry("from: events/x, to: a, group: g"), "bridge[0].group: a topic of this gateway is read as a whole"),
-        ("[{name: b, from: events/x, to: a}, {name: b, from: events/y, to: a}]", "bridge[1].name: entry 0 has this"),
+        ("[{name: b, from: events/x, to: a}, {name: b, from: events/y, to: a}]", "bridge[1].name: entry 0 already has this"),
         (entry("from: events/x"), "missing, and required"),
         (entry("from: {connector: far}, to: a"), "bridge[0].from.address: missing, and required"),
         (entry("from: events/x, to: a, start: middle"), "allowed"),
@@ -74,7 +75,7 @@ def test_a_wrong_filter_is_found_before_anything_is_moved(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("durable", "state", "warned"), [("true", "memory", True), ("false", "memory", False)])
 def test_a_position_in_memory_is_warned_of(durable: str, state: str, warned: bool) -> None:
     policy = load_text(text(entry(f"from: events/x, to: a, durable: {durable}"), state), with_secrets=False)
-    assert any("where it has got to is known in this process only" in str(each) for each in policy.warnings) is warned
+    assert any("its position is stored only in this process" in str(each) for each in policy.warnings) is warned
 
 
 @pytest.fixture
@@ -85,8 +86,8 @@ def policy() -> CompiledPolicy:
 
 
 def test_explain_says_what_the_gateway_itself_moves(policy: CompiledPolicy) -> None:
-    out = "  bridge   out moves events from here to q at connector far, by the gateway itself; goes on where it was"
-    into = "  bridge   in brings events from q at connector far here, by the gateway itself"
+    out = "  bridge   out forwards events from this address to q at connector far; continues at its stored position"
+    into = "  bridge   in forwards events from q at connector far to this address"
     assert out in explain(policy, "edge", "ann", "events/x", "receive").lines
     assert into in explain(policy, "edge", "ann", "a", "send").lines
     assert not any("bridge" in line for line in explain(policy, "edge", "ann", "events/x", "send").lines)
@@ -100,5 +101,5 @@ def test_positions_of_clients_in_memory_are_warned_of(state: str, servers: str, 
     document = text("[]", state).replace("bootstrap: embedded", f'bootstrap: "{servers}"')
     assert servers in document
     policy = load_text(document, with_secrets=False)
-    found = [each for each in policy.warnings if "how far durable links and consumer groups have read" in str(each)]
+    found = [each for each in policy.warnings if "positions of durable links and consumer groups" in str(each)]
     assert bool(found) is warned

@@ -88,7 +88,7 @@ def test_what_librdkafka_is_told(security: str, settings: dict[str, str]) -> Non
     [
         ("{tls: }", "kafka.k.security.tls: say true (the system's authorities), or {ca: file}"),
         ("{tls: {cert: own.pem}}", "kafka.k.security.tls: cert and key belong together"),
-        ("{tls: {key_password: {env: PW}}}", "kafka.k.security.tls.key_password: there is no key that it would open"),
+        ("{tls: {key_password: {env: PW}}}", "kafka.k.security.tls.key_password: there is no key for this password"),
         ("{tls: {ca: none.pem}}", "kafka.k.security.tls.ca: file none.pem cannot be read: No such file"),
         ("{sasl: {user: u, password: pw}}", "kafka.k.security.sasl.password: a secret is never written into the"),
         ("{sasl: {user: u, password: {env: NO}}}", "environment variable NO is not set"),
@@ -99,7 +99,7 @@ def test_what_librdkafka_is_told(security: str, settings: dict[str, str]) -> Non
             "{tls: true, sasl: {mechanism: oauthbearer, user: u, password: {env: PW}}}",
             "kafka.k.security.sasl: OAUTHBEARER needs token_url",
         ),
-        ("{sasl: {user: u, password: {env: PW}, scope: s}}", "SCRAM-SHA-512 fetches no token; oauthbearer does"),
+        ("{sasl: {user: u, password: {env: PW}, scope: s}}", "SCRAM-SHA-512 fetches no token; only oauthbearer does"),
         (
             "{tls: true, sasl: {mechanism: oauthbearer, user: u, password: {env: PW}, token_url: 'ftp://x'}}",
             "kafka.k.security.sasl.token_url: ",
@@ -114,14 +114,14 @@ def test_mistakes_name_their_place_and_the_way_out(security: str, said: str) -> 
 
 def test_one_thing_is_said_in_one_place() -> None:
     (line,) = mistakes(cluster("{tls: true}", client="{ssl.ca.location: x}"))
-    assert "kafka.k.client.'ssl.ca.location': security of this cluster says this" in line
+    assert "kafka.k.client.'ssl.ca.location': security of this cluster sets this" in line
     other = load_text(cluster("{tls: true}", client="{ssl.endpoint.identification.algorithm: none}"))
     assert len(other.client_settings(other.model.kafka["k"])) == 2
 
 
 def test_the_embedded_cluster_has_no_security() -> None:
     (line,) = mistakes("kafka: {k: {security: {tls: true}}}\nscopes: {edge: }")
-    assert "kafka.k.security: the embedded cluster has none: say bootstrap" in line
+    assert "kafka.k.security: not available for the embedded cluster: set bootstrap" in line
 
 
 def test_a_certificate_that_was_replaced_is_noticed() -> None:
@@ -148,7 +148,7 @@ def test_what_librdkafka_does_not_take_is_said_before_it_is_used(settings: dict[
 def test_strict_times_are_not_to_be_had_of_the_embedded_cluster() -> None:
     rule = "{match: 'e/{topic}', kafka: k, strict_timestamps: true}"
     (line,) = mistakes(f"kafka: {{k: }}\nscopes: {{edge: {{addresses: [{rule}]}}}}")
-    assert "addresses[0].strict_timestamps: no link would be taken" in line
+    assert "addresses[0].strict_timestamps: every link would be refused" in line
     load_text(f'kafka: {{k: {{bootstrap: "h:1"}}}}\nscopes: {{edge: {{addresses: [{rule}]}}}}')
 
 

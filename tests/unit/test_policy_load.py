@@ -80,24 +80,24 @@ WRONG_SAID = """\
 2:58: keys.skew: must be at most 300000
 2:62: keys.create: not in this version: this version creates topics only by kafka.<name>.topics (embedded); leave the key out (allowed: active, ring, expiry, skew, seal, max_cookie)
 4:21: kafka.main.bootstrap: must be embedded or servers, like "kafka1:9092,kafka2:9092"
-4:38: kafka.main.client.acks: the gateway sets this itself, or its promises would not hold
+4:38: kafka.main.client.acks: reserved: the gateway's guarantees depend on this setting
 4:62: kafka.main.client.'sasl.password': a secret is never written into the policy; use {env: NAME} or {file: path}
-5:3: kafka.main: this key is there twice
+5:3: kafka.main: this key is repeated
 9:48: scopes.edge.listen[0].sasl[1]: not one of the values allowed here (allowed: anonymous, plain, external, scram-sha-256, scram-sha-512)
 9:62: scopes.edge.listen[0].users: file users.yaml cannot be read: No such file or directory
-9:79: scopes.edge.listen[0].tls.key: missing, and required: private key of the certificate, PEM, path from the policy file
+9:79: scopes.edge.listen[0].tls.key: missing, and required: private key of the certificate, PEM, path relative to the policy file
 10:10: scopes.edge.listen[1].bnd: unknown key; did you mean bind? (allowed: bind, advertise, sasl, users, tls, allow_plain_without_tls, limits)
-11:16: scopes.edge.listen[2].bind: 0.0.0.0:5672 is in use already, by scopes.edge.listen[0].bind
+11:16: scopes.edge.listen[2].bind: 0.0.0.0:5672 is already in use by scopes.edge.listen[0].bind
 11:38: scopes.edge.listen[2].sasl: plain is offered only on TLS: add tls, or allow_plain_without_tls: true
 11:38: scopes.edge.listen[2].sasl: plain needs users: the file of users and their passwords
-13:26: scopes.edge.connect[0].to: a URL holds no user or password here; write them as sasl: {user, password: {env: NAME}}
+13:26: scopes.edge.connect[0].to: no user or password is allowed here; write them as sasl: {user, password: {env: NAME}}
 13:85: scopes.edge.connect[0].sasl.password: a secret is never written into the policy; use {env: NAME} or {file: path}
 15:42: scopes.edge.addresses[0].kafka: there is no Kafka cluster man; did you mean main? (allowed: main)
-15:54: scopes.edge.addresses[0].topic: {tpic} is no capture of match (allowed: {topic})
+15:54: scopes.edge.addresses[0].topic: {tpic} is not a capture of match (allowed: {topic})
 16:9: scopes.edge.addresses[1]: needs exactly one of direct, relay, kafka, service and redirect to say what the address is; rely is unknown, did you mean relay?
 17:36: scopes.edge.addresses[2].direct: not one of the values allowed here (allowed: balanced, multicast)
 18:34: scopes.edge.addresses[3].relay: there is no other scope or connector of this scope cor; did you mean core? (allowed: core)
-18:48: scopes.edge.addresses[3].address: {b} is no capture of match (allowed: no captures)
+18:48: scopes.edge.addresses[3].address: {b} is not a capture of match (allowed: no captures)
 19:17: scopes.edge.addresses[4].match: "*" must be a whole segment; inside one use a capture, like "orders-{n}"
 19:34: scopes.edge.addresses[4].relay: both a scope and a connector of this scope have this name; rename one
 20:17: scopes.edge.addresses[5].match: never reached: entry 3 before it (svc/**) matches all of it
@@ -105,7 +105,7 @@ WRONG_SAID = """\
 21:5: scopes.edge.acess: unknown key; did you mean access? (allowed: listen, connect, addresses, bridge, access, anonymous_relay, strict_desired, temporary, response_routing, response_rate)
 23:15: scopes.edge.access[0].who: must be text (put it in quotes)
 23:24: scopes.edge.access[0].may[0]: not one of the values allowed here (allowed: send, receive, info)
-24:29: scopes.edge.access[1].on[1]: a segment holds at most one capture, like {name}: a letter, then letters, digits or _
+24:29: scopes.edge.access[1].on[1]: a segment may have at most one capture, like {name}: a letter, then letters, digits or _
 25:21: scopes.core.temporary: must be true or false
 """  # noqa: E501
 
@@ -162,12 +162,12 @@ def test_a_wrong_file_is_never_a_policy_and_says_no_secret() -> None:
         (b"scopes: {\xff: 1}", "1:1: not UTF-8 text"),
         (
             b"scopes: {edge: !python/object:os.system {}}",
-            "1:16: scopes.edge: the tag !python/object:os.system is not known here",
+            "1:16: scopes.edge: unknown tag !python/object:os.system",
         ),
         (b"scopes: {[a]: 1, e: }", "1:10: scopes: a key must be plain text"),
         (b"[" * 3000, "1:1: not YAML: maximum recursion depth exceeded"),
         (b'a: "\\U99999999"', "1:1: not YAML: Python int too large to convert to C int"),
-        (b"#" * (1 << 20) + b"#", "1:1: not YAML: a policy file has at most 1048576 bytes"),
+        (b"#" * (1 << 20) + b"#", "1:1: not YAML: a policy file may have at most 1048576 bytes"),
     ],
 )
 def test_what_is_no_policy_at_all(raw: bytes, said: str) -> None:
@@ -300,10 +300,10 @@ def test_mistakes_of_a_connector(connector: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("pull", "said"),
     [
-        ("[{from: q, to: nowhere}]", "scopes.edge.connect[0].pull[0].to: no entry of scopes.edge.addresses leads"),
-        ("[{from: q, to: b/q}]", "leads back to q at far, where it was pulled from"),
-        ("[{from: q, to: round/q}]", "leads back to q at far, where it was pulled from"),
-        ("[{from: q, to: a}, {from: q, to: a}]", "connect[0].pull[1].from: entry 0 pulls from here already"),
+        ("[{from: q, to: nowhere}]", "scopes.edge.connect[0].pull[0].to: no entry of scopes.edge.addresses matches"),
+        ("[{from: q, to: b/q}]", "leads back to q at far, its source"),
+        ("[{from: q, to: round/q}]", "leads back to q at far, its source"),
+        ("[{from: q, to: a}, {from: q, to: a}]", "connect[0].pull[1].from: entry 0 already pulls from here"),
         ("[{from: q}]", "missing, and required"),
         ("[{queue: q, from: q, to: a}]", "unknown key (allowed: from, to, credit)"),
         ("[{from: q, to: a, credit: 0}]", "credit"),
@@ -334,7 +334,7 @@ def test_mistakes_of_a_pull(pull: str, said: str) -> None:
         ),
         (
             "[{match: a, kafka: k, binding: partition}]",
-            "{topic} is no capture of match (allowed: no captures)",
+            "{topic} is not a capture of match (allowed: no captures)",
         ),
         (
             "[{match: 'b/**', relay: core, replies: none}]",
@@ -361,7 +361,7 @@ def test_mistakes_of_address_rules(rules: str, said: str) -> None:
         ("bootstrap: 'a:1', topics: {t: 1}", "topics are created only in an embedded cluster"),
         ("topics: {t: 0}", "must be at least 1"),
         ("topics: {'t t': 1}", "must be a name of letters, digits"),
-        ("client: {test.mock.num.brokers: 3}", "the gateway sets this itself"),
+        ("client: {test.mock.num.brokers: 3}", "reserved: the gateway"),
         ("client: {a: [1]}", "must be a section (key: value) (allowed: env, file)"),
     ],
 )
@@ -373,4 +373,4 @@ def test_mistakes_of_a_cluster(cluster: str, said: str) -> None:
 def test_the_active_key_must_not_end() -> None:
     text = "keys: {active: a, ring: {a: {env: K, until: 2026-12-01}}}\nscopes: {edge: }"
     (line,) = mistakes(text, environ={"K": KEY})
-    assert line.startswith("1:45: keys.ring.a.until: the active key must not end")
+    assert line.startswith("1:45: keys.ring.a.until: the active key must not expire")

@@ -56,7 +56,7 @@ def test_links_are_judged_anew_when_the_limit_changes() -> None:
         ({"replies": ", replies: {uses: 0}"}, "replies.uses: must be at least 1"),
         ({"replies": ", replies: {uses: 1001}"}, "replies.uses: must be at most 1000"),
         ({"replies": ", replies: {rate: 5/s}"}, "replies.rate: unknown key (allowed: mode, uses)"),
-        ({"replies": ", replies: {mode: none, uses: 1}"}, "replies.uses: replies: none brings no responses home"),
+        ({"replies": ", replies: {mode: none, uses: 1}"}, "replies.uses: replies: none routes no responses"),
         ({"keys": ", max_cookie: 100B"}, "keys.max_cookie: must be at least 384"),
         ({"keys": ", max_cookie: 8KiB"}, "keys.max_cookie: must be at most 4096"),
         ({"core": "\n    response_rate: 100"}, 'core.response_rate: needs a whole number and a time, like "100/s"'),
@@ -91,7 +91,7 @@ def test_explain_says_what_limits_responses() -> None:
     first = explain(limited, "edge", "ann", "a/x", "send")
     assert "replies auto, uses 2  (" in first.lines[1]
     said = "\n".join(first.replies)
-    assert "what is longer than 512 bytes is kept in gateway.state" in said
+    assert "cookies above 512 bytes are stored in gateway.state" in said
     assert f"at most 2 for each request (uses), counted in {REDIS}, for all gateways that share it" in said
     assert "at most 5/m from one user or connector of scope core (response_rate); more wait" in said
     alone = "\n".join(explain(policy(", replies: {uses: 2}", state="memory"), "edge", "ann", "a/x", "send").replies)

@@ -181,7 +181,7 @@ def test_explain_says_why_not(policy: CompiledPolicy) -> None:
     assert nowhere.lines[0] == "eve wants to receive from '\\x1b[2J' in scope edge"
     assert nowhere.lines[1] == "  address  no entry of scopes.edge.addresses matches"
     illegal = explain(policy, "edge", "eve", "events/..", "receive")
-    assert "matches events/{topic}, but there can be no such node  (etc/p.yaml:7)" in illegal.lines[1]
+    assert "matches events/{topic}, but such a node cannot exist  (etc/p.yaml:7)" in illegal.lines[1]
     beyond = explain(policy, "edge", "ann", "far/x", "send")
     assert (beyond.allowed, beyond.condition) == (False, "amqp:not-found")
     assert beyond.lines[-1] == "  result   amqp:not-found: the node behind this address does not exist"
@@ -241,7 +241,7 @@ def test_captures_do_not_reach_internal_topics(address: str, what: str) -> None:
     ("address", "why"),
     [
         ("fixed/orders", "its dead_letter would be the topic itself"),
-        (f"events/{'x' * 246}", "its dead_letter would have a name that no topic can have"),
+        (f"events/{'x' * 246}", "its dead_letter would not be a legal topic name"),
     ],
 )
 def test_captures_make_a_dead_letter_topic_that_can_be_one(address: str, why: str) -> None:
@@ -284,8 +284,8 @@ def test_what_a_rule_names_literally_is_reached(address: str, topic: str | None)
 @pytest.mark.parametrize("address", ["$replies.edge", "$replies.edge/token"])
 def test_explain_tells_response_addresses_of_two_gateways_apart(policy: CompiledPolicy, address: str) -> None:
     lines = explain(policy, "edge", "ann", address, "send").lines
-    assert lines[-2].startswith("  answers  responses whose cookie or token this gateway has made come home here")
-    assert lines[-1] == "  answers  what another gateway has made for a scope of this name goes the way above"
+    assert lines[-2].startswith("  answers  this gateway takes responses with its own cookies or tokens here")
+    assert lines[-1].endswith("tokens of another gateway, for a scope of this name, take the route above")
     assert not any("answers" in line for line in explain(policy, "edge", "ann", f"{address[:11]}x", "send").lines)
 
 
@@ -324,7 +324,7 @@ RECEIVER = "the receiver's target announces response-address-supported"
     [
         ("auto/x", f"requests  annotated where {RECEIVER}, otherwise rewritten (replies: auto)"),
         ("auto/queues/q", "requests  annotated where the target at the container behind broker announces"),
-        ("auto/topic", "requests  rewritten: a topic keeps no delivery annotations"),
+        ("auto/topic", "requests  rewritten: a topic stores no delivery annotations"),
         ("cookie/topic", "requests  annotated (replies: cookie): records of t have the headers amqp.response-"),
         ("cookie/x", f"requests  annotated where {RECEIVER}, otherwise rejected with amqp:not-implemented"),
         ("rewrite/x", "requests  rewritten (replies: rewrite)"),
@@ -344,7 +344,7 @@ def test_explain_says_how_requests_cross(address: str, said: str) -> None:
 def test_explain_says_how_responses_come_home_and_with_which_key() -> None:
     policy = load_text(REPLIES % "true", with_secrets=False)
     _, keys, responses, right = explain(policy, "edge", "ann", "auto/x", "send").replies
-    assert keys.strip() == "sealed with key a; a response may take 300 s and 2 s for clocks that differ"
+    assert keys.strip() == "sealed with key a; a response may take 300 s and 2 s to allow for different clocks"
     assert "come to $replies.core with their cookie, or to $replies.core/<token>" in responses
     assert responses.endswith("go to the reply-to in scope edge")
     assert right.strip() == (
@@ -376,7 +376,7 @@ def test_explain_says_what_a_connector_makes_of_it(more: str, requests: str, res
 
 
 def test_explain_says_what_the_gateway_itself_brings(policy: CompiledPolicy) -> None:
-    line = "  pulled   from incoming at connector broker, by the gateway itself"
+    line = "  pulled   the gateway itself fetches messages from incoming at connector broker"
     assert line in explain(policy, "edge", "ann", "chat/room", "send").lines
     assert line not in explain(policy, "edge", "ann", "chat/room", "receive").lines
     assert line not in explain(policy, "edge", "ann", "chat/other", "send").lines
