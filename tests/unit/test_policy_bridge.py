@@ -41,7 +41,7 @@ def entry(rest: str) -> str:
 @pytest.mark.parametrize(
     ("bridge", "said"),
     [
-        (entry("from: a, to: events/x"), "bridge[0].from: leads to no Kafka topic; for a container"),
+        (entry("from: a, to: events/x"), "leads to no Kafka topic; for a container"),
         (entry("from: b/q, to: events/x"), "leads to no Kafka topic; for a container behind a connector write "
             "{connector: ..."),
         (entry("from: events/x, to: nowhere"), "bridge[0].to: no entry of scopes.edge.addresses matches"),
