@@ -51,7 +51,7 @@ def entry(rest: str) -> str:
         (entry("from: {connector: far, address: q}, to: b/q"), "leads back to its source q at connector far"),
         (entry("from: events/x, to: {connector: fer, address: q}"), "there is no connector fer in this scope (allowed"),
         (entry("from: events/x, to: a, group: g"), "bridge[0].group: a topic of this gateway is read as a whole"),
-        ("[{name: b, from: events/x, to: a}, {name: b, from: events/y, to: a}]", "bridge[1].name: entry 0 already has this"),
+        ("[{name: b, from: events/x, to: a}, {name: b, from: events/y, to: a}]", "name: entry 0 already has this"),
         (entry("from: events/x"), "missing, and required"),
         (entry("from: {connector: far}, to: a"), "bridge[0].from.address: missing, and required"),
         (entry("from: events/x, to: a, start: middle"), "allowed"),
