@@ -15,10 +15,10 @@ CROWD = 2 * SLICE + 50
 class Crowd:
     """A sender and receivers with credit for so many messages each."""
 
-    def __init__(self, credit: int = 2) -> None:
+    def __init__(self, credit: int = 2, size: int = CROWD) -> None:
         self.node = Node(Multicast)
         self.sender = self.node.sender()
-        self.receivers = [self.node.receiver(credit) for _ in range(CROWD)]
+        self.receivers = [self.node.receiver(credit) for _ in range(size)]
         self.turns()
 
     def turns(self) -> int:
@@ -163,9 +163,9 @@ def test_a_drain_comes_behind_what_is_there() -> None:
     assert (last.got, last.draining, last.returned) == ([b"1", b"2"], False, 1)
 
 
-@pytest.mark.parametrize("which", [0, CROWD - 1])
-def test_a_copy_that_fails_keeps_no_other_from_being_sent(which: int) -> None:
-    crowd = Crowd(2)
+@pytest.mark.parametrize(("size", "which"), [(CROWD, 0), (CROWD, CROWD - 1), (5, 0), (5, 4)])
+def test_a_copy_that_fails_keeps_no_other_from_being_sent(size: int, which: int) -> None:
+    crowd = Crowd(2, size)
     crowd.receivers[which].send = None  # type: ignore[assignment, method-assign]
     failed = 0
     for step in (lambda: crowd.sender.transfer(b"1"), *[crowd.turns] * 3):
@@ -174,10 +174,10 @@ def test_a_copy_that_fails_keeps_no_other_from_being_sent(which: int) -> None:
         except TypeError:
             failed += 1
     assert failed == 1
-    assert crowd.copies == CROWD - 1
+    assert crowd.copies == size - 1
     crowd.accept(crowd.receivers)
     assert list(crowd.sender.outcomes.values()) == ["modified"]
     crowd.receivers[which].leave()
     crowd.sender.transfer(b"2")
     crowd.turns()
-    assert crowd.copies == 2 * (CROWD - 1), "the node goes on"
+    assert crowd.copies == 2 * (size - 1), "the node goes on"

@@ -5,12 +5,12 @@ The slowest receiver sets the pace; the sender hears the worst of the receivers'
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED
 from gateway.amqp.message.bounds import COPIES
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.direct.backlog import Soon
@@ -121,16 +121,27 @@ class Multicast(DirectNode):
             return
         self._pace.sent += 1
         copies = Copies(link, delivery, len(outlets))
-        if self._soon is None or len(outlets) <= SLICE:
-            for each in outlets:
-                self.forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
+        if self._soon is not None and len(outlets) > SLICE:
+            self._begin_round(copies, delivery, data, settled, outlets)
+            self._some()
             return
+        left = iter(outlets)
+        try:
+            for each in left:
+                self.forward(each, copies, delivery, data, settled)  # type: ignore[arg-type]
+        except Exception:  # a bug of ours with one of them: the others get theirs in the next turn
+            copies.settle(delivery, FAILED)
+            self._begin_round(copies, delivery, data, settled, left)
+            self._go_on_later()
+            raise
 
+    def _begin_round(
+        self, copies: Copies, delivery: Any, data: bytes, settled: bool, outlets: Iterable[ReceiverEndpoint]
+    ) -> None:
         def send_one(outlet: ReceiverEndpoint) -> None:
             self.forward(outlet, copies, delivery, data, settled)  # type: ignore[arg-type]
 
         self._round = self._pace.owed = Round(copies, delivery, settled, outlets, send_one)
-        self._some()
 
     # -- in turns of the loop
 
