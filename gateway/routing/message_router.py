@@ -18,7 +18,7 @@ from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.internal_link import InternalLink
 from gateway.nodes.reject import refuse
 from gateway.response.cookie_store import CookieNotLoaded
-from gateway.routing.requester_limits import BESIDE, DETACHED, RequesterLimit, dispensable
+from gateway.routing.requester_limits import BESIDE, DETACHED, HeldMessage, RequesterLimit, dispensable
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
@@ -87,8 +87,7 @@ class DestinationLink(InternalLink):
         self._done = 0
         self._kept_back: int | None = None
         self._attended = False
-        self._detached = 0
-        self._waiting: deque[tuple[Any, bytes, bool, int | None]] = deque()
+        self._waiting: deque[HeldMessage] = deque()
         self.error: AmqpError | None = None
 
     @property
@@ -142,10 +141,11 @@ class DestinationLink(InternalLink):
             self._kept_back += credit
             return
         self.granted += credit
+        stayed = self._router.ended and bool(self._waiting)
         while self._waiting and self.granted > 0 and self.open:
-            delivery, data, settled, _ = self._waiting.popleft()
-            self._give(delivery, data, settled)
-        if self._detached:
+            (message := self._waiting.popleft()).give_back()
+            self._give(*message[:3])
+        if stayed:
             self.perhaps_done()
 
     def settle(self, delivery: Any, outcome: Outcome) -> None:
@@ -162,16 +162,16 @@ class DestinationLink(InternalLink):
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
         """The node first; what waits for it goes back."""
         self.error = error
-        DETACHED.give_back(self._detached)  # the node may need the room for what it was handed
-        self._detached = 0
+        for message in self._waiting:
+            message.give_back()  # the node may need the room for what it was handed
         if was_open:
             self.handler.on_detach(error)
         self._router.forget(self)
-        for delivery, _, settled, _ in self._waiting:
+        for message in self._waiting:
             if error is None:
-                self._release(delivery, settled)
+                self._release(message.delivery, message.settled)
             else:
-                self._router.unreachable(delivery, error, settled, answer=self.way.answer)
+                self._router.unreachable(message.delivery, error, message.settled, answer=self.way.answer)
         self._waiting.clear()
 
     # -- what the router does
@@ -183,9 +183,13 @@ class DestinationLink(InternalLink):
         if self.granted > 0 and self.open:
             self._give(delivery, data, settled)
         elif len(self._waiting) < HELD and self.quota.take() and (not self._router.ended or self._stays(data)):
-            self._waiting.append((delivery, data, settled, until_ms))
+            self._waiting.append(HeldMessage(delivery, data, settled, until_ms, charged=self._router.ended))
         else:
             self._release(delivery, settled)
+
+    def _release_held(self, message: HeldMessage) -> None:
+        message.give_back()
+        self._release(message.delivery, message.settled)
 
     def _release(self, delivery: Any, settled: bool) -> None:
         """It was not sent on; who can hear that may send it again."""
@@ -207,19 +211,16 @@ class DestinationLink(InternalLink):
         Nobody could send it again.
         """
         waiting, self._waiting = self._waiting, deque()
-        for item in waiting:
-            if item[2] and self._stays(item[1]):
-                self._waiting.append(item)
+        for each in waiting:
+            if each.settled and self._stays(each.data):
+                self._waiting.append(each._replace(charged=True))
             else:
-                self.abandon(item[0], item[2])
+                self.abandon(each.delivery, each.settled)
         self.perhaps_done()
 
     def _stays(self, data: bytes) -> bool:
         attended = not self.open or getattr(self.handler, "attended", True)
-        if self.gone or not (attended and self._router.outlived and DETACHED.take(size := len(data) + BESIDE)):
-            return False
-        self._detached += size
-        return True
+        return not self.gone and attended and self._router.outlived and DETACHED.take(len(data) + BESIDE)
 
     def abandon(self, delivery: Any, settled: bool) -> None:
         """It goes nowhere, and its sender cannot hear that any more."""
@@ -254,11 +255,11 @@ class DestinationLink(InternalLink):
         attended = getattr(self.handler, "attended", True) if self.open else self._attended
         left, self._attended = self._attended and not attended, attended or self._attended
         waiting, self._waiting = self._waiting, deque()
-        for item in waiting:
-            if left or (item[3] is not None and now_ms > item[3]):
-                self._release(item[0], item[2])
+        for each in waiting:
+            if left or (each.until_ms is not None and now_ms > each.until_ms):
+                self._release_held(each)
             else:
-                self._waiting.append(item)
+                self._waiting.append(each)
         self.perhaps_done()
         return done
 
@@ -266,8 +267,7 @@ class DestinationLink(InternalLink):
         """Release what waits beyond `room`, the newest first; returns how many those are."""
         over = max(len(self._waiting) - room, 0)
         for _ in range(over):
-            delivery, _, settled, _ = self._waiting.pop()
-            self._release(delivery, settled)
+            self._release_held(self._waiting.pop())
         self.perhaps_done()
         return over
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from gateway.routing.message_router import DestinationLink
@@ -41,6 +41,21 @@ BESIDE: Final = 256
 """Bytes that a message takes beside its own."""
 DETACHED: Final = DetachedBudget(16 * 2**20)
 """That of this process: no connection is charged for it any more, the process is."""
+
+
+class HeldMessage(NamedTuple):
+    """A message that waits for its destination; `charged`: it has room of `DETACHED`, since its link has ended."""
+
+    delivery: Any
+    data: bytes
+    settled: bool
+    until_ms: int | None
+    charged: bool
+
+    def give_back(self) -> None:
+        """It waits no more."""
+        if self.charged:
+            DETACHED.give_back(len(self.data) + BESIDE)
 
 
 class RequesterLimit:

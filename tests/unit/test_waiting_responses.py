@@ -144,3 +144,35 @@ def test_while_the_link_is_there_it_is_told(world: World) -> None:
     for then in world.store.asked:
         then(None)
     assert (world.got, world.link.settled) == ([], [(0, RELEASED)])
+
+
+class Slow(World):
+    """Its node grants credit only when told to."""
+
+    def _attach(self, route: Any) -> None:
+        super()._attach(route)
+        self.route = route
+        route.granted = 0
+
+
+@pytest.mark.parametrize("gone", ["handed on", "out of time", "beyond its part"])
+def test_what_waits_no_more_gives_its_room_back_at_once(gone: str) -> None:
+    """A destination kept the room of all that it ever had, until the last of it was taken."""
+    world, size = Slow("cookie"), len(DATA) + BESIDE
+    world.fetched = True
+    for delivery in range(3):
+        world.router.on_transfer(delivery, DATA, True)
+    world.router.on_detach(None)
+    assert DETACHED.held == 3 * size
+    if gone == "handed on":
+        world.route.grant(1)
+        assert world.got == [DATA]
+    elif gone == "beyond its part":
+        assert world.route.cut(2) == 1
+    else:
+        world.route._waiting[0] = world.route._waiting[0]._replace(until_ms=5)
+        world.route.tidy(6)
+    assert DETACHED.held == 2 * size
+    world.route.grant(2)
+    assert DETACHED.held == 0
+    assert world.link.dropped == ([] if gone == "handed on" else [2] if gone == "beyond its part" else [0])
