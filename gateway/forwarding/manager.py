@@ -13,12 +13,10 @@ from gateway.observability.readiness import Readiness
 from gateway.server.tasks import Supervisor
 
 if TYPE_CHECKING:
+    from gateway.forwarding.shared import Shared
     from gateway.forwarding.worker import BridgeWorker
     from gateway.nodes.resolver import GatewayContext
-    from gateway.observability.link_events import LinkEvents
     from gateway.server.reload import LinkRevalidator
-    from gateway.state.leases.manager import Leases
-    from gateway.state.termini.store import Termini
     from policies.model.bridge import BridgeEntry as Model
     from policies.model.policy import Policy
 
@@ -30,15 +28,6 @@ def reads_logs(policy: Policy, scope: str, connector: str) -> bool:
     """Whether a bridge takes events from behind this connector."""
     model = policy.scopes.get(scope)
     return model is not None and any(bridge.source.connector == connector for bridge in model.bridge)
-
-
-class Shared:
-    """What the bridges of a gateway share."""
-
-    def __init__(self, leases: Leases, termini: Termini, report: LinkEvents) -> None:
-        self.leases: Final = leases
-        self.termini: Final = termini
-        self.report: Final = report
 
 
 class BridgeManager:

@@ -25,7 +25,7 @@ from gateway.state.termini.store import Fenced, Save, TerminiUnavailable
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
-    from gateway.forwarding.manager import Shared
+    from gateway.forwarding.shared import Shared
     from gateway.nodes.resolver import GatewayContext
     from gateway.server.reload import LinkRevalidator
     from policies.model.bridge import BridgeEntry as Model

@@ -7,16 +7,14 @@ differ by the purpose in the key. Field by field, with test vectors: docs/cookie
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response import encryption
 from gateway.response.keys import COOKIE, MAC_BYTES, BadToken, KeyRing, Purpose
-
-if TYPE_CHECKING:
-    from gateway.response.cookie_store import CookieStore
 
 VERSION: Final = 1
 MAX_TOKEN: Final = 4096
@@ -86,6 +84,14 @@ class Cookie(NamedTuple):
     uses: Uses | None = None
 
 
+class CookieOverflow(Protocol):
+    """Keeps cookies that are too long for a token (`cookie_store.CookieStore`)."""
+
+    @property
+    def limit(self) -> int | None: ...
+    def short(self, cookie: Cookie, purpose: Purpose, token: Callable[[bytes], bytes]) -> bytes: ...
+
+
 class CookieMaker:
     """Makes the cookies, or reply-to tokens, of one crossing; signed or sealed as the ring says."""
 
@@ -98,7 +104,7 @@ class CookieMaker:
         link_target: str,
         purpose: Purpose = COOKIE,
         *,
-        shelf: CookieStore | None = None,
+        shelf: CookieOverflow | None = None,
         most: int = MAX_TOKEN,
     ) -> None:
         """Tokens of more than `most` bytes are refused; those over the limit of a shelf that has one are kept there."""

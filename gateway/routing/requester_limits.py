@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from gateway.routing.message_router import DestinationLink
+from collections.abc import Collection, Hashable
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 STILL: Final = 10
 """Looks at a destination (`fair_share`) without an outcome after which it counts as stuck."""
@@ -91,7 +88,23 @@ class RequesterLimit:
         return self._room >= 0
 
 
-def dispensable(routes: Collection[DestinationLink]) -> DestinationLink | None:
+class OneDestination(Protocol):
+    """A destination of one link (`message_router.DestinationLink`)."""
+
+    @property
+    def idle(self) -> bool: ...
+    @property
+    def handed(self) -> int: ...
+    @property
+    def still(self) -> int: ...
+    @property
+    def group(self) -> Hashable: ...
+
+
+D = TypeVar("D", bound=OneDestination)
+
+
+def dispensable(routes: Collection[D]) -> D | None:
     """Which destination makes room for another: one without messages, one that is stuck, or of one who has too many.
 
     Who has too many has the most, and more than an equal part for each requester and a new one.

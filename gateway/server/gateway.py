@@ -18,7 +18,8 @@ from gateway.config.policy import make_filter_rules, make_ring, offered, routes_
 from gateway.config.policy_state import PolicyState
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.filters.parse.filter_set import prepare as prepare_filters
-from gateway.forwarding.manager import BridgeManager, Shared, reads_logs
+from gateway.forwarding.manager import BridgeManager, reads_logs
+from gateway.forwarding.shared import Shared
 from gateway.held.memory import Memory
 from gateway.journal import Journaling
 from gateway.nodes.resolver import GatewayContext, Resolver

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.errors import INTERNAL_ERROR, AmqpError
-
-if TYPE_CHECKING:
-    from bridges.spark.amqp.client import BlockingClient
 
 PATIENCE: Final = 30.0
 """Seconds that a peer has for an answer."""
@@ -18,12 +15,19 @@ _LOT: Final = 8 * 1024 * 1024
 """Bytes of messages that are handed on however few they are."""
 
 
+class BlockingConnection(Protocol):
+    """The client below its links (`client.BlockingClient`), which works only while one of them waits."""
+
+    def wait(self, condition: Callable[[], bool], seconds: float, what: str = "") -> bool: ...
+    def work(self) -> None: ...
+
+
 class Handler:
     """What both have: they are attached, and they end."""
 
     link: Link
 
-    def __init__(self, client: BlockingClient, changed: Callable[[], None]) -> None:
+    def __init__(self, client: BlockingConnection, changed: Callable[[], None]) -> None:
         self._client: Final = client
         self._changed: Final = changed
         self.attached = False
@@ -50,7 +54,7 @@ class Handler:
 class BlockingReceiver(Handler):
     """A link that messages come on, settled or else accepted as they come: events stay in their log."""
 
-    def __init__(self, client: BlockingClient, changed: Callable[[], None], window: int) -> None:
+    def __init__(self, client: BlockingConnection, changed: Callable[[], None], window: int) -> None:
         super().__init__(client, changed)
         self._window: Final = window
         self._messages: list[bytes] = []
@@ -127,7 +131,7 @@ class BlockingReceiver(Handler):
 class BlockingSender(Handler):
     """A link to send on."""
 
-    def __init__(self, client: BlockingClient, changed: Callable[[], None]) -> None:
+    def __init__(self, client: BlockingConnection, changed: Callable[[], None]) -> None:
         super().__init__(client, changed)
         self._outcomes: Final[dict[int, Outcome]] = {}
 

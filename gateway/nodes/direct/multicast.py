@@ -136,7 +136,7 @@ class Multicast(DirectNode):
             raise
 
     def _begin_round(
-        self, copies: Copies, delivery: Any, data: bytes, settled: bool, outlets: Iterable[ReceiverEndpoint]
+        self, copies: Copies, delivery: int, data: bytes, settled: bool, outlets: Iterable[ReceiverEndpoint]
     ) -> None:
         def send_one(outlet: ReceiverEndpoint) -> None:
             self.forward(outlet, copies, delivery, data, settled)  # type: ignore[arg-type]

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError, Fault
 from gateway.state.leases.balance import Who, whole
 from gateway.state.leases.group import ClaimDenied, Group, Ownership
-
-if TYPE_CHECKING:
-    from gateway.state.leases.manager import Leases
 
 
 def steady() -> float:
@@ -59,6 +56,13 @@ class LeaseRequest(NamedTuple):
     retain_ms: int = 0
 
 
+class LeaseTime(Protocol):
+    """Whether this process has renewed its leases in time (`manager.Leases`)."""
+
+    @property
+    def in_time(self) -> bool: ...
+
+
 class Lease:
     """The right of one link to one partition of one group.
 
@@ -68,7 +72,7 @@ class Lease:
 
     __slots__ = ("_leases", "chosen", "dealt", "ended", "epoch", "fence", "holder", "key", "partition", "round", "who")
 
-    def __init__(self, leases: Leases, key: str, partition: int, held: Ownership) -> None:
+    def __init__(self, leases: LeaseTime, key: str, partition: int, held: Ownership) -> None:
         self._leases: Final = leases
         self.key: Final = key
         self.who: Final = held.who
@@ -92,7 +96,7 @@ class Share:
 
     __slots__ = ("_leases", "ended", "holder", "key", "who")
 
-    def __init__(self, leases: Leases, key: str, who: Who) -> None:
+    def __init__(self, leases: LeaseTime, key: str, who: Who) -> None:
         self._leases: Final = leases
         self.key: Final = key
         self.who: Final = who
@@ -142,7 +146,7 @@ class GroupSession:
         if share.holder is not None:
             share.holder.over()
 
-    def gain(self, leases: Leases, share: Share, group: Group) -> list[Lease]:
+    def gain(self, leases: LeaseTime, share: Share, group: Group) -> list[Lease]:
         """Parts of a share that the record shows and nobody here knows yet."""
         gained = []
         for number, held in group.held.items():

@@ -21,6 +21,8 @@ FAMILY: Final = 3
 """Files with the same first word that are a folder of their own."""
 ANY_TARGET: Final = 453
 """A third of the uses that the product had when this was begun."""
+SLACK: Final = 5
+"""Uses of `Any` that the bound stays above the tree, so that work side by side does not end at each of them."""
 MIRRORING: Final = ("unit", "property", "protocol")
 """Folders of tests/ whose folders are called like a package of the product: tests/unit/gateway/amqp."""
 BESIDE: Final = frozenset({"project"})
@@ -82,7 +84,7 @@ def shrunk(tree: Tree, text: str) -> str:
         raise ValueError(f"more than allowed.txt has: {grown}")
     head = [line for line in text.splitlines() if line.startswith("#")]
     lines = [f"{kind} {what}" for kind in now for what in now[kind]]
-    return "\n".join([*head, f"any {min(anys, sum(tree.anys().values()))}", *sorted(lines), ""])
+    return "\n".join([*head, f"any {min(anys, sum(tree.anys().values()) + SLACK)}", *sorted(lines), ""])
 
 
 def more(now: set[str], before: set[str] | None) -> bool:
