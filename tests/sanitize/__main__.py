@@ -24,19 +24,41 @@ FOLDER = ROOT / "build" / "sanitized"
 FLAGS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fsanitize-undefined-trap-on-error")
 """What is undefined ends in an illegal instruction, of which AddressSanitizer writes the report: gcc's library for
 undefined behaviour writes its own to stderr alone when both are there."""
-UNIT = ("annotate", "attach_sizes", "bounds", "direct_node", "engine", "fetch", "held", "kafka_reader", "no_memory")
-MORE_UNIT = ("outbox", "records", "rewrite", "sections", "sections_c", "turn")
-PROPERTY = ("codec", "fetch", "kafka_encoding", "layout", "outbox", "record_forms", "records", "records_lossless")
-MORE_PROPERTY = ("engine_fuzz", "fuzz_corpus", "sections", "shared_reading", "unsettled")
 TESTS = (
-    *(f"tests/unit/test_{name}.py" for name in UNIT + MORE_UNIT),
-    *(f"tests/property/test_{name}.py" for name in PROPERTY + MORE_PROPERTY),
+    "tests/unit/bridges/kafka/consume/test_poll.py",
+    "tests/unit/bridges/kafka/consume/test_reader.py",
+    "tests/unit/bridges/kafka/produce/test_produce_client.py",
+    "tests/unit/bridges/kafka/records/test_mapping.py",
+    "tests/unit/gateway/amqp/engine/test_attach_sizes.py",
+    "tests/unit/gateway/amqp/engine/test_batch.py",
+    "tests/unit/gateway/amqp/engine/test_engine.py",
+    "tests/unit/gateway/amqp/engine/test_no_memory.py",
+    "tests/unit/gateway/amqp/message/test_bounds.py",
+    "tests/unit/gateway/amqp/message/test_sections.py",
+    "tests/unit/gateway/amqp/message/test_sections_c.py",
+    "tests/unit/gateway/held/test_account.py",
+    "tests/unit/gateway/nodes/direct/test_direct_node.py",
+    "tests/unit/gateway/response/test_annotate.py",
+    "tests/unit/gateway/response/test_rewrite.py",
+    "tests/property/bridges/kafka/consume/test_poll.py",
+    "tests/property/bridges/kafka/consume/test_shared_reading.py",
+    "tests/property/bridges/kafka/produce/test_produce_client.py",
+    "tests/property/bridges/kafka/records/test_fast_encode.py",
+    "tests/property/bridges/kafka/records/test_lossless.py",
+    "tests/property/bridges/kafka/records/test_mapping.py",
+    "tests/property/bridges/kafka/records/test_record_forms.py",
+    "tests/property/gateway/amqp/codec/test_codec.py",
+    "tests/property/gateway/amqp/engine/test_engine_fuzz.py",
+    "tests/property/gateway/amqp/engine/test_unsettled.py",
+    "tests/property/gateway/amqp/message/test_section_index.py",
+    "tests/property/gateway/amqp/message/test_sections.py",
+    "tests/property/project/test_fuzz_corpus.py",
     "tests/protocol",
 )
 
 LEFT_OUT = (
-    "tests/protocol/test_transfers.py::test_what_a_peer_goes_on_sending_on_an_ended_link_is_dropped",
-    "tests/protocol/test_transfers.py::test_64_mebibytes_pass_equal_and_the_memory_comes_back",
+    "tests/protocol/gateway/amqp/link/test_transfers.py::test_what_a_peer_goes_on_sending_on_an_ended_link_is_dropped",
+    "tests/protocol/gateway/amqp/link/test_transfers.py::test_64_mebibytes_pass_equal_and_the_memory_comes_back",
 )
 """They measure resident memory, of which AddressSanitizer keeps what was freed."""
 

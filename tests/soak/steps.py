@@ -22,10 +22,10 @@ FUZZERS: Final[dict[str, tuple[str, ...]]] = {
     "engine": ("-X", "faulthandler", "-m", "tests.support.engine_fuzz", "50000", "{seed}"),
     **{name: ("-m", "tests.fuzz", "--target", name, "--within", "{seconds}", "--seed", "{seed}") for name in NAMES},
 }
-ENGINE: Final = "tests/property/test_engine_fuzz.py"
+ENGINE: Final = "tests/property/gateway/amqp/engine/test_engine_fuzz.py"
 """Not drawn deep: it is the small form of the fuzzer `engine`."""
 LARGE: Final[dict[str, dict[str, str]]] = {
-    "tests/integration/test_memory_load.py": {"SCOPEGATE_MEMORY": "1GiB"},
+    "tests/integration/held/test_load.py": {"SCOPEGATE_MEMORY": "1GiB"},
 }
 """Tests whose environment makes them larger than `make test` can wait for."""
 

@@ -19,21 +19,21 @@ from xdist.scheduler import LoadFileScheduling
 
 SPARK: Final = "spark on servers", "spark"
 LONG: Final = (
-    "pipeline_command",
-    "pipeline_delta",
-    "pipeline_journey",
-    "pipeline_cluster",
-    "groups_processes",
-    "kafka_security",
-    "bench_smoke",
-    "kafka_producing",
-    "kafka_reading",
-    "install",
-    "groups_shared",
-    "bridge",
-    "kafka_down",
-    "clients",
-    "essential_tasks",
+    "spark/command",
+    "spark/archive/delta",
+    "spark/journey",
+    "spark/archive/cluster",
+    "groups/processes",
+    "kafka/security",
+    "project/bench_smoke",
+    "kafka/produce/producing",
+    "kafka/consume/reading",
+    "project/install",
+    "groups/shared",
+    "forwarding/bridge",
+    "kafka/down",
+    "amqp/clients",
+    "server/essential_tasks",
 )
 """Files of integration tests that take longest, apart from those with Spark."""
 FOLDERS: Final = ("integration", "property", "unit", "protocol")
@@ -54,11 +54,12 @@ def rank(name: str) -> tuple[int, int]:
     if name in SPARK:
         return 0, SPARK.index(name)
     *folders, file = name.split("/")
-    folder = next((each for each in folders if each in FOLDERS), "")
-    stem = file.removeprefix("test_").removesuffix(".py")
-    if folder == "integration" and stem in LONG:
-        return 1, LONG.index(stem)
-    return 2, FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
+    tier = next((each for each in folders if each in FOLDERS), "")
+    below = folders[folders.index(tier) + 1 :] if tier else folders
+    place = "/".join([*below, file.removeprefix("test_").removesuffix(".py")])
+    if tier == "integration" and place in LONG:
+        return 1, LONG.index(place)
+    return 2, FOLDERS.index(tier) if tier else len(FOLDERS)
 
 
 def ordered(units: Mapping[str, T]) -> dict[str, T]:

@@ -5,7 +5,7 @@
  * - shown: of other applications. Headers are application properties, a key is annotations (incoming.py).
  *
  * For anything unusual the answer is `false`, and the Python code makes the message: it says the same for all that is
- * made here, byte by byte (tests/property/test_messages.py). A function that was called may have failed; then the
+ * made here, byte by byte (tests/property/bridges/kafka/consume/test_poll.py). A function that was called may have failed; then the
  * answer is `true` and there is no message, but an exception.
  */
 #pragma once

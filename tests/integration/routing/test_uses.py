@@ -1,0 +1,286 @@
+"""How many responses a request may have (`replies: {uses}`): annotated and rewritten, by one gateway and by two."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from gateway.response.cookie import Cookie, Uses, open_cookie, seal
+from gateway.response.keys import REPLY_TO
+from tests.integration.routing.test_cookies import RING
+from tests.support.crossing import KEY, Inbox, Outbox, answer, cookie_of, pair
+from tests.support.crossing import Place as Boundary
+from tests.support.gateway import Gateway, Gateways
+from tests.support.links import outcomes
+from tests.support.messages import message, sections
+from tests.support.process import ports, wait_until
+from tests.support.servers import Redis
+
+UNAUTHORIZED = "amqp:unauthorized-access"
+FAR = 1 << 42
+USED_UP = 'scopegate_cookie_failures_total{reason="used up"}'
+_numbers = itertools.count()
+
+POLICY = """
+gateway: {{id: {id}, http: "127.0.0.1:{http}", log: json, drain: 1s, state: "{state}"}}
+keys: {{active: one, ring: {{one: {{env: SCOPEGATE_TEST_KEY}}}}, expiry: {expiry}{keys}}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{edge}"}}]
+    addresses:
+      - {{match: "svc/{{name}}", relay: core, address: "services/{{name}}", replies: {{uses: 1}}}}
+      - {{match: "two/{{name}}", relay: core, address: "services/{{name}}", replies: {{uses: 2}}}}
+      - {{match: "any/{{name}}", relay: core, address: "services/{{name}}"}}
+      - {{match: "q/**", direct: balanced}}
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+  core:
+    listen: [{{bind: "127.0.0.1:{core}"}}]
+    addresses: [{{match: "services/**", direct: balanced}}]
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+"""
+
+
+def start(
+    gateways: Gateways, state: str = "memory", *, expiry: str = "5m", keys: str = "", ready: bool = True
+) -> Boundary:
+    edge, core, http = ports(3)
+    name = f"gw-uses-{next(_numbers)}"
+    policy = POLICY.format(id=name, edge=edge, core=core, http=http, state=state, expiry=expiry, keys=keys)
+    return Boundary(edge, core, gateways(policy, env={"SCOPEGATE_TEST_KEY": KEY}, ready=ready))
+
+
+@pytest.fixture(scope="module")
+def place(start_module_gateway: Gateways) -> Boundary:
+    return start(start_module_gateway)
+
+
+class Asked(NamedTuple):
+    """A request that has arrived: how to answer it, and where the answers come."""
+
+    reply: Callable[[Boundary], Any]
+    data: bytes
+    answers: Inbox
+    refused: dict[str, str]
+
+
+def asked(place: Boundary, capable: bool, route: str = "svc") -> Asked:
+    """Send a request; a responder that understands cookies gets one, another a rewritten address."""
+    service, client, answers, reply_to = pair(place, route, capable=capable)
+    client.post(message(reply_to=reply_to))
+    request = service.take()
+    if capable:
+        data = answer(cookie_of(request))
+        return Asked(lambda at: Outbox(at.core, "$replies.core"), data, answers, {"error": UNAUTHORIZED})
+    address = sections(request)["properties"]["reply_to"]
+    return Asked(lambda at: Outbox(at.core, address), message(b"answer"), answers, {"error": "amqp:not-found"})
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_a_second_response_is_refused_in_the_words_for_any_bad_cookie(place: Boundary, capable: bool) -> None:
+    before = place.gateway.metrics().get(USED_UP, 0.0)
+    given = asked(place, capable)
+    replies = given.reply(place)
+    assert replies.send_when_taken(given.data, given.answers).matches("accepted")
+    outcome = replies.send(given.data)
+    assert outcome.matches(given.refused)
+    forged = seal(RING, Cookie("nowhere", "$replies.core", "q/1", FAR), "cookie" if capable else REPLY_TO)
+    if capable:
+        told = replies.send(answer(forged))["error"]["description"]
+    else:
+        told = Outbox(place.core, None).send(message(to="$replies.core/garbage"))["error"]["description"]
+    assert outcome["error"]["description"] == told
+    assert given.answers.empty()
+    place.gateway.wait_metric(USED_UP, lambda value: value == before + 1)
+    assert place.gateway.wait_log("message refused", reason="used up")
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_two_uses_are_two_whatever_link_they_come_on(place: Boundary, capable: bool) -> None:
+    given = asked(place, capable, "two")
+    first, second = given.reply(place), given.reply(place)
+    assert first.send_when_taken(given.data, given.answers).matches("accepted")
+    assert second.send_when_taken(given.data, given.answers).matches("accepted")
+    assert first.send(given.data).matches(given.refused)
+    assert second.send(given.data).matches(given.refused)
+
+
+def test_the_anonymous_terminus_counts_too(place: Boundary) -> None:
+    given = asked(place, True)
+    anonymous = Outbox(place.core, None)
+    reply = answer(given_cookie(given), to="$replies.core")
+    assert anonymous.send_when_taken(reply, given.answers).matches("accepted")
+    assert anonymous.send(reply).matches(given.refused)
+    given = asked(place, False)
+    reply = message(to=given.reply(place).attach.target["address"])
+    assert anonymous.send_when_taken(reply, given.answers).matches("accepted")
+    assert anonymous.send(reply).matches(given.refused)
+
+
+def given_cookie(given: Asked) -> bytes:
+    found = sections(given.data)["delivery_annotations"]
+    return bytes(next(iter(found.values())))
+
+
+@pytest.mark.row("RA-2.4-5")
+def test_each_request_has_uses_of_its_own_and_other_rules_count_nothing(place: Boundary) -> None:
+    service, client, answers, reply_to = pair(place, capable=True)
+    replies = Outbox(place.core, "$replies.core")
+    for _ in range(3):
+        client.post(message(reply_to=reply_to))
+        assert replies.send_when_taken(answer(cookie_of(service.take())), answers).matches("accepted")
+    free = asked(place, True, "any")
+    assert open_cookie(RING, given_cookie(free), 0).uses is None
+    for _ in range(3):
+        assert replies.send_when_taken(free.data, free.answers).matches("accepted")
+
+
+@pytest.mark.parametrize("outcome", ["released", "modified"])
+@pytest.mark.parametrize("capable", [True, False])
+def test_what_the_requester_gives_back_may_be_sent_again(place: Boundary, capable: bool, outcome: str) -> None:
+    given = asked(place, capable)
+    replies = given.reply(place)
+    for _ in range(3):
+        delivery = replies.post(given.data)
+        given.answers.take(outcome)
+        assert replies.outcome(delivery).matches(outcome)
+    assert replies.send_when_taken(given.data, given.answers).matches("accepted")
+    assert replies.send(given.data).matches(given.refused)
+
+
+def test_what_the_requester_rejects_was_used(place: Boundary) -> None:
+    given = asked(place, True)
+    replies = given.reply(place)
+    delivery = replies.post(given.data)
+    given.answers.take("rejected")
+    assert replies.outcome(delivery).matches("rejected")
+    assert replies.send(given.data).matches(given.refused)
+
+
+def test_no_use_is_lost_where_nobody_receives_or_the_responder_leaves(place: Boundary) -> None:
+    service, client, answers, reply_to = pair(place, capable=True)
+    client.post(message(reply_to=reply_to))
+    reply = answer(cookie_of(service.take()))
+    answers.peer.detach(answers.handle)
+    answers.peer.until("detach")
+    replies = Outbox(place.core, "$replies.core")
+    replies.post(reply)  # waits for a receiver
+    replies.peer.disconnect()
+    place.gateway.wait_metric("scopegate_unsettled", lambda value: value == 0)
+    again = Inbox(place.edge, reply_to)
+    assert Outbox(place.core, "$replies.core").send_when_taken(reply, again).matches("accepted")
+
+
+def test_pre_settled_responses_are_counted_and_the_second_ends_its_link(place: Boundary) -> None:
+    given = asked(place, True)
+    replies = given.reply(place)
+    replies.post(given.data, settled=True)
+    given.answers.take()
+    assert replies.fails(given.data, settled=True).error["condition"] == UNAUTHORIZED
+
+
+def test_many_at_once_are_never_one_too_many(place: Boundary) -> None:
+    given = asked(place, True, "two")
+    links = [given.reply(place) for _ in range(4)]
+    for link in links:
+        for _ in range(5):
+            link.post(given.data)
+    for _ in range(2):
+        given.answers.take()
+    states = [state for link in links for state in outcomes(link.peer, 5).values()]
+    assert Counter(states) == {"accepted": 2, "rejected": 18}
+    assert given.answers.empty()
+
+
+def test_a_limit_of_another_gateway_holds_here(place: Boundary) -> None:
+    """Whoever shares the keys may have given it; the policy here says nothing of five."""
+    answers = Inbox(place.edge, "q/other")
+    reply = answer(seal(RING, Cookie("edge", "$replies.core", "q/other", FAR, uses=Uses(5, b"n" * 12))))
+    replies = Outbox(place.core, "$replies.core")
+    for _ in range(5):
+        assert replies.send_when_taken(reply, answers).matches("accepted")
+    assert replies.send(reply).matches({"error": UNAUTHORIZED})
+
+
+# -- shared state
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Redis]:
+    server = Redis()
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_two_gateways_with_one_redis_count_as_one(
+    start_gateway: Gateways, redis_server: Redis, capable: bool
+) -> None:
+    one, two = (start(start_gateway, redis_server.url) for _ in range(2))
+    given = asked(one, capable, "two")
+    there = Inbox(two.edge, given.answers.attach.source["address"])
+    assert given.reply(two).send_when_taken(given.data, there).matches("accepted")
+    assert given.reply(one).send_when_taken(given.data, given.answers).matches("accepted")
+    for place in (two, one):
+        assert given.reply(place).send(given.data).matches(given.refused)
+    for place in (one, two):
+        assert place.gateway.metrics()[USED_UP] == 1
+
+
+def test_a_restart_forgets_nothing_with_redis(start_gateway: Gateways, redis_server: Redis) -> None:
+    place = start(start_gateway, redis_server.url)
+    given = asked(place, True)
+    assert given.reply(place).send_when_taken(given.data, given.answers).matches("accepted")
+    place.gateway.kill()
+    place.gateway.restart()
+    Inbox(place.edge, given.answers.attach.source["address"])
+    assert given.reply(place).send(given.data).matches(given.refused)
+
+
+def test_a_count_ends_with_its_cookie(start_gateway: Gateways, own_redis: Redis) -> None:
+    place = start(start_gateway, own_redis.url, expiry="5s")
+    given = asked(place, True)
+    assert given.reply(place).send_when_taken(given.data, given.answers).matches("accepted")
+    (key,) = own_redis.command("KEYS", "scopegate:uses:*").split()
+    assert 295_000 < int(own_redis.command("PTTL", key)) <= 305_100  # 5 s, and the clocks of others
+
+
+def test_without_redis_nothing_is_accepted_and_nothing_goes_through(start_gateway: Gateways, own_redis: Redis) -> None:
+    place = start(start_gateway, own_redis.url)
+    given = asked(place, True)
+    free = asked(place, True, "any")
+    own_redis.stop()
+    replies = given.reply(place)
+    for _ in range(3):
+        assert replies.send(given.data).matches("released")
+    assert given.answers.empty()
+    assert replies.send_when_taken(free.data, free.answers).matches("accepted")
+    unready(place.gateway)
+    assert replies.send(given.data).matches("released")
+    assert place.gateway.metrics()['scopegate_state_events_total{event="unknown"}'] >= 1
+    own_redis.start()
+    wait_until(place.gateway.is_ready, "Redis to be found again")
+    assert replies.send_when_taken(given.data, given.answers).matches("accepted")
+    assert replies.send(given.data).matches(given.refused)
+
+
+def test_a_use_that_cannot_be_given_back_now_is_given_back_later(start_gateway: Gateways, own_redis: Redis) -> None:
+    place = start(start_gateway, own_redis.url)
+    given = asked(place, True)
+    replies = given.reply(place)
+    delivery = replies.post(given.data)
+    transfer = given.answers.transfer()
+    own_redis.stop()
+    given.answers.peer.disposition(transfer.delivery_id, "released")
+    assert replies.outcome(delivery).matches("released")
+    own_redis.start()
+    wait_until(lambda: place.gateway.is_ready() and not own_redis.command("KEYS", "scopegate:uses:*"), "the use")
+    assert replies.send_when_taken(given.data, given.answers).matches("accepted")
+    assert replies.send(given.data).matches(given.refused)
+
+
+def unready(gateway: Gateway) -> None:
+    wait_until(lambda: not gateway.is_ready(), "the gateway to miss Redis")

@@ -1,0 +1,84 @@
+"""Folders of the pipeline are paths: Spark and Python would take a URL for two different places (found as F1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bridges.spark.archive.store import Archive
+from bridges.spark.errors import PipelineError
+from gateway.cli.local_path import LocalPath
+from gateway.cli.main import main
+from gateway.cli.pipeline import pipeline
+from policies.folders import url_problem
+from tests.support.policy import mistakes
+
+KAFKA = ("--kafka", "127.0.0.1:1")
+CALLS = [
+    ("archive", "URL", *KAFKA, "--topic", "t", "--once"),
+    ("archive", "/tmp/a", *KAFKA, "--topic", "t", "--jars", "URL"),
+    ("verify", "URL"),
+    ("replay", "URL", *KAFKA, "--from", "t", "--topic", "u"),
+    ("report", "URL", "--out", "/tmp/r"),
+    ("report", "/tmp/a", "--out", "URL"),
+    ("simulate", "--policy", "URL", "--candidate", __file__, "--journal", "/tmp/a"),
+    ("simulate", "--policy", __file__, "--candidate", __file__, "--journal", "URL"),
+    ("simulate", "--policy", __file__, "--candidate", __file__, "--messages", "URL"),
+    ("simulate", "--policy", __file__, "--candidate", __file__, "--journal", "/tmp/a", "--out", "URL"),
+    ("quickstart", "--folder", "URL"),
+    ("jars", "--to", "URL"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: " ".join(call[:1] + call[-2:]))
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("file:///data/a", "give the path alone, /data/a"),
+        ("s3a://bucket/a", "give the path of a folder on a disk or a mounted file system, such as /data/archive"),
+        ("hdfs:/a", "give the path of a folder on a disk or a mounted file system, such as /data/archive"),
+    ],
+)
+def test_no_command_takes_a_url_for_a_folder(
+    call: tuple[str, ...], url: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["pipeline", *(url if each == "URL" else each for each in call)])
+    assert done.exit_code == 2, done.output
+    assert said in " ".join(done.output.split())
+    assert not list(tmp_path.iterdir())
+
+
+def commands() -> Iterator[click.Command]:
+    context = click.Context(pipeline)
+    for name in pipeline.list_commands(context):
+        command = pipeline.get_command(context, name)
+        assert command is not None
+        yield command
+
+
+def test_every_path_of_every_command_is_checked() -> None:
+    paths = [each for command in commands() for each in command.params if isinstance(each.type, click.Path)]
+    assert len(paths) > 10
+    assert [each.name for each in paths if not isinstance(each.type, LocalPath)] == []
+
+
+@pytest.mark.parametrize("key", ["archive: {path:", "spark: {jars:"])
+def test_no_key_of_a_policy_takes_one_either(key: str) -> None:
+    (problem,) = mistakes(f'pipeline:\n  {key} "s3a://bucket/a"}}\nscopes: {{a: {{}}}}\n')
+    assert problem.startswith("2:")
+    assert "s3a://bucket/a is a URL (s3a:), but only paths are accepted" in problem
+
+
+def test_nor_does_python() -> None:
+    with pytest.raises(PipelineError, match=r"file:/data/a is a URL \(file:\).* give the path alone, /data/a$"):
+        Archive(Path("file:///data/a"))
+
+
+@pytest.mark.parametrize("path", ["a", "/a:b/c", "./a:b", "2026:a", ""])
+def test_a_colon_alone_makes_no_url(path: str) -> None:
+    assert url_problem(path) is None
