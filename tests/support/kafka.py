@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import os
+import shlex
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,12 +25,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.support.parts import folder, program
+from tests.support.parts import PARTS, folder, program
 from tests.support.process import PATIENCE, Process, Server, fresh_folder, ports, run_tool, wait_until
+from tests.support.spark_classes import sharing
 
 HEAP = "-Xms512m", "-Xmx512m"
 SHORT = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 """Options of a Java that does not live long enough to earn what compiling well and collecting in parallel cost."""
+SHARED = *SHORT, *shlex.split(sharing(PARTS / "kafka-classes"))
+"""The same, with the classes that tests/support/kafka_classes.py has kept, if they fit this Java and these jars."""
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -59,7 +63,7 @@ log.retention.ms=-1
 """
 
 
-def java(main: str, *arguments: str, options: Sequence[str] = SHORT) -> list[str]:
+def java(main: str, *arguments: str, options: Sequence[str] = SHARED) -> list[str]:
     """Return the command that runs a main class of Kafka's jars."""
     logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     return [program("java"), *HEAP, *options, logging, "-cp", f"{folder('kafka')}/*", main, *arguments]
@@ -92,7 +96,7 @@ def leaders(admin: AdminClient, topic: str) -> int:
 class KafkaBroker(Server):
     """A broker on fixed ports, so that it comes back at the same address after `kill` and `restart`."""
 
-    options: Sequence[str] = SHORT
+    options: Sequence[str] = SHARED
     """Of its Java."""
     _names = itertools.count(1)
 

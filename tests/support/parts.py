@@ -28,6 +28,7 @@ CLIENTS = ROOT / "tests" / "clients"
 SPARK_KAFKA = "../../bridges/spark/pom.xml"
 SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
 SPARK_CLASSES = "../support/spark_classes.py"
+KAFKA_CLASSES = "../support/kafka_classes.py"
 ARTEMIS = "2.56.0"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
@@ -163,8 +164,22 @@ def archive_spark_classes(folder: Path) -> None:
         raise PartMissing("this Java writes no archive of classes: take the one of openjdk-17-jdk-headless")
 
 
+def archive_kafka_classes(folder: Path) -> None:
+    """Run the broker whose classes the suite's brokers need not load again."""
+    run(sys.executable, "-m", "tests.support.kafka_classes", str(folder), cwd=ROOT)
+
+
+def kafka_origins() -> Iterator[str]:
+    """What its archive was made for: the version of Java, and the jars with their times, which Java compares."""
+    yield subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    for jar in sorted((PARTS / "kafka").resolve().glob("*.jar")):
+        about = jar.stat()
+        yield f"{jar} {about.st_size} {about.st_mtime_ns}"
+
+
 ALL = (
     Part("kafka", ("kafka/pom.xml",), maven_jars("kafka/pom.xml")),
+    Part("kafka-classes", (KAFKA_CLASSES,), archive_kafka_classes, kafka_origins),
     Part("spark-kafka", (SPARK_KAFKA,), maven_jars(SPARK_KAFKA)),
     Part("spark-delta", (SPARK_DELTA,), maven_jars(SPARK_DELTA)),
     Part("artemis", (ARTEMIS,), fetch_artemis),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from proton import Message
@@ -12,10 +13,12 @@ from tests.support import frames
 from tests.support.foreign import Foreign
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import message, sections
+from tests.support.parts import folder
 from tests.support.peer import RECEIVER, SENDER, Listener, Peer
 from tests.support.process import Process, free_port, ports, wait_until
 from tests.support.proton_clients import Failed, Login, Raw, echo, receive, request, respond, send
 from tests.support.servers import Artemis, Redis
+from tests.support.spark_classes import NAME
 
 
 def test_a_scripted_peer_sends_and_receives_through_artemis(artemis: Artemis) -> None:
@@ -102,6 +105,12 @@ def test_unmodified_clients_work_as_commands(artemis: Artemis, library: str) -> 
     assert [line["body"] for line in receiver.finish()] == ["0", "1", "2"]
     wrong = Foreign(library, artemis.port, artemis.user, "wrong").run("send", "support/q").fail()
     assert "uthenticat" in json.dumps(wrong)
+
+
+def test_a_broker_has_mapped_the_classes_that_are_kept(own_kafka: KafkaBroker) -> None:
+    archive = (folder("kafka-classes") / NAME).resolve()
+    assert own_kafka.process is not None
+    assert str(archive) in Path(f"/proc/{own_kafka.process.pid}/maps").read_text()
 
 
 def test_kafka_comes_back_at_the_same_address(own_kafka: KafkaBroker) -> None:
