@@ -8,30 +8,23 @@ successor, and the owner ends in good order. Pure, like the record.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from gateway.state.leases.group import Claim, Group, Now
-
-
-class Who(NamedTuple):
-    """One link: the member whose process it is in, and its name there."""
-
-    member: str
-    link: str
+from gateway.state.leases.claim import Claim, Now, Ownership, Who, part, whole
 
 
-def part(who: Who, partition: int) -> Who:
-    """The name under which a link that shares owns this partition."""
-    return Who(who.member, f"{who.link}/{partition}")
+class SharedGroup(Protocol):
+    """What is balanced of a record (`group.Group`)."""
+
+    @property
+    def sharing(self) -> list[Claim]: ...
+    @property
+    def held(self) -> dict[int, Ownership]: ...
+    def free(self) -> list[int]: ...
+    def grant(self, partition: int, claim: Claim, now: Now) -> None: ...
 
 
-def whole(who: Who) -> Who:
-    """The link that a part is of; any other link is itself."""
-    return Who(who.member, who.link.partition("/")[0])
-
-
-def balance(group: Group, now: Now) -> None:
+def balance(group: SharedGroup, now: Now) -> None:
     """Give what is free to who has least, and move partitions until nobody has two more than another."""
     if not group.sharing:
         return
@@ -54,7 +47,7 @@ def balance(group: Group, now: Now) -> None:
         held.successor = _for(heir, number)
 
 
-def _move(group: Group, parts: dict[Who, list[int]]) -> tuple[int, Claim] | None:
+def _move(group: SharedGroup, parts: dict[Who, list[int]]) -> tuple[int, Claim] | None:
     """One partition that goes from who has most to who has least; one that moves already is left alone."""
     richest = sorted(parts, key=lambda who: -len(parts[who]))
     for heir in sorted(group.sharing, key=lambda claim: len(parts[claim.who])):

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
-from gateway.state.leases.balance import Who, balance, whole
+from gateway.state.leases.balance import balance
+from gateway.state.leases.claim import Claim, Now, Ownership, Who, whole
 
 FORGET: Final = 100
 """Retained epochs per group above which the oldest are dropped: partitions are few, records stay small."""
@@ -32,49 +33,11 @@ class ClaimDenied(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What a link asks for. `partition` None: any free one of `among`.
-
-    `epoch` None: none given. `pend`: how many links may wait for a partition; 0: surplus links are refused.
-    `retain_ms`: how long the epoch is remembered after this owner is lost.
-    """
-
-    who: Who
-    partition: int | None
-    epoch: int | None
-    among: tuple[int, ...]
-    pend: int = 0
-    retain_ms: int = 0
-
-
-@dataclass(slots=True)
-class Ownership:
-    """A partition's owner, and the link with a greater epoch that waits for its end."""
-
-    who: Who
-    epoch: int
-    fence: int
-    chosen: bool
-    round: int
-    retain_ms: int
-    successor: Claim | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Remembered:
     """The epoch of an owner that was lost: until then no smaller one is granted."""
 
     epoch: int
     until_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    """What a transition is told: the time, a fence greater than any before, and the members that are alive."""
-
-    ms: int
-    fence: int
-    alive: Collection[str]
 
 
 @dataclass(slots=True)

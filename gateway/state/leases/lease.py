@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError, Fault
-from gateway.state.leases.balance import Who, whole
-from gateway.state.leases.group import ClaimDenied, Group, Ownership
+from gateway.state.leases.claim import Ownership, Who, whole
+from gateway.state.leases.group import ClaimDenied, Group
 
 
 def steady() -> float:

@@ -22,8 +22,8 @@ from typing import Final, TypeVar
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.observability.logs import get_logger
 from gateway.server.tasks import Supervisor, set_within, together
-from gateway.state.leases.balance import Who
-from gateway.state.leases.group import Claim, ClaimDenied, Group, Now
+from gateway.state.leases.claim import Claim, Now, Who
+from gateway.state.leases.group import ClaimDenied, Group
 from gateway.state.leases.lease import (
     GroupSession,
     Lease,

@@ -17,7 +17,7 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from gateway.observability.logs import get_logger
-from gateway.state.leases.group import Now
+from gateway.state.leases.claim import Now
 from gateway.state.leases.store import EVERYTHING, CasResult, Poke, StoreUnavailable, VersionedRecord
 
 LOG: Final = get_logger(__name__)

@@ -12,7 +12,8 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from gateway.observability.logs import get_logger
-from gateway.state.leases.group import Group, Now, parse
+from gateway.state.leases.claim import Now
+from gateway.state.leases.group import Group, parse
 
 LOG: Final = get_logger(__name__)
 EVERYTHING: Final = "*"

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
 from gateway.server.tasks import Supervisor
-from gateway.state.leases.balance import Who, whole
-from gateway.state.leases.group import Claim, ClaimDenied, Group, Now, parse
+from gateway.state.leases.claim import Claim, Now, Who, whole
+from gateway.state.leases.group import ClaimDenied, Group, parse
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.store import EVERYTHING, LeaseTable, MemoryLeaseStore, StoreUnavailable

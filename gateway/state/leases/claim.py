@@ -1,0 +1,62 @@
+"""The words of a group's record: who claims a partition, who owns one, and when (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Who(NamedTuple):
+    """One link: the member whose process it is in, and its name there."""
+
+    member: str
+    link: str
+
+
+def part(who: Who, partition: int) -> Who:
+    """The name under which a link that shares owns this partition."""
+    return Who(who.member, f"{who.link}/{partition}")
+
+
+def whole(who: Who) -> Who:
+    """The link that a part is of; any other link is itself."""
+    return Who(who.member, who.link.partition("/")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a link asks for. `partition` None: any free one of `among`.
+
+    `epoch` None: none given. `pend`: how many links may wait for a partition; 0: surplus links are refused.
+    `retain_ms`: how long the epoch is remembered after this owner is lost.
+    """
+
+    who: Who
+    partition: int | None
+    epoch: int | None
+    among: tuple[int, ...]
+    pend: int = 0
+    retain_ms: int = 0
+
+
+@dataclass(slots=True)
+class Ownership:
+    """A partition's owner, and the link with a greater epoch that waits for its end."""
+
+    who: Who
+    epoch: int
+    fence: int
+    chosen: bool
+    round: int
+    retain_ms: int
+    successor: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What a transition is told: the time, a fence greater than any before, and the members that are alive."""
+
+    ms: int
+    fence: int
+    alive: Collection[str]
