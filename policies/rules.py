@@ -241,7 +241,7 @@ class ScopeRules:
         if not grant.allowed:
             return Decision(route, grant, asked == "info", UNAUTHORIZED, f"not allowed to {DEEDS[asked]} this address")
         if suffixed and action == "send":
-            return Decision(route, grant, True, NOT_ALLOWED, "$info is read, not written")
+            return Decision(route, grant, True, NOT_ALLOWED, "$info can only be read")
         if isinstance(route, RedirectRoute):
             return Decision(route, grant, False, REDIRECT, "this node is in another container")
         return Decision(route, grant, asked == "info")

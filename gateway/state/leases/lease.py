@@ -177,7 +177,7 @@ def refusal(denied: ClaimDenied, wish: LeaseRequest) -> AmqpError:
         text = "the partition has an owner in this group; use a greater event-streams-epoch to take it over"
         return AmqpError(RESOURCE_LOCKED, text)
     if denied is ClaimDenied.FULL:
-        return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{wish.pend} links already wait for a partition of this group")
+        return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"the limit of {wish.pend} waiting links for this group is reached")
     if denied is ClaimDenied.MIXED:
         text = "other links of this group have another group_mode: configure the same in every rule and gateway"
         return AmqpError(RESOURCE_LOCKED, text)
