@@ -352,6 +352,27 @@ def test_all_sessions_are_weighed_while_they_last() -> None:
     engine.free()
 
 
+def test_no_link_sends_while_its_session_has_too_much_to_write() -> None:
+    owner = receiving_crowd(2)
+    engine, (one, other) = owner.engine, owner.links
+    one.send(bytes(8 * 2**20 - 100), None, True)
+    engine.weigh()
+    assert not engine.blocked
+    one.send(bytes(200), None, True)
+    engine.weigh()
+    assert engine.blocked
+    assert other.credit == 0
+    engine.unblock()
+    assert engine.blocked, "it is not written"
+    owner.frames()
+    engine.weigh()
+    engine.unblock()
+    assert not engine.blocked
+    assert other.credit == 10
+    engine.lost(None)
+    engine.free()
+
+
 def test_links_go_on_in_the_order_of_waiting_at_the_cost_of_those_that_do() -> None:
     def cost(waiting: int) -> int:
         owner = receiving_crowd(waiting)
