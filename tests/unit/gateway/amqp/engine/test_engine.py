@@ -323,6 +323,24 @@ def test_enough_is_sent_at_once_and_the_rest_when_that_is_written() -> None:
     assert engine.largest_output > 2 * size
 
 
+@pytest.mark.parametrize("ours", [False, True], ids=["the peer closes", "we close"])
+def test_a_connection_is_finished_when_its_close_is_written(ours: bool) -> None:
+    owner = opened()
+    engine = owner.engine
+    assert not engine.finished
+    if ours:
+        engine.close()
+    else:
+        engine.receive(framed(performative("close")))
+    assert not engine.finished
+    assert [frame.kind for frame in owner.frames()] == ["close"]
+    assert engine.finished
+    engine._output.early.extend(b"more")
+    assert not engine.finished
+    engine.lost(None)
+    engine.free()
+
+
 def test_all_sessions_are_weighed_while_they_last() -> None:
     owner = receiving_crowd(2, 2, others=1)
     engine = owner.engine
