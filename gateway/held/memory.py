@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.amqp.transport.connection import Connection
-from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.flush_scheduler import FlushedConnection, FlushScheduler
 from gateway.held.account import Budget
 from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
@@ -55,7 +54,7 @@ class Memory:
         for name, share in shares(self.budget.pool.limit, _wishes(policy)).items():
             self._clusters[name].limit(share, self._turn)
 
-    def _slowed(self, connection: Connection, how: str) -> None:
+    def _slowed(self, connection: FlushedConnection, how: str) -> None:
         self._report.bump("held_back", how)
         if (account := connection.account) is not None and account.times():
             held, ids = account.held._asdict(), {"connection": connection.name, "user": connection.peer.user}

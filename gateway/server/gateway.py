@@ -31,7 +31,8 @@ from gateway.routing.transforms import TransformRegistry
 from gateway.server.clusters import ClusterMaker, ClusterTable, PreparedClusters, emptied
 from gateway.server.drain import drain
 from gateway.server.group_admin import GroupAdmin, announced, shared_leases
-from gateway.server.listener import Listener, Settings
+from gateway.server.listener import Listener
+from gateway.server.listener_settings import Settings
 from gateway.server.listeners import Listeners
 from gateway.server.logins import Logins, close_revoked
 from gateway.server.password_checks import PasswordChecks

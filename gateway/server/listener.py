@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gateway import __version__
@@ -20,6 +19,7 @@ from gateway.amqp.transport.tls_server import TlsServer
 from gateway.errors import AmqpError
 from gateway.observability.link_events import LinkEvents
 from gateway.server.descriptors import spare
+from gateway.server.listener_settings import Settings
 from gateway.server.logins import REVOKED, Logins
 from gateway.server.password_checks import PasswordChecks, Ticket
 from gateway.server.quota import Quota, Refusal
@@ -28,19 +28,8 @@ from gateway.server.tasks import Supervisor
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
     from gateway.nodes.resolver import Resolver
-    from policies.model.scope import ListenerSection as ListenerModel
 
 PRODUCT: Final = {"product": "ScopeGate", "version": __version__}
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What one listener was told; equal settings keep it through a reload."""
-
-    scope: str
-    model: ListenerModel
-    container_id: str
-    offered: tuple[str, ...]
 
 
 class Listener:

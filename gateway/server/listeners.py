@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from gateway.errors import CONNECTION_FORCED, AmqpError
-from gateway.server.listener import Listener, Settings
+from gateway.server.listener import Listener
+from gateway.server.listener_settings import Settings
 from gateway.server.logins import Logins
 from gateway.server.quota import Quota, Quotas
 

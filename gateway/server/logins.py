@@ -7,7 +7,7 @@ What counts is the policy and the files that it names: whether a port could be b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.amqp.sasl.server import offered
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
@@ -16,9 +16,10 @@ from policies.model.scope import PASSWORD_MECHANISMS
 if TYPE_CHECKING:
     from gateway.amqp.engine.config import PeerInfo
     from gateway.amqp.sasl.verifiers import UserStore
+    from gateway.amqp.transport.connection import Connection
     from gateway.amqp.transport.tls import ServerTls
     from gateway.config.credential_files import CredentialFiles
-    from gateway.server.listener import Listener, Settings
+    from gateway.server.listener_settings import Settings
 
 REVOKED: Final = AmqpError(
     UNAUTHORIZED_ACCESS,
@@ -74,7 +75,16 @@ class Logins:
         return any(each.admits(peer) for each in scope)
 
 
-def close_revoked(listeners: Iterable[Listener]) -> int:
+class Admitting(Protocol):
+    """A listener as far as its connections' logins go (`listener.Listener`)."""
+
+    connections: set[Connection]
+
+    def admits_login(self, connection: Connection) -> bool: ...
+    def revoke(self, connection: Connection) -> None: ...
+
+
+def close_revoked(listeners: Iterable[Admitting]) -> int:
     """Close the connections that the policy no longer accepts; returns how many. Who logs in now is asked at open."""
     closed = 0
     for listener in listeners:

@@ -11,13 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
-from gateway.held.account import Budget
+from gateway.held.account import Account, Budget
 from gateway.held.container import DEFAULT
 
 if TYPE_CHECKING:
-    from gateway.amqp.transport.connection import Connection
+    from gateway.amqp.engine.config import PeerInfo
 
 
 Step = TypeVar("Step", bound=Callable[..., None])
@@ -25,11 +25,26 @@ _TURN: Final = 0.002
 """Seconds of a turn of the loop for what has just been read of sockets, and as much for steps of long work."""
 
 
+class FlushedConnection(Protocol):
+    """A connection as its scheduler sees it (`connection.Connection`)."""
+
+    @property
+    def hub(self) -> FlushScheduler: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def peer(self) -> PeerInfo: ...
+    @property
+    def account(self) -> Account | None: ...
+    def write_out(self) -> None: ...
+    def broken(self) -> None: ...
+
+
 def guarded(step: Step) -> Step:
     """Let a step of a connection that fails cost this connection, and neither others nor who called it."""
 
     @wraps(step)
-    def run(connection: Connection, *args: Any) -> None:
+    def run(connection: FlushedConnection, *args: Any) -> None:
         try:
             step(connection, *args)
         except Exception as error:
@@ -45,13 +60,13 @@ class FlushScheduler:
         self,
         loop: asyncio.AbstractEventLoop,
         budget: Budget | None = None,
-        slowed: Callable[[Connection, str], None] = lambda connection, how: None,
+        slowed: Callable[[FlushedConnection, str], None] = lambda connection, how: None,
     ) -> None:
         """`budget`: where what connections hold is charged; `slowed` hears who has to wait, and how."""
         self.loop: Final = loop
         self.budget: Final = budget or Budget(DEFAULT)
         self.slowed: Final = slowed
-        self._dirty: list[Connection] = []
+        self._dirty: list[FlushedConnection] = []
         self._steps: deque[Callable[[], None]] = deque()
         self._asked = False
         self._until = 0.0
@@ -96,7 +111,7 @@ class FlushScheduler:
             if steps:
                 self._ask()
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: FlushedConnection) -> None:
         if not self._dirty:
             self.loop.call_soon(self.flush)
         self._dirty.append(connection)
@@ -110,7 +125,7 @@ class FlushScheduler:
             except Exception as error:
                 self.failed(connection, error)
 
-    def failed(self, connection: Connection, error: Exception) -> None:
+    def failed(self, connection: FlushedConnection, error: Exception) -> None:
         """Say so, and end the connection."""
         told = {"message": f"connection {connection.name}", "exception": error, "connection": connection.name}
         self.loop.call_exception_handler(told)
