@@ -17,7 +17,6 @@ from gateway import __version__
 from gateway.cli.cookie import cookie
 from gateway.cli.filter import filter_command
 from gateway.cli.groups import groups
-from gateway.cli.pipeline import pipeline
 from gateway.cli.secrets import keys, users
 
 if TYPE_CHECKING:
@@ -30,7 +29,24 @@ _EXIT_CODES: Final = (
 _FILE: Final = click.argument("file", type=click.Path(path_type=Path))
 
 
-@click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The gateway's commands, and those of the bridges, which are found through the composition root."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from gateway.server.composition import bridge_commands
+
+        return sorted({*super().list_commands(ctx), *bridge_commands()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from gateway.server.composition import bridge_commands
+
+        command = super().get_command(ctx, cmd_name)
+        if command is None and (make := bridge_commands().get(cmd_name)) is not None:
+            command = make()
+        return command
+
+
+@click.group(cls=_Commands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="scopegate %(version)s", help="Print the version.")
 def main() -> None:
     """ScopeGate connects AMQP 1.0 networks with each other and with Apache Kafka.
@@ -175,7 +191,6 @@ main.add_command(cookie)
 main.add_command(filter_command)
 main.add_command(groups)
 main.add_command(keys)
-main.add_command(pipeline)
 main.add_command(users)
 
 

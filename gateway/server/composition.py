@@ -6,8 +6,8 @@ of a bridge pays for that one: librdkafka and Spark take a while to load, and so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import click
@@ -62,15 +62,12 @@ def kafka_client_slowness() -> str | None:
     return client_slowness()
 
 
-def pipeline_jobs() -> Any:
-    """The jobs of the data pipeline (`bridges.spark.jobs`), for the command line; ImportError without the extra."""
-    from bridges.spark import jobs
-
-    return jobs
+def bridge_commands() -> Mapping[str, Callable[[], click.Command]]:
+    """The commands that bridges add to `scopegate`, by name; each is imported when it is called for."""
+    return {"pipeline": _pipeline}
 
 
-def pipeline_commands() -> Mapping[str, click.Command]:
-    """The commands of `scopegate pipeline`; loading them loads no Spark."""
-    from bridges.spark.cli.commands import COMMANDS
+def _pipeline() -> click.Command:
+    from bridges.spark.cli.pipeline import pipeline
 
-    return COMMANDS
+    return pipeline

@@ -1,18 +1,35 @@
-"""Options of the commands that open a Spark session and need no Kafka: `report` and `simulate`."""
+"""Options, arguments and error messages that commands of `scopegate pipeline` share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from bridges.spark.cli.local_path import LocalPath
+from bridges.spark.errors import PipelineError, sentence
 
-def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which Spark; `conf` is handed over as a mapping."""
+if TYPE_CHECKING:
+    from bridges.spark.jobs import SparkEngine
+
+CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 failed or stopped before the end (reported on stderr); 2 incorrect use of the command."
+)
+ARCHIVE: Final = click.argument("archive", type=LocalPath(path_type=Path, file_okay=False))
+
+
+def session_options(command: CommandFunction) -> CommandFunction:
+    """Add the options of every command that opens a Spark session; `conf` is passed as a mapping."""
     for option in (
         click.option(
-            "--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+            "--conf", multiple=True, metavar="KEY=VALUE", callback=_settings,
             help="A setting of Spark; may be repeated.",
         ),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
@@ -21,8 +38,65 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Mapping[str, str]:
+def spark_options(command: CommandFunction) -> CommandFunction:
+    """Add the options of `session_options`, and `--jars` for commands that may read Kafka with Spark."""
+    jars = click.option(
+        "--jars", type=LocalPath(path_type=Path), help="Folder with the jars of Spark's Kafka source."
+    )
+    return session_options(jars(command))
+
+
+def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Mapping[str, str]:
     for pair in value:
         if "=" not in pair:
             raise click.UsageError(f"--conf {pair!r} is not KEY=VALUE", ctx)
     return dict(pair.split("=", 1) for pair in value)
+
+
+def amqp_options(pairs: tuple[str, ...]) -> dict[str, str]:
+    """The values of `--amqp`, as options of the data source. Raises `click.UsageError`."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise click.UsageError(f"--amqp {pair!r} is not NAME=VALUE")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+class TimeParam(click.ParamType[datetime]):
+    """A time in ISO 8601; in UTC if no zone is given."""
+
+    name = "time"
+
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Parse the text of an option."""
+        try:
+            when = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time like 2026-11-21 or 2026-11-21T12:00:00Z", param, ctx)
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def spark_engine(master: str, conf: Mapping[str, str], jars: Path | None) -> SparkEngine:
+    """Which Spark runs the job, as the options of `spark_options` say; that it starts is printed to stderr."""
+    from bridges.spark.jobs import SparkEngine
+
+    return SparkEngine(master, conf, jars, lambda text: click.echo(text, err=True))
+
+
+@contextmanager
+def errors_reported() -> Iterator[None]:
+    """Print what goes wrong in a job as one sentence, and exit with code 1.
+
+    The job's module is imported inside the `with` block, so that a missing library is reported like any other error.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())  # the sentence says what py4j would log
+    try:
+        yield
+    except ImportError as error:
+        click.echo(f"{error.name} is not installed: pip install 'scopegate[spark]'", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of the output has gone: click exits without a message
+        raise
+    except (PipelineError, OSError) as error:
+        sys.unraisablehook = lambda _: None  # sockets to a Java that has died have nothing to add
+        click.echo(sentence(error), err=True)
+        sys.exit(1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from bridges.spark.cli.local_path import LocalPath
 from bridges.spark.errors import PipelineError
-from gateway.cli.local_path import LocalPath
 
 
 @click.command(epilog="Exit codes: 0 all steps were verified; 1 a step failed, or a requirement is missing.")

@@ -15,12 +15,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow.parquet as pq
 
 from bridges.spark.errors import PipelineError
-from bridges.spark.quickstart.worker import Commands
+from bridges.spark.quickstart.command_runner import CommandRunner
 from bridges.spark.report.job import PAGE, TABLES
 from bridges.spark.session import check_java
 from gateway.filters.parse.filter_set import SQL
@@ -48,6 +48,8 @@ _WOULD: Final = {
 }
 """What the changes come to, in `simulate`'s words."""
 _DIFFERENT: Final = 3
+_Totals = tuple[int, int, int]
+"""Events found, and how many of them are wrong or missing."""
 
 
 def start(folder: Path, policy: Path | None, *, once: bool) -> int:
@@ -78,7 +80,7 @@ class Walkthrough:
         self._folder: Final = folder
         self._archive: Final = folder / "archive"
         self._page: Final = folder / "report" / PAGE
-        self._commands: Final = Commands(folder / "spark.log")
+        self._commands: Final = CommandRunner(folder / "spark.log")
 
     def close(self) -> None:
         """End what was started."""
@@ -198,7 +200,7 @@ def _line(words: Iterable[str]) -> str:
     return f"scopegate pipeline {' '.join(words)}"
 
 
-def _same(got: Iterable[bytes], sent: list[SentTraffic]) -> tuple[Any, Any]:
+def _same(got: Iterable[bytes], sent: list[SentTraffic]) -> tuple[_Totals, _Totals]:
     """Two things that are equal if these are the events that were sent, each once; small, for a failure shows them."""
     wanted, found = Counter(each.bare for each in sent), Counter(got)
     return (found.total(), len(found - wanted), len(wanted - found)), (wanted.total(), 0, 0)

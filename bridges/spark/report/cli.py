@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
-from bridges.spark.cli.options import session_options
+from bridges.spark.cli.local_path import LocalPath
+from bridges.spark.cli.options import TimeParam, session_options
 from bridges.spark.errors import PipelineError
-from gateway.cli.local_path import LocalPath
-
-
-class _TimeParam(click.ParamType[datetime]):
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            when = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is no time like 2026-11-21 or 2026-11-21T12:00:00Z", param, ctx)
-        return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 @click.command(epilog="Exit codes: 0 done; 1 failed (reported on stderr); 2 incorrect use of the command.")
@@ -38,9 +26,9 @@ class _TimeParam(click.ParamType[datetime]):
 )  # fmt: skip
 @click.option("--filter", "expression", help="Only archived events that match this AMQP SQL filter (docs/filters.md).")
 @click.option(
-    "--from", "--since", "since", type=_TimeParam(), help="From this time on (ISO 8601; UTC if no zone is given)."
+    "--from", "--since", "since", type=TimeParam(), help="From this time on (ISO 8601; UTC if no zone is given)."
 )
-@click.option("--to", "--until", "until", type=_TimeParam(), help="Before this time.")
+@click.option("--to", "--until", "until", type=TimeParam(), help="Before this time.")
 @click.option("--show-keys", is_flag=True, help="Show record keys on the page; they are data of the clients.")
 @click.option("--skip-bad", is_flag=True, help="Skip records that are not journal rows.")
 @session_options

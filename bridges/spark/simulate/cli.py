@@ -9,37 +9,44 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
 from bridges.spark.archive.store import file_url
-from bridges.spark.cli.options import session_options
+from bridges.spark.cli.local_path import LocalPath, local_paths
+from bridges.spark.cli.options import TimeParam, session_options
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate.policy_diff import DIFFERENCES, PolicyDifference
-from gateway.cli.local_path import LocalPath, local_paths
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from bridges.spark.simulate.job import CaseCount, SimulationOutcome
     from policies.rules import CompiledPolicy
 
 _DIFFERENT: Final = 3
+
+
+class _Options(TypedDict):
+    """The options that choose the rows, the Spark and the output."""
+
+    journal: tuple[str, ...]
+    messages: tuple[str, ...]
+    scope: str | None
+    user: str
+    by: str
+    since: datetime | None
+    until: datetime | None
+    samples: int
+    out: Path | None
+    skip_bad: bool
+    master: str
+    conf: Mapping[str, str]
+
+
 _FILE: Final = LocalPath(exists=True, dir_okay=False, path_type=Path)
 _WORDS: Final = ["any", "none", *DIFFERENCES]
-
-
-class _TimeInMs(click.ParamType[int]):
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            when = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is no time like 2026-11-21 or 2026-11-21T12:00:00Z", param, ctx)
-        when = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return int(when.timestamp() * 1000)
 
 
 @click.command(
@@ -62,8 +69,8 @@ class _TimeInMs(click.ParamType[int]):
     "--by", type=click.Choice(["address", "to"]), default="address", show_default=True,
     help="--messages: sent to the archive's column address, or each to its own `to`, as on an anonymous link.",
 )  # fmt: skip
-@click.option("--since", type=_TimeInMs(), help="Only journal rows from this time on (UTC if no zone is given).")
-@click.option("--until", type=_TimeInMs(), help="Only journal rows before this time.")
+@click.option("--since", type=TimeParam(), help="Only journal rows from this time on (UTC if no zone is given).")
+@click.option("--until", type=TimeParam(), help="Only journal rows before this time.")
 @click.option("--samples", type=click.IntRange(0), default=10, show_default=True, help="Examples of each difference.")
 @click.option("--out", type=LocalPath(path_type=Path), help="Write every row with both verdicts to this folder, as "
     "Parquet.")
@@ -74,7 +81,9 @@ class _TimeInMs(click.ParamType[int]):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--skip-bad", is_flag=True, help="Skip records that are not journal rows.")
 @session_options
-def simulate(now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def simulate(
+    now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool, **options: Unpack[_Options]
+) -> None:
     """Show what another policy would have done to past traffic.
 
     Reads the journal of the gateway (gateway.journal, docs/journal.md) or archived messages. Both policies are
@@ -110,7 +119,7 @@ def _load(path: Path) -> CompiledPolicy:
         sys.exit(1)
 
 
-def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, Any]) -> SimulationOutcome:
+def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> SimulationOutcome:
     from bridges.spark.session import check_java, open_session
 
     if options["messages"]:
@@ -133,7 +142,7 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, 
 
 
 def _simulated(
-    spark: Any, policies: tuple[CompiledPolicy, CompiledPolicy], options: Mapping[str, Any]
+    spark: SparkSession, policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options
 ) -> SimulationOutcome:
     from bridges.spark.simulate import job
     from bridges.spark.simulate.policy_diff import NOTHING
@@ -142,14 +151,15 @@ def _simulated(
     known, lost = NOTHING, 0
     if options["journal"]:
         rows = job.journal_rows(spark, options["journal"])
-        rows = job.between(rows, options["since"], options["until"])
+        rows = job.between(rows, _milliseconds(options["since"]), _milliseconds(options["until"]))
         lost = job.check(rows, skip_bad=options["skip_bad"])
         known = job.known_of(rows)
         cases = job.journal_cases(rows)
     for path in options["messages"]:
-        told = {name: options[name] for name in ("scope", "user", "by")}
         found = job.archived(spark, path)
-        messages = job.message_cases(job.parquet(spark, path) if found is None else found, **told)
+        rows = job.parquet(spark, path) if found is None else found
+        assert options["scope"] is not None, "checked before Spark started"
+        messages = job.message_cases(rows, scope=options["scope"], user=options["user"], by=options["by"])
         cases = messages if cases is None else cases.unionByName(messages, allowMissingColumns=True)
     assert cases is not None
     outcome = job.simulate(cases, *policies, known, _progress)._replace(lost=lost)
@@ -157,6 +167,10 @@ def _simulated(
         _progress(f"writing every row to {options['out']}")
         _write(job.annotated_rows(cases, outcome), options["out"])
     return outcome
+
+
+def _milliseconds(when: datetime | None) -> int | None:
+    return None if when is None else int(when.timestamp() * 1000)
 
 
 def _write(rows: DataFrame, out: Path) -> None:
@@ -246,8 +260,8 @@ def _where(policy: CompiledPolicy, finding: PolicyDifference) -> str:
     return f"  [{', '.join(places)}]" if places else ""
 
 
-def _object(outcome: SimulationOutcome, changed: list[CaseCount], samples: int) -> dict[str, Any]:
-    def one(each: CaseCount) -> dict[str, Any]:
+def _object(outcome: SimulationOutcome, changed: list[CaseCount], samples: int) -> dict[str, object]:
+    def one(each: CaseCount) -> dict[str, object]:
         case = each.finding.case._asdict()
         weights = {"attached": each.attached, "messages": each.messages, "bytes": each.bytes, "samples": each.samples}
         before, after = (

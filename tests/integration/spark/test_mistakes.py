@@ -21,9 +21,9 @@ from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import STAGING, Archive
+from bridges.spark.cli.defaults import settings
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.job import Pace, replay
-from gateway.cli.pipeline_defaults import settings
 from gateway.config.policy import load
 from tests.support.certs import Authority
 from tests.support.document import Document

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from bridges.spark.archive.store import Archive
+from bridges.spark.cli.local_path import LocalPath
+from bridges.spark.cli.pipeline import pipeline
 from bridges.spark.errors import PipelineError
-from gateway.cli.local_path import LocalPath
 from gateway.cli.main import main
-from gateway.cli.pipeline import pipeline
 from policies.folders import url_problem
 from tests.support.policy import mistakes
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.local_path import LocalPath
+from bridges.spark.cli.local_path import LocalPath
 
 if TYPE_CHECKING:
     from policies.model.pipeline import PipelineArchive, PipelineSpark

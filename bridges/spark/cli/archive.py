@@ -1,0 +1,152 @@
+"""`scopegate pipeline archive`, `verify` and `jars`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridges.spark.cli.defaults import kafka_options, settings
+from bridges.spark.cli.local_path import LocalPath
+from bridges.spark.cli.options import (
+    ARCHIVE,
+    EXIT_CODES,
+    TimeParam,
+    amqp_options,
+    errors_reported,
+    spark_engine,
+    spark_options,
+)
+
+if TYPE_CHECKING:
+    from bridges.spark.archive.store import Commit
+    from bridges.spark.jobs import Format
+    from policies.rules import CompiledPolicy
+
+
+@click.command(epilog=EXIT_CODES)
+@click.option("--to", type=LocalPath(path_type=Path), help="Target folder.  [default: the cache]")
+@click.option("--delta", is_flag=True, help="Also fetch those of Delta Lake.")
+def jars(to: Path | None, delta: bool) -> None:
+    """Fetch the four jars of Spark's Kafka source with Maven, once; other commands fetch them when needed."""
+    with errors_reported():
+        from bridges.spark import jobs
+
+        found = jobs.fetch_jars(to, delta=delta)
+    click.echo(f"{len(found)} jars in {found[0].parent}")
+
+
+@click.command(epilog=EXIT_CODES)
+@ARCHIVE
+@kafka_options
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]",
+    help="A topic and its address in the archive; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--amqp", multiple=True, metavar="OPTION=VALUE",
+    help="Archive an event-stream node over AMQP instead of topics: options of the data source, at least url=… and "
+    "address=….",
+)  # fmt: skip
+@click.option(
+    "--start", default="earliest", show_default=True,
+    help="Where to begin with a topic that is not in the archive yet: earliest, latest, or a time (ISO 8601).",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="Stop at the end of the topics instead of running until SIGTERM.")
+@click.option("--every", default=10.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between checks "
+    "of the topics.")
+@click.option("--offsets", default=500_000, show_default=True, type=click.IntRange(1), help="Maximum number of "
+    "offsets in one commit.")
+@click.option("--file-size", default=128, show_default=True, type=click.IntRange(1), help="Approximate maximum size "
+    "of a file, in MiB.")
+@click.option(
+    "--fail-on-data-loss/--no-fail-on-data-loss", "fail", default=True, show_default=True,
+    help="Stop if offsets are gone from a topic before they were archived, or record the gap and continue.",
+)  # fmt: skip
+@click.option(
+    "--fail-on-unknown-mapping/--no-fail-on-unknown-mapping", "fail_unknown", default=False, show_default=True,
+    help="Stop at records written by a newer scopegate, or archive them unchanged and count them.",
+)  # fmt: skip
+@click.option(
+    "--format", type=click.Choice(["parquet", "delta"]),
+    help="delta: also a Delta table.  [default: as the archive is, parquet for a new one]",
+)  # fmt: skip
+@spark_options
+def archive(
+    archive: Path, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None, topics: tuple[str, ...],
+    amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int, fail: bool,
+    fail_unknown: bool, format: Format | None, master: str, conf: Mapping[str, str], jars: Path | None,
+) -> None:  # fmt: skip
+    """Copy topics to Parquet files in the folder ARCHIVE: every section and record unchanged, each offset once.
+
+    It continues where the archive ends, however the last run ended. SIGTERM stops it after the current commit, a
+    second SIGTERM at once; in both cases readers never see partial data.
+    """
+    if amqp and _from_policy("topics"):
+        topics = ()
+    if bool(topics) == bool(amqp):
+        raise click.UsageError("say what to archive: --topic TOPIC, or --amqp url=… --amqp address=…")
+    named = {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
+    with errors_reported():
+        from bridges.spark import jobs
+
+        archived = partial(jobs.archive_node, archive, amqp_options(amqp))
+        if topics:
+            archived = partial(
+                jobs.archive_topics, archive, settings(bootstrap, policy, cluster), named, start=_start(start)
+            )
+        archived(
+            bounds=jobs.LogBounds(offsets, file_size * 1024 * 1024, fail, fail_unknown),
+            every=None if once else every,
+            format=format,
+            engine=spark_engine(master, conf, jars),
+            tell=_print_commit,
+        )
+
+
+@click.command(epilog="Exit codes: 0 no errors; 1 errors (reported on stderr); 2 incorrect use of the command.")
+@ARCHIVE
+def verify(archive: Path) -> None:
+    """Verify that ARCHIVE has every offset of its ranges once, from its files and its manifest.
+
+    Reports gaps and overlaps; rows that are missing, duplicated or out of range; files that are missing, changed or
+    unknown.
+    """
+    with errors_reported():
+        from bridges.spark import jobs
+
+        found = jobs.verify(archive)
+    for each in found.ranges:
+        what = f"offsets {each.start} to {each.end - 1}" if each.end > each.start else f"begins at offset {each.start}"
+        click.echo(f"{each.address}, partition {each.partition}: {what}, {each.rows} events")
+    click.echo(f"{found.rows} events in {found.files} files of {found.commits} commits")
+    if found.unknown:
+        click.echo(_unknown(found.unknown))
+    for problem in found.problems:
+        click.echo(f"wrong: {problem}", err=True)
+    sys.exit(1 if found.problems else 0)
+
+
+def _from_policy(name: str) -> bool:
+    """Whether an option has its value from the policy's section `pipeline`."""
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
+
+
+def _start(text: str) -> str | datetime:
+    return text if text in ("earliest", "latest") else TimeParam().convert(text, None, click.get_current_context())
+
+
+def _print_commit(commit: Commit) -> None:
+    rows = sum(each.rows for each in commit.ranges)
+    click.echo(f"commit {commit.number}: {rows} events in {len(commit.files)} files")
+    if commit.unknown:
+        click.echo(f"commit {commit.number}: {_unknown(commit.unknown)}", err=True)
+
+
+def _unknown(count: int) -> str:
+    return f"{count} records are of a mapping that this version does not know: kept as they are, no section is read"

@@ -1,0 +1,36 @@
+"""`scopegate pipeline`: the jobs of the data pipeline (docs/pipeline.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from bridges.spark.cli.archive import archive, jars, verify
+from bridges.spark.cli.replay import replay
+
+
+class _Pipeline(click.Group):
+    """The commands of this module, and those that take longer to import, imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_later()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or _later().get(cmd_name)
+
+
+def _later() -> Mapping[str, click.Command]:
+    from bridges.spark.quickstart.cli import quickstart
+    from bridges.spark.report.cli import report
+    from bridges.spark.simulate.cli import simulate
+
+    return {each.name or "": each for each in (quickstart, report, simulate)}
+
+
+@click.group(cls=_Pipeline, commands=[archive, jars, replay, verify])
+def pipeline() -> None:
+    """Archive event streams, verify and replay archives, simulate policies, with Spark.
+
+    Needs Java 17 and pip install 'scopegate[spark]'. Runs on this machine unless --master names a Spark cluster.
+    """

@@ -1,0 +1,85 @@
+"""`scopegate pipeline replay`: archived events to a topic or an AMQP address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridges.spark.cli.defaults import kafka_options, settings
+from bridges.spark.cli.options import (
+    ARCHIVE,
+    EXIT_CODES,
+    TimeParam,
+    amqp_options,
+    errors_reported,
+    spark_engine,
+    spark_options,
+)
+
+if TYPE_CHECKING:
+    from policies.rules import CompiledPolicy
+
+
+@click.command(epilog=EXIT_CODES)
+@ARCHIVE
+@click.option("--from", "address", required=True, help="The address in the archive.")
+@kafka_options
+@click.option("--topic", help="The topic to write to.")
+@click.option(
+    "--amqp", multiple=True, metavar="OPTION=VALUE",
+    help="An AMQP address instead of a topic: url=… and address=…; user=… and passwordFile=… as in the data source.",
+)  # fmt: skip
+@click.option("--since", type=TimeParam(), help="Events from this time on (ISO 8601; UTC if no zone is given).")
+@click.option("--until", type=TimeParam(), help="Events before this time.")
+@click.option(
+    "--offsets", multiple=True, metavar="PARTITION:START-END",
+    help="Only this partition and these offsets, END exclusive; may be repeated.",
+)  # fmt: skip
+@click.option("--filter", "expression", help="An AMQP SQL filter, as on a link (docs/filters.md).")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of events per second.  "
+    "[default: no limit]")
+@click.option("--name", help="Name under which the progress is stored.  [default: derived from the selection]")
+@click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
+@spark_options
+def replay(
+    archive: Path, address: str, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None,
+    topic: str | None, amqp: tuple[str, ...], since: datetime | None, until: datetime | None,
+    offsets: tuple[str, ...], expression: str | None,
+    rate: float | None, name: str | None, dry_run: bool, master: str, conf: Mapping[str, str], jars: Path | None,
+) -> None:  # fmt: skip
+    """Send archived events to a topic or an AMQP address: the same bytes, in the original order of each partition.
+
+    For a topic, records and progress are one transaction: a run that was killed can be started again and writes each
+    event once. At an AMQP address, an event counts once it is accepted; events in flight may be sent twice.
+    """
+    if (topic is None) == (not amqp):
+        raise click.UsageError("say where the events go: --topic TOPIC, or --amqp url=… --amqp address=…")
+    with errors_reported():
+        from bridges.spark import jobs
+
+        selection = jobs.ArchiveSelection((address,), since, until, dict(map(_offsets, offsets)), expression)
+        replayed = partial(jobs.replay_to_address, archive, selection, amqp_options(amqp))
+        if topic is not None:
+            kafka = settings(bootstrap, policy, cluster)
+            replayed = partial(jobs.replay_to_topic, archive, selection, kafka, topic)
+        count = replayed(
+            name=name,
+            rate=rate,
+            dry_run=dry_run,
+            engine=spark_engine(master, conf, jars),
+            tell=lambda sent: click.echo(f"{sent} events written"),
+        )
+    click.echo(f"{count} events {'would be written' if dry_run else 'written in all'}")
+
+
+def _offsets(text: str) -> tuple[int, tuple[int, int]]:
+    partition, colon, places = text.partition(":")
+    start, dash, end = places.partition("-")
+    if not (colon and dash and partition.isdigit() and start.isdigit() and end.isdigit()):
+        raise click.UsageError(f"{text!r} is not PARTITION:START-END, such as 0:100-200")
+    return int(partition), (int(start), int(end))
