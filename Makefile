@@ -64,7 +64,7 @@ lint: $(VENV)/.tests ## ruff, mypy --strict, import walls, subjects of commits
 	$(BIN)/lint-imports
 
 parts: $(VENV)/.tests ## fetch the servers and clients the suite needs into build/parts
-	@$(BIN)/python -m tests.support.parts
+	@$(BIN)/python -m tests.support.project.parts
 
 lock: ## write the lock files again from pyproject.toml (needs uv)
 	$(UV_COMPILE) --upgrade --output-file requirements.lock

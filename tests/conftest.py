@@ -6,10 +6,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.support.disk import may_mount
-from tests.support.examples import FAST, draw_no_constants
+from tests.support.plugins.examples import FAST, draw_no_constants
+from tests.support.servers.disk import may_mount
 
-_OURS = ("conformance", "fixtures", "order", "spark", "tiers")
+_OURS = ("plugins.conformance", "plugins.fixtures", "plugins.order", "plugins.tiers", "spark.spark")
 pytest_plugins = ["pytester", *(f"tests.support.{name}" for name in _OURS)]
 if os.environ.get("SCOPEGATE_COVERAGE"):
     pytest_plugins.append("tests.coverage.plugin")
@@ -24,7 +24,7 @@ if settings.get_current_profile_name() == "fast":
     draw_no_constants()
 
 # The tests of a full disk fill a real one of their own. Who may not mount one hears that they are left out.
-collect_ignore = [] if may_mount() else ["integration/test_pipeline_disk.py"]
+collect_ignore = [] if may_mount() else ["integration/spark/archive/test_disk.py"]
 
 
 def pytest_report_header() -> list[str]:

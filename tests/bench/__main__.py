@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import against
-from tests.bench.cases import CASES
-from tests.support.parts import ROOT
+from tests.bench.cases.catalogue import CASES
+from tests.support.project.parts import ROOT
 
 OUTPUT = ROOT / "build" / "bench.json"
 _LIMIT = 3600.0

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Final
 
 from tests.bench.bench_gateway import TREE
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 ALIKE: Final = (
     "crowds", "journal", "kafka", "latency", "memory", "relays", "replies", "reply queue", "scan", "sharing",

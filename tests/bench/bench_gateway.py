@@ -7,9 +7,9 @@ import time
 import tomllib
 from pathlib import Path
 
-from tests.support.gateway import Gateway, written
-from tests.support.parts import ROOT
-from tests.support.process import ports
+from tests.support.gateway.gateway import Gateway, written
+from tests.support.gateway.process import ports
+from tests.support.project.parts import ROOT
 
 POLICY = """\
 gateway: {{id: bench, http: "127.0.0.1:{http}"{journal}}}

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.figures import Sample
-from tests.support.parts import ROOT
-from tests.support.process import Process, answers, free_port
+from tests.support.gateway.process import Process, answers, free_port
+from tests.support.project.parts import ROOT
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -91,7 +91,7 @@ class StockRelay:
 
     def __init__(self) -> None:
         self.port = free_port()
-        command = [sys.executable, "-m", "tests.bench.stock_relay", str(self.port)]
+        command = [sys.executable, "-m", "tests.bench.load.stock_relay", str(self.port)]
         self.process = Process("stock-relay", command, cwd=ROOT)
         self.process.wait_ready(lambda: answers(self.port), "the stock relay to listen")
 

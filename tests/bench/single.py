@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tests.bench.cases import CASES
+from tests.bench.cases.catalogue import CASES
 from tests.bench.effort import QUICK, Effort
 from tests.bench.running import NotMeasured
 

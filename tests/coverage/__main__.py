@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.coverage.measuring import LINES, MODULES
-from tests.support.native import compile_modules
+from tests.support.project.native import compile_modules
 
 COUNTED = Path(__file__).with_name("counted.h")
 

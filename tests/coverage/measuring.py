@@ -1,7 +1,7 @@
 """Measure this process, and those that it forks: lines of Python with SlipCover, lines of C with gcov.
 
-Only the workers of the suite and the gateways that are forked from a warm parent (tests/support/warm.py) come by here.
-A process adds one line to `lines.jsonl` when it ends; one that is killed adds none.
+Only the workers of the suite and the gateways that are forked from a warm parent (tests/support/gateway/warm.py) come
+by here. A process adds one line to `lines.jsonl` when it ends; one that is killed adds none.
 """
 
 from __future__ import annotations

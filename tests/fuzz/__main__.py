@@ -20,8 +20,8 @@ from pathlib import Path
 from tests.fuzz import corpus
 from tests.fuzz.targets import NAMES
 from tests.mutation.copies import copied
-from tests.support.native import compile_modules
-from tests.support.parts import ROOT
+from tests.support.project.native import compile_modules
+from tests.support.project.parts import ROOT
 
 TREE = ROOT / "build" / "fuzzed"
 FOUND = ROOT / "build" / "fuzz"

@@ -11,15 +11,15 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from bridges.kafka.cluster import ClusterConfig
-from tests.support.document import Document
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.peer import Listener
-from tests.support.process import PATIENCE, wait_until
-from tests.support.remote_log import Fars
-from tests.support.streams import Clients, Streams
-from tests.support.streams_remote import Remote
+from tests.support.amqp.peer import Listener
+from tests.support.gateway.document import Document
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.kafka.remote_log import Fars
+from tests.support.kafka.streams import Clients, Streams
+from tests.support.kafka.streams_remote import Remote
+from tests.support.servers.kafka import KafkaBroker
 
 SIZES = {"solo": 1, "orders": 3}
 LOT = 15

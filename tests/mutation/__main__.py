@@ -31,7 +31,7 @@ from tests.mutation import reached
 from tests.mutation.copies import copied, run
 from tests.mutation.mutants import Mutant, mutants
 from tests.mutation.targets import ROOMS
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 RESULTS = ROOT / "build" / "mutants.jsonl"
 STAGES = (15.0, 60.0, float("inf"))

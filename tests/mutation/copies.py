@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 KEPT = ("gateway", "bridges", "policies", "tests", "docs", "deploy", "pyproject.toml", "Makefile", "README.md")
 MEMORY = 8 << 30

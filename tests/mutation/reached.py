@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.mutation.copies import copied, run
 from tests.mutation.targets import files_of_tests
 from tests.mutation.tracing import FOLDER
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 FILE = ROOT / "build" / "reached.json"
 HOURS = 3 * 3600.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 ROOMS = (
     ("gateway/nodes/**/*.py", "gateway/routing/*.py", "gateway/connectors/*.py", "gateway/forwarding/*.py"),
@@ -17,7 +17,7 @@ ROOMS = (
 FOLDERS = ("unit", "property", "protocol", "integration")
 LEFT_OUT = {
     "unit": (
-        "bridges/spark/column bridges/spark/errors gateway/cli/cli policies/examples project/bench project/deploy "
+        "bridges/spark/column bridges/spark/errors gateway/cli/cli project/deploy suite/bench suite/examples "
         "project/docs project/walls"
     ),
     "property": (

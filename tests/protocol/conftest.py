@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.gateway import Gateway, Gateways
-from tests.support.messages import message
-from tests.support.peer import Peer
-from tests.support.policy import KEY
-from tests.support.process import ports
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.policy import KEY
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-protocol, http: "127.0.0.1:{http}", state: memory}}

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.races.suspects import SUSPECTS
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 LOOP = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile os.getppid() == int(sys.argv[2]): pass"
 """Ends by itself, too, should its parent be killed."""
@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="suspects that contain this text")
     options, more = parser.parse_known_args()
     chosen = [each for each in SUSPECTS if options.only in each]
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.rounds", "--rounds", str(options.rounds)]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.plugins.rounds", "--rounds", str(options.rounds)]
     command += ["--numprocesses", str(options.workers), "--dist", "loadfile", "--maxfail", "0", "-q", *chosen, *more]
     with busy(min(os.sched_getaffinity(0))):
         return subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 from tests.mutation.copies import copied
-from tests.support.native import compile_modules
-from tests.support.parts import ROOT
+from tests.support.project.native import compile_modules
+from tests.support.project.parts import ROOT
 
 FOLDER = ROOT / "build" / "sanitized"
 FLAGS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fsanitize-undefined-trap-on-error")

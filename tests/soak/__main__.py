@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.soak.steps import Step, Steps, all_makers
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 LOGS: Final = ROOT / "build" / "soak"
 GRACE: Final = 90.0

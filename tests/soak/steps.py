@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.fuzz.targets import NAMES
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 PYTEST: Final = ("-m", "pytest", "--quiet", "-p", "no:cacheprovider")
 FUZZERS: Final[dict[str, tuple[str, ...]]] = {
-    "engine": ("-X", "faulthandler", "-m", "tests.support.engine_fuzz", "50000", "{seed}"),
+    "engine": ("-X", "faulthandler", "-m", "tests.support.amqp.engine_fuzz", "50000", "{seed}"),
     **{name: ("-m", "tests.fuzz", "--target", name, "--within", "{seconds}", "--seed", "{seed}") for name in NAMES},
 }
 ENGINE: Final = "tests/property/gateway/amqp/engine/test_engine_fuzz.py"
@@ -59,7 +59,7 @@ def collected(*arguments: str) -> list[str]:
 
 
 def soak_test(test: str) -> Maker:
-    """A test with the marker `soak`; those that draw or last take what they need from tests/support/seed.py."""
+    """A test with the marker `soak`; those that draw or last take what they need from tests/support/plugins/seed.py."""
 
     def make(seed: int, seconds: int) -> Step:
         env = {"SCOPEGATE_SEED": str(seed), "SCOPEGATE_SECONDS": str(seconds // 4)}

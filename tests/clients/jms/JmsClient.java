@@ -21,7 +21,7 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 
 /**
  * Qpid JMS as a command: send, receive, request, respond. One JSON object a line on stdout; the same options and
- * events as tests/clients/rhea/client.js, so that one Python wrapper (tests/support/foreign.py) drives both.
+ * events as tests/clients/rhea/client.js, so that one Python wrapper (tests/support/amqp/foreign.py) drives both.
  */
 public final class JmsClient {
     private final Map<String, String> options;

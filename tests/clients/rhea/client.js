@@ -1,5 +1,5 @@
 // rhea as a command: send, receive, request, respond. One JSON object a line on stdout; the same options and events
-// as tests/clients/jms/JmsClient.java, so that one Python wrapper (tests/support/foreign.py) drives both.
+// as tests/clients/jms/JmsClient.java, so that one Python wrapper (tests/support/amqp/foreign.py) drives both.
 'use strict';
 const fs = require('fs');
 const rhea = require('rhea');

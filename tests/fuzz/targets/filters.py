@@ -14,7 +14,7 @@ from gateway.filters.parse.event_filters import parse_event_sql
 from gateway.filters.parse.filter_set import CODES, read
 from gateway.filters.parse.selector import parse_selector
 from gateway.filters.parse.sql import parse_sql
-from tests.support.messages import message
+from tests.support.amqp.messages import message
 
 LANGUAGES = (parse_sql, parse_selector, parse_event_sql)
 CONDITIONS = {INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.engine_fuzz import BEGUN, OPENED, survive
-from tests.support.frames import AMQP_HEADER, composite, framed, performative, source, target
+from tests.support.amqp.engine_fuzz import BEGUN, OPENED, survive
+from tests.support.amqp.frames import AMQP_HEADER, composite, framed, performative, source, target
 
 WORDS = (
     framed(performative("attach", name="a", handle=0, role=True, source=source("chat/a"), target=target(None))),

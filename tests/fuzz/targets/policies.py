@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from policies.rules import CompiledPolicy
 from policies.schema import json_schema
-from tests.support.policy import load_any
+from tests.support.gateway.policy import load_any
 
 
 def _keys(node: object) -> set[str]:

@@ -21,7 +21,7 @@ from bridges.kafka.records.fast_encode import EventEncoder
 from gateway.amqp.message.section_index import SectionOffsets
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
-from tests.support.strategies import result_or_condition
+from tests.support.amqp.strategies import result_or_condition
 
 WORDS = (b"amqp.bare", b"amqp.body", b"amqp.to", b"amqp.subject", b"sections", b"message", b"ce_id", b"content-type")
 TOPIC = "records"

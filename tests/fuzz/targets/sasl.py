@@ -7,7 +7,7 @@ from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.sasl.frames import SASL_HEADER, Kind, frame
 from gateway.amqp.sasl.server import SaslServer
 from gateway.amqp.transport.protocol_header import ProtocolHeader
-from tests.support.sasl import users
+from tests.support.amqp.sasl import users
 
 MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "ANONYMOUS")
 """Without PLAIN, which would spend the time on hashing."""

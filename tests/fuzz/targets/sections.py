@@ -6,7 +6,7 @@ from gateway.amqp.engine import _batch
 from gateway.amqp.message import _sections, hop, section_index, sections
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
 from gateway.errors import AmqpError
-from tests.support.strategies import result_or_condition
+from tests.support.amqp.strategies import result_or_condition
 
 WORDS = tuple(bytes((0, 0x53, code)) for code in range(0x70, 0x79))
 

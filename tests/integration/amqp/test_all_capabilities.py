@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
-from tests.support.far import Far
-from tests.support.frames import Frame
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.peer import RECEIVER, SENDER, Listener
+from tests.support.amqp import frames
+from tests.support.amqp.frames import Frame
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener
+from tests.support.gateway.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
 
 RELAY, RA, ES, PAIR = "ANONYMOUS-RELAY", "RESPONSE_ANNOTATIONS_V1_0", "AMQP_EVENT_STREAMS_V1_0", "LINK_PAIR_V1_0"
 ALL = (RELAY, RA, ES, PAIR)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Array, Symbol
-from tests.support import frames
-from tests.support.crossing import SUPPORTED, Inbox, Outbox, answer, connected, hop_annotations
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.peer import SENDER, Peer
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.peer import SENDER, Peer
+from tests.support.gateway.crossing import SUPPORTED, Inbox, Outbox, answer, connected, hop_annotations
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 RELAY, RA, ES, PAIR = "ANONYMOUS-RELAY", "RESPONSE_ANNOTATIONS_V1_0", "AMQP_EVENT_STREAMS_V1_0", "LINK_PAIR_V1_0"
 FILTERS = {"AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0"}

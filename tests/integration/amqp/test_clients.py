@@ -12,13 +12,13 @@ import pytest
 from proton import Message
 
 from gateway.amqp.sasl.user_file import make_entry, put_user
-from tests.support.certs import Authority
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.process import ports
-from tests.support.proton_clients import Failed, Login, echo, echo_with_cookie, receive, request, respond, send
-from tests.support.servers import Artemis
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.proton_clients import Failed, Login, echo, echo_with_cookie, receive, request, respond, send
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
+from tests.support.servers.certs import Authority
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Artemis
 
 POLICY = """
 gateway: {{id: gw-clients, http: "127.0.0.1:{http}", state: memory}}

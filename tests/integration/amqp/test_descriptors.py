@@ -6,10 +6,10 @@ import os
 import resource
 from pathlib import Path
 
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import connected
-from tests.support.peer import Peer
+from tests.support.amqp.links import connected
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
 
 REASON = 'scopegate_bad_input_total{reason="no-file-descriptors"}'
 

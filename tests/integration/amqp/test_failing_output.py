@@ -11,11 +11,11 @@ import pytest
 
 from gateway.amqp.engine.engine import Engine
 from gateway.server import tasks
-from tests.support.document import Document
-from tests.support.in_process import InProcessGateway, Start, served
-from tests.support.links import connected, passes, receiving, sending
-from tests.support.messages import message
-from tests.support.process import PATIENCE
+from tests.support.amqp.links import connected, passes, receiving, sending
+from tests.support.amqp.messages import message
+from tests.support.gateway.document import Document
+from tests.support.gateway.in_process import InProcessGateway, Start, served
+from tests.support.gateway.process import PATIENCE
 
 INTERNAL = "amqp:internal-error"
 MARKED = "to-fail"

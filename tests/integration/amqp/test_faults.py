@@ -6,10 +6,10 @@ import asyncio
 import signal
 from itertools import chain
 
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.numbered import NumberedReceiver, NumberedSender, attach, stored, until
+from tests.support.amqp.numbered import NumberedReceiver, NumberedSender, attach, stored, until
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.servers.kafka import KafkaBroker
 
 MANY = 100_000
 PARTITIONS = range(2)

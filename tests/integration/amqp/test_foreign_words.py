@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.amqp.codec.codec import Symbol
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, SENDER, Listener
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener
+from tests.support.gateway.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
 
 SECRET = "secret-place"
 WORDS = {"description": f"no {SECRET} for you", "info": {"where": SECRET, "x-opt-more": {"deep": SECRET}}}

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gateway.amqp.codec.codec import Symbol
-from tests.support import frames
-from tests.support.crossing import (
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections, split
+from tests.support.amqp.peer import RECEIVER, Listener
+from tests.support.gateway.crossing import (
     SUPPORTED,
     Inbox,
     Outbox,
@@ -20,10 +22,8 @@ from tests.support.crossing import (
     pair,
     start,
 )
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections, split
-from tests.support.peer import RECEIVER, Listener
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
 
 FOREIGN = {
     "x-opt-hop": 1,

@@ -12,10 +12,8 @@ from typing import NamedTuple
 import pytest
 from proton import Message
 
-from tests.support.crossing import SUPPORTED, Place, start
-from tests.support.foreign import Foreign, Running
-from tests.support.gateway import Gateways
-from tests.support.proton_clients import (
+from tests.support.amqp.foreign import Foreign, Running
+from tests.support.amqp.proton_clients import (
     Announce,
     Login,
     Receiving,
@@ -26,6 +24,8 @@ from tests.support.proton_clients import (
     respond,
     send,
 )
+from tests.support.gateway.crossing import SUPPORTED, Place, start
+from tests.support.gateway.gateway import Gateways
 
 LIBRARIES = ["proton", "jms", "rhea"]
 COUNT = 3

@@ -11,16 +11,16 @@ from proton import Message
 from proton.reactor import Selector
 
 from gateway.amqp.codec.codec import Described, Symbol
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, connected
-from tests.support.foreign import Foreign
-from tests.support.forwarder import Forwarder
-from tests.support.gateway import Gateway, Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.peer import RECEIVER, SENDER, Peer
-from tests.support.process import free_port, ports, wait_until
-from tests.support.proton_clients import Login, receive, send
-from tests.support.servers import Artemis
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.amqp.proton_clients import Login, receive, send
+from tests.support.gateway.crossing import Inbox, Outbox, connected
+from tests.support.gateway.forwarder import Forwarder
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import free_port, ports, wait_until
+from tests.support.servers.servers import Artemis
 
 POLICY = """
 gateway: {{id: gw-connector, http: "127.0.0.1:{http}", log: json}}

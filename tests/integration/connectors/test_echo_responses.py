@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import connected
-from tests.support.gateway import Gateways
-from tests.support.messages import message
-from tests.support.peer import SENDER, Listener
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import SENDER, Listener
+from tests.support.gateway.crossing import connected
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-echo, http: "127.0.0.1:{http}", log: json}}

@@ -6,12 +6,12 @@ import pytest
 
 from gateway.amqp.sasl.user_file import make_entry, put_user
 from tests.integration.connectors.test_remote_peer import ENV, start
-from tests.support.certs import Authority
-from tests.support.crossing import Inbox, Outbox
-from tests.support.gateway import Gateways
-from tests.support.messages import message
-from tests.support.process import fresh_folder, ports, wait_until
-from tests.support.servers import Artemis
+from tests.support.amqp.messages import message
+from tests.support.gateway.crossing import Inbox, Outbox
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import fresh_folder, ports, wait_until
+from tests.support.servers.certs import Authority
+from tests.support.servers.servers import Artemis
 
 
 def test_a_wrong_password_is_named_by_readyz(start_gateway: Gateways, artemis: Artemis) -> None:

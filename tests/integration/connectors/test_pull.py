@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import Inbox, connected, hop_annotations
-from tests.support.far import Far
-from tests.support.frames import Frame
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, SENDER, Listener
-from tests.support.process import wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.frames import Frame
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener
+from tests.support.gateway.crossing import Inbox, connected, hop_annotations
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import wait_until
 
 Fars = Callable[..., Far]
 

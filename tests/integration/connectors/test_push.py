@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crossing import KEY, Inbox, Outbox, answer, cookie_of, hop_annotations
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.process import ports
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import KEY, Inbox, Outbox, answer, cookie_of, hop_annotations
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-push, http: "127.0.0.1:{http}", log: json}}

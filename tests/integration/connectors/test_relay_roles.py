@@ -12,18 +12,18 @@ import pytest
 from proton import Message
 
 from gateway.amqp.codec.codec import Symbol
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, connected
-from tests.support.far import Far
-from tests.support.foreign import Foreign
-from tests.support.frames import Frame
-from tests.support.gateway import Gateway, Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import SENDER, Listener, Peer
-from tests.support.process import ports
-from tests.support.proton_clients import Login, receive, send
-from tests.support.servers import Artemis
-from tests.support.wiretap import Wiretap
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.frames import Frame
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import SENDER, Listener, Peer
+from tests.support.amqp.proton_clients import Login, receive, send
+from tests.support.amqp.wiretap import Wiretap
+from tests.support.gateway.crossing import Inbox, Outbox, connected
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import ports
+from tests.support.servers.servers import Artemis
 
 RELAY = "ANONYMOUS-RELAY"
 POLICY = """

@@ -12,14 +12,14 @@ import pytest
 from proton import Message
 
 from gateway.amqp.codec.codec import Symbol
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, answer, connected, cookie_of, hop_annotations
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.peer import SENDER
-from tests.support.process import ports
-from tests.support.proton_clients import Login, receive, send
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.peer import SENDER
+from tests.support.amqp.proton_clients import Login, receive, send
+from tests.support.gateway.crossing import Inbox, Outbox, answer, connected, cookie_of, hop_annotations
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-scenarios, http: "127.0.0.1:{http}", log: json}}

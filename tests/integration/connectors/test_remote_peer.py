@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Described, Symbol, encode
-from tests.support import frames
-from tests.support.crossing import SUPPORTED, Outbox, connected, hop_annotations
-from tests.support.frames import Frame
-from tests.support.gateway import Gateway, Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
-from tests.support.process import free_port, ports, wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.frames import Frame
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.gateway.crossing import SUPPORTED, Outbox, connected, hop_annotations
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import free_port, ports, wait_until
 
 POLICY = """
 gateway: {{id: gw-scripted, http: "127.0.0.1:{http}", log: json, drain: 1s}}

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from gateway.amqp.codec.codec import Ulong
-from tests.support import frames
-from tests.support.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, fields, message, sections, split
-from tests.support.peer import RECEIVER, SENDER, Listener
-from tests.support.process import wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.messages import bare, fields, message, sections, split
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener
+from tests.support.gateway.crossing import SUPPORTED, Inbox, Outbox, connected, hop_annotations
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import wait_until
 
 ANNOTATIONS = "RESPONSE_ANNOTATIONS_V1_0"
 RELAY = "ANONYMOUS-RELAY"

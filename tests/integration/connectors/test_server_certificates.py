@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certs import Authority
-from tests.support.gateway import Gateways
-from tests.support.process import ports, wait_until
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports, wait_until
+from tests.support.servers.certs import Authority
 
 POLICY = """
 gateway: {{http: "127.0.0.1:{http}", log: json}}

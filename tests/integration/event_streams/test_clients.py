@@ -14,12 +14,12 @@ from proton import Described, Message, symbol
 from proton.reactor import DurableSubscription, Filter
 
 from tests.integration.event_streams.test_links import SQL, Place
-from tests.support.foreign import JAVA, Foreign, Running
-from tests.support.gateway import Gateways
-from tests.support.kafka_embedded import EmbeddedKafka
-from tests.support.parts import CLIENTS, folder, program
-from tests.support.process import Process
-from tests.support.proton_clients import Failed, LinkProperties, Login, Receiving, receive, send
+from tests.support.amqp.foreign import JAVA, Foreign, Running
+from tests.support.amqp.proton_clients import Failed, LinkProperties, Login, Receiving, receive, send
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import Process
+from tests.support.project.parts import CLIENTS, folder, program
+from tests.support.servers.embedded_kafka import EmbeddedKafka
 
 POSITION = "amqp:event-streams-delivery-annotations-filter"
 PARTITION, GROUP, EPOCH = "event-streams-partition", "event-streams-consumer-group", "event-streams-epoch"

@@ -12,16 +12,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from proton import Message
 
 from gateway.amqp.codec.types import Array, Described, Symbol, Timestamp, Ulong
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, connected, hop_annotations
-from tests.support.document import Document
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateways
-from tests.support.kafka_embedded import EmbeddedKafka, Kafka, begun, on
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, Peer
-from tests.support.process import PATIENCE
-from tests.support.proton_clients import Login, receive, send
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.amqp.proton_clients import Login, receive, send
+from tests.support.gateway.crossing import Inbox, Outbox, connected, hop_annotations
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.servers.embedded_kafka import EmbeddedKafka, Kafka, begun, on
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
 PARTITION = Symbol("event-streams-partition")

@@ -19,9 +19,9 @@ from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Re
 from gateway.amqp.message import sections
 from gateway.server.tasks import until
 from policies.model.reading import LogReadingRule
-from tests.support.messages import message
-from tests.support.process import PATIENCE
-from tests.support.streams import Route, Streams, bodies, fill
+from tests.support.amqp.messages import message
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.streams import Route, Streams, bodies, fill
 
 KEY, TARGET = "event-streams-group-key", "event-streams-target-partition"
 OFFSET, TIME, SOURCE = "event-streams-offset", "event-streams-timestamp", "event-streams-source-partition"

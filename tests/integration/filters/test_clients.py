@@ -11,15 +11,15 @@ from proton import Message, symbol
 from proton.reactor import Filter, Selector
 
 from gateway.amqp.codec.codec import Described, Symbol
-from tests.support import frames
-from tests.support.crossing import Inbox, connected
-from tests.support.far import Far
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, Listener, Peer
-from tests.support.process import ports
-from tests.support.proton_clients import Login, receive, send
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, Listener, Peer
+from tests.support.amqp.proton_clients import Login, receive, send
+from tests.support.gateway.crossing import Inbox, connected
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-filters, http: off, log: json}}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.support.kafka import KafkaBroker
-from tests.support.parts import ROOT
-from tests.support.process import PATIENCE
+from tests.support.gateway.process import PATIENCE
+from tests.support.project.parts import ROOT
+from tests.support.servers.kafka import KafkaBroker
 
 POLICY = """
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}

@@ -16,20 +16,20 @@ from proton import Message, symbol
 from proton.reactor import Filter, Selector
 
 from gateway.amqp.codec.codec import Symbol, Uint
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.filter_corpus import described, sql
-from tests.support.filter_streams import EARLIEST, answers
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.links import connected, passes, receiving, sending
-from tests.support.members import asked
-from tests.support.messages import sections
-from tests.support.peer import Peer
-from tests.support.process import PATIENCE, wait_until
-from tests.support.proton_clients import Login, receive, send
-from tests.support.servers import Redis
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.links import connected, passes, receiving, sending
+from tests.support.amqp.members import asked
+from tests.support.amqp.messages import sections
+from tests.support.amqp.peer import Peer
+from tests.support.amqp.proton_clients import Login, receive, send
+from tests.support.filters.corpus import described, sql
+from tests.support.filters.streams import EARLIEST, answers
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Redis
 
 MANY = 200_000
 RED = "color = 'red'"

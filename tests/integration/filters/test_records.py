@@ -10,13 +10,13 @@ from confluent_kafka import Producer
 
 from gateway.amqp.codec.codec import Int, Symbol
 from gateway.filters.position.event_stream import offset_symbol
-from tests.support.filter_corpus import RED, app, props, sql
-from tests.support.filter_streams import Answer, Place, answers, begin
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.kafka_records import copies
-from tests.support.messages import message, sections
-from tests.support.process import PATIENCE
+from tests.support.amqp.messages import message, sections
+from tests.support.filters.corpus import RED, app, props, sql
+from tests.support.filters.streams import Answer, Place, answers, begin
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.records import copies
+from tests.support.servers.kafka import KafkaBroker
 
 OFFSET = "d.event-streams-offset"
 

@@ -9,15 +9,15 @@ from confluent_kafka import Producer
 
 from gateway.amqp.codec.codec import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 from gateway.filters.position.event_stream import offset_symbol
-from tests.support import frames
-from tests.support.filter_corpus import CASES, CORPUS, RED, Case, app, described, group, props, sql
-from tests.support.filter_streams import EARLIEST, Answer, Place, answers, begin
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.links import connected
-from tests.support.messages import bare, message, section, sections
-from tests.support.peer import RECEIVER
-from tests.support.process import PATIENCE
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected
+from tests.support.amqp.messages import bare, message, section, sections
+from tests.support.amqp.peer import RECEIVER
+from tests.support.filters.corpus import CASES, CORPUS, RED, Case, app, described, group, props, sql
+from tests.support.filters.streams import EARLIEST, Answer, Place, answers, begin
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.servers.kafka import KafkaBroker
 
 SMALL_SQL = "amqp:event-streams-sql-filter"
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.links import receiving
-from tests.support.messages import sections
-from tests.support.process import PATIENCE, ports, wait_until
-from tests.support.servers import Artemis, Redis
+from tests.support.amqp.links import receiving
+from tests.support.amqp.messages import sections
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE, ports, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Artemis, Redis
 
 PARTITIONS = 3
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import Inbox
-from tests.support.peer import RECEIVER
-from tests.support.process import wait_until
-from tests.support.remote_log import (
+from tests.support.amqp import frames
+from tests.support.amqp.peer import RECEIVER
+from tests.support.gateway.crossing import Inbox
+from tests.support.gateway.process import wait_until
+from tests.support.kafka.remote_log import (
     STREAMS,
     Fars,
     asked,
@@ -21,7 +21,7 @@ from tests.support.remote_log import (
     outcome,
     position,
 )
-from tests.support.servers import Redis
+from tests.support.servers.servers import Redis
 
 
 @pytest.mark.row("ES-5.1.1-2")

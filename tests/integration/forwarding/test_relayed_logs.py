@@ -7,12 +7,12 @@ from typing import NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Symbol
-from tests.support import frames
-from tests.support.crossing import Inbox, connected
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, SENDER, Peer
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.gateway.crossing import Inbox, connected
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
 PARTITION = "event-streams-partition"

@@ -6,14 +6,14 @@ import pytest
 
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.codec.types import Array
-from tests.support import frames
-from tests.support.crossing import Inbox
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import SENDER, Listener
-from tests.support.process import wait_until
-from tests.support.remote_log import (
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import SENDER, Listener
+from tests.support.gateway.crossing import Inbox
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import wait_until
+from tests.support.kafka.remote_log import (
     GROUP,
     PARTITION,
     STREAMS,

@@ -12,8 +12,8 @@ from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, TerminusRequest
 from gateway.amqp.codec.types import Symbol
 from policies.model.assignment import Assignment
-from tests.support.numbered import until
-from tests.support.streams import Route, Streams, bodies, fill
+from tests.support.amqp.numbered import until
+from tests.support.kafka.streams import Route, Streams, bodies, fill
 
 GROUP = {Symbol("event-streams-consumer-group"): "g"}
 TOPIC = "orders"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from gateway.amqp.codec.codec import Byte, Int, Long, Symbol, Uint, Ulong
-from tests.support.fixtures import started
-from tests.support.gateway import Gateway
-from tests.support.groups import command, shown, wait_for_waiting
-from tests.support.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
-from tests.support.process import PATIENCE, ports, wait_until
+from tests.support.amqp.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
+from tests.support.gateway.gateway import Gateway
+from tests.support.gateway.groups import command, shown, wait_for_waiting
+from tests.support.gateway.process import PATIENCE, ports, wait_until
+from tests.support.plugins.fixtures import started
 
 POLICY = """
 gateway: {{http: "127.0.0.1:{http}", log: json}}

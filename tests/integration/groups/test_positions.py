@@ -10,8 +10,8 @@ import pytest
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
 from policies.model.assignment import Assignment
-from tests.support.process import PATIENCE
-from tests.support.streams import Peer, Route, Streams, bodies, fill
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.streams import Peer, Route, Streams, bodies, fill
 
 GROUP = {Symbol("event-streams-consumer-group"): "g"}
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from gateway.amqp.codec.codec import Symbol, decode
-from tests.support import frames
-from tests.support.gateway import Gateway, Gateways
-from tests.support.gateways import LEASE, Pair, start_pair
-from tests.support.groups import command, shown, wait_for_waiting
-from tests.support.kafka import KafkaBroker
-from tests.support.links import connected
-from tests.support.members import EPOCH, PARTITION, Member, Producer, asked, keep_connected
-from tests.support.peer import RECEIVER, SENDER
-from tests.support.process import PATIENCE, wait_until
-from tests.support.servers import Redis
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected
+from tests.support.amqp.members import EPOCH, PARTITION, Member, Producer, asked, keep_connected
+from tests.support.amqp.peer import RECEIVER, SENDER
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.gateways import LEASE, Pair, start_pair
+from tests.support.gateway.groups import command, shown, wait_for_waiting
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Redis
 
 connections = pytest.fixture(autouse=True)(keep_connected)
 

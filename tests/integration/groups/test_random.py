@@ -2,7 +2,7 @@
 
 What clients saw is recorded and judged afterwards: nobody is sent an event that was added after somebody else had got
 the partition; every event reaches some member, for each goes on where the group has got to; each link sees the order of
-the log. The seed is printed; with it the same is drawn again (tests/support/seed.py).
+the log. The seed is printed; with it the same is drawn again (tests/support/plugins/seed.py).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.amqp.message.sections import delivery_annotations, walk
-from tests.support.gateway import Gateway, Gateways
-from tests.support.gateways import Pair, start_pair
-from tests.support.groups import shown
-from tests.support.kafka import KafkaBroker
-from tests.support.members import EPOCH, PARTITION, Member, asked
-from tests.support.process import PATIENCE, wait_until
-from tests.support.seed import SECONDS, SEED
-from tests.support.servers import Redis
+from tests.support.amqp.members import EPOCH, PARTITION, Member, asked
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.gateways import Pair, start_pair
+from tests.support.gateway.groups import shown
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.plugins.seed import SECONDS, SEED
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Redis
 
 PARTITIONS, CONSUMERS, PACE = 4, 6, 0.01
 LEASE = 2.0

@@ -10,13 +10,13 @@ import pytest
 
 from gateway.amqp.codec.codec import Array, Long, Symbol
 from gateway.amqp.message.sections import body_values, delivery_annotations, walk
-from tests.support.fixtures import started
-from tests.support.gateway import Gateway, Gateways
-from tests.support.groups import command, shown
-from tests.support.kafka import KafkaBroker
-from tests.support.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
-from tests.support.process import PATIENCE, ports, wait_until
-from tests.support.servers import Redis
+from tests.support.amqp.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.groups import command, shown
+from tests.support.gateway.process import PATIENCE, ports, wait_until
+from tests.support.plugins.fixtures import started
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Redis
 
 POLICY = """
 gateway: {{http: "127.0.0.1:{http}", log: json, state: "{state}", lease: 5s, drain: 1s}}

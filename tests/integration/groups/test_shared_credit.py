@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crossing import Inbox, Outbox, Place, connected, start
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import Inbox, Outbox, Place, connected, start
+from tests.support.gateway.gateway import Gateways
 
 SENDERS = 12
 

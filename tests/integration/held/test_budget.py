@@ -11,14 +11,14 @@ import pytest
 
 from gateway.amqp.codec.codec import Described, Symbol
 from tests.bench.running import resident_kib
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.flood import pushed, transfer
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import connected, passes, receiving, sending
-from tests.support.messages import message
-from tests.support.peer import Peer
-from tests.support.process import PATIENCE, wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, passes, receiving, sending
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.flood import pushed, transfer
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
 
 MIB = 2**20
 LIMIT = 4 * MIB

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bench.running import resident_kib
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.links import passes, receiving, sending
-from tests.support.parts import ROOT
-from tests.support.process import PATIENCE, Process, wait_until
+from tests.support.amqp.links import passes, receiving, sending
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE, Process, wait_until
+from tests.support.project.parts import ROOT
 
 BIG = bool(os.environ.get("SCOPEGATE_MEMORY"))
 MEMORY, CONNECTIONS, SECONDS, SLOW = ("1GiB", 12, 20, 0.1) if BIG else ("192MiB", 3, 6, PATIENCE)
@@ -47,7 +47,16 @@ def test_every_way_at_once_stays_within_the_budget(start_gateway: Gateways, floo
     gateway = start_gateway(document.text, warm=False)  # what is resident is its own, not shared with a parent
     receiver, sender = receiving(document.edge, "chat/bystander", 1_000_000), sending(document.edge, "chat/bystander")
     pid, idle = gateway.process.pid, resident_kib(gateway.process.pid)
-    command = ["nice", "-n", NICE, sys.executable, "-m", "tests.support.flood", str(document.edge), str(CONNECTIONS)]
+    command = [
+        "nice",
+        "-n",
+        NICE,
+        sys.executable,
+        "-m",
+        "tests.support.gateway.flood",
+        str(document.edge),
+        str(CONNECTIONS),
+    ]
     flood.append(Process("flood", command, cwd=ROOT))
     times, highest, end = list[float](), 0, time.monotonic() + SECONDS
     held_back = lambda: gateway.metrics().get("scopegate_held_back_total", 0)  # noqa: E731

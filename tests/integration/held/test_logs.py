@@ -8,14 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from tests.bench.running import resident_kib
-from tests.support import frames, kafka_embedded
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka import writing
-from tests.support.links import connected, passes, receiving, sending
-from tests.support.members import Member, keep_connected, since
-from tests.support.peer import Peer
-from tests.support.process import PATIENCE, wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, passes, receiving, sending
+from tests.support.amqp.members import Member, keep_connected, since
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.servers import embedded_kafka
+from tests.support.servers.kafka import writing
 
 MEMORY = 256
 """MiB that the process may take."""
@@ -37,12 +38,12 @@ class Place:
     """A gateway with an embedded Kafka whose topic is filled, and a bystander."""
 
     def __init__(self, start: Gateways, *, partitions: int = PARTITIONS, each: int = EACH, size: int = SIZE) -> None:
-        kafka = kafka_embedded.EmbeddedKafka()
+        kafka = embedded_kafka.EmbeddedKafka()
         kafka.topics = {"large": partitions}
         document = Document(memory=f"{MEMORY}MiB")
-        kafka_embedded.on(kafka, document)
+        embedded_kafka.on(kafka, document)
         self.gateway: Gateway = start(document.text, warm=False)  # what is resident is its own
-        kafka_embedded.begun(kafka, self.gateway)
+        embedded_kafka.begun(kafka, self.gateway)
         self.port = document.edge
         with writing(kafka.bootstrap) as write:
             for number in range(each * partitions):
@@ -173,13 +174,13 @@ class Links:
 
 def test_events_that_are_released_are_on_the_account_and_hold_up_new_ones(start_gateway: Gateways) -> None:
     """They wait for credit to be sent again: a peer that grants none must not fill the memory link by link."""
-    kafka = kafka_embedded.EmbeddedKafka()
+    kafka = embedded_kafka.EmbeddedKafka()
     kafka.topics = {"large": 1}
     document = Document()
     document.scope()["listen"][0]["limits"] = {"memory": f"{LIMIT}MiB", "idle_timeout": "10m"}
-    kafka_embedded.on(kafka, document)
+    embedded_kafka.on(kafka, document)
     gateway = start_gateway(document.text)
-    kafka_embedded.begun(kafka, gateway)
+    embedded_kafka.begun(kafka, gateway)
     with writing(kafka.bootstrap) as write:
         for _ in range(EVENTS):
             write("large", bytes(EVENT), partition=0)

@@ -16,11 +16,11 @@ from gateway.amqp.link.outcomes import ACCEPTED, Rejected
 from gateway.amqp.message.sections import properties
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, RESOURCE_DELETED
 from gateway.filters.position.event_stream import OFFSET, TIMESTAMP, offset_symbol
-from tests.support.kafka import KafkaBroker
-from tests.support.messages import message
-from tests.support.process import PATIENCE
-from tests.support.streams import Clients, Delivered, Streams, position
-from tests.support.streams_remote import Remote
+from tests.support.amqp.messages import message
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.streams import Clients, Delivered, Streams, position
+from tests.support.kafka.streams_remote import Remote
+from tests.support.servers.kafka import KafkaBroker
 
 PARTITION = Symbol("event-streams-partition")
 TIMES = "CreateTime", "LogAppendTime"

@@ -12,9 +12,9 @@ import pytest
 
 from bridges.kafka.bridge import client_slowness
 from bridges.kafka.librdkafka import slowness
-from tests.support.gateway import Gateway, Gateways
-from tests.support.parts import ROOT
-from tests.support.process import free_port
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import free_port
+from tests.support.project.parts import ROOT
 
 OTHER = """
 import confluent_kafka

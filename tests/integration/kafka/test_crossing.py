@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from gateway.amqp.codec.codec import Symbol, Timestamp
-from tests.support.crossing import Inbox, Outbox, answer, hop_annotations
-from tests.support.frames import framed, performative
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import outcomes
-from tests.support.messages import bare, message, sections
-from tests.support.peer import Peer
-from tests.support.process import PATIENCE, ports, wait_until
+from tests.support.amqp.frames import framed, performative
+from tests.support.amqp.links import outcomes
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.crossing import Inbox, Outbox, answer, hop_annotations
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE, ports, wait_until
 
 POLICY = """
 gateway: {{id: gw-kafka-crossing, http: "127.0.0.1:{http}", log: json}}

@@ -12,9 +12,9 @@ from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified
 from gateway.errors import INTERNAL_ERROR, AmqpError
-from tests.support.messages import message
-from tests.support.process import PATIENCE
-from tests.support.streams import Streams
+from tests.support.amqp.messages import message
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.streams import Streams
 
 TOPIC = "orders"
 

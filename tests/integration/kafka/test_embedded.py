@@ -19,9 +19,9 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.filters.position.event_stream import FILTER_CODE, OFFSET, TIMESTAMP, offset_symbol
-from tests.support.messages import message
-from tests.support.process import PATIENCE
-from tests.support.streams import Clients, Delivered, Route, Streams, bodies, fill, position
+from tests.support.amqp.messages import message
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.streams import Clients, Delivered, Route, Streams, bodies, fill, position
 
 SOLO, ORDERS = "solo", "orders"
 UNDELIVERABLE = Modified(undeliverable=True)

@@ -17,14 +17,14 @@ import pytest
 
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.codec.types import Symbol
-from tests.support import process
-from tests.support.document import Document
-from tests.support.fixtures import served
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka_brokers import KafkaBrokers
-from tests.support.members import GROUP, PARTITION
-from tests.support.numbered import NumberedReceiver, NumberedSender, attach, stored, until
-from tests.support.servers import Redis
+from tests.support.amqp.members import GROUP, PARTITION
+from tests.support.amqp.numbered import NumberedReceiver, NumberedSender, attach, stored, until
+from tests.support.gateway import process
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.plugins.fixtures import served
+from tests.support.servers.servers import Redis
+from tests.support.servers.three_kafkas import KafkaBrokers
 
 RATE = 500
 PATIENCE = 3 * process.PATIENCE

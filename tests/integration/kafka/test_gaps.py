@@ -16,10 +16,10 @@ from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Described, Symbol
 from gateway.filters.position.event_stream import OFFSET, offset_symbol
 from policies.model.assignment import Assignment
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import Watermarks, consumed
-from tests.support.process import PATIENCE, wait_until
-from tests.support.streams import Delivered, Route, Streams, position
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.kafka.streams import Delivered, Route, Streams, position
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import Watermarks, consumed
 
 COMPACTED = {
     "cleanup.policy": "compact",

@@ -13,10 +13,10 @@ from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
 from gateway.errors import RESOURCE_DELETED
 from policies.model.assignment import Assignment
-from tests.support.kafka import KafkaBroker
-from tests.support.numbered import until
-from tests.support.process import PATIENCE, wait_until
-from tests.support.streams import Route, Streams
+from tests.support.amqp.numbered import until
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.kafka.streams import Route, Streams
+from tests.support.servers.kafka import KafkaBroker
 
 PARTITION, GROUP = Symbol("event-streams-partition"), Symbol("event-streams-consumer-group")
 

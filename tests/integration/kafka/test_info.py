@@ -9,14 +9,14 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from gateway.filters.position.event_stream import offset_symbol
-from tests.support import frames
-from tests.support.crossing import Inbox, connected
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.messages import sections
-from tests.support.peer import RECEIVER
-from tests.support.process import PATIENCE
+from tests.support.amqp import frames
+from tests.support.amqp.messages import sections
+from tests.support.amqp.peer import RECEIVER
+from tests.support.gateway.crossing import Inbox, connected
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.servers.kafka import KafkaBroker
 
 
 class Place(NamedTuple):

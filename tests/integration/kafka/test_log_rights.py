@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Symbol
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.parts import ROOT
-from tests.support.peer import RECEIVER, SENDER, Peer
+from tests.support.amqp import frames
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.project.parts import ROOT
 
 PASSWORD = "a-phrase-for-all-of-them"
 PARTITION, GROUP = Symbol("event-streams-partition"), Symbol("event-streams-consumer-group")

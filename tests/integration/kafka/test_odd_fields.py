@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gateway.amqp.codec.types import Byte, Int, Long, Symbol, Timestamp, Uint, Ulong
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.links import connected, sending
-from tests.support.members import since
-from tests.support.messages import message, section
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, sending
+from tests.support.amqp.members import since
+from tests.support.amqp.messages import message, section
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
 
 ODD: tuple[Any, ...] = (
     Ulong(2**32), Ulong(2**64 - 1), Long(-1), Long(2**63 - 1), Int(-5), Byte(-1), Timestamp(2**62), True, 1e300,

@@ -16,9 +16,9 @@ from gateway.amqp.message import sections
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
 from gateway.routing.cookie_offload import CookieOffload
 from gateway.routing.topic_requests import TopicRequests
-from tests.support.crossing import hop_annotations
-from tests.support.messages import message
-from tests.support.streams import Streams, bodies, fill
+from tests.support.amqp.messages import message
+from tests.support.gateway.crossing import hop_annotations
+from tests.support.kafka.streams import Streams, bodies, fill
 
 SOLO = "solo"
 KEPT = SimpleNamespace(kept=lambda: None)

@@ -15,14 +15,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.support.document import Document
-from tests.support.fixtures import served
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka_secured import PASSWORD, USER, SecuredKafka, TokenEndpoint
-from tests.support.links import outcomes, receiving, refusal, sending
-from tests.support.messages import message
-from tests.support.process import PATIENCE, wait_until
-from tests.support.proton_clients import Login, receive, send
+from tests.support.amqp.links import outcomes, receiving, refusal, sending
+from tests.support.amqp.messages import message
+from tests.support.amqp.proton_clients import Login, receive, send
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.plugins.fixtures import served
+from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka, TokenEndpoint
 
 WRONG = "some-other-phrase-9"
 LOGINS = "plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "mtls"
@@ -121,7 +121,7 @@ def test_wrong_credentials_are_said_until_they_are_right(
 def test_a_broker_of_another_authority_is_not_believed(
     start_gateway: Gateways, broker: SecuredKafka, tokens: TokenEndpoint
 ) -> None:
-    from tests.support.certs import Authority
+    from tests.support.servers.certs import Authority
 
     where = cluster(broker, tokens, "scram-sha-256")
     where["security"]["tls"]["ca"] = str(Authority(broker.folder, "stranger").ca)

@@ -10,7 +10,7 @@ from gateway.amqp.codec.types import Symbol
 from gateway.amqp.message import sections
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.filters.position.event_stream import offset_symbol
-from tests.support.streams import Clients, Peer, bodies, fill
+from tests.support.kafka.streams import Clients, Peer, bodies, fill
 
 SOLO, ORDERS = "solo", "orders"
 

@@ -19,10 +19,10 @@ from gateway.server.tasks import Supervisor, until
 from gateway.state.leases.store import StoreUnavailable
 from gateway.state.redis import RedisState
 from policies.model.reading import LogReadingRule
-from tests.support.messages import message
-from tests.support.process import PATIENCE
-from tests.support.servers import Redis
-from tests.support.streams import Route, Streams, bodies, fill, position
+from tests.support.amqp.messages import message
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.streams import Route, Streams, bodies, fill, position
+from tests.support.servers.servers import Redis
 
 
 @pytest.fixture

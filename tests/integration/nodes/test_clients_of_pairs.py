@@ -11,11 +11,19 @@ from typing import Any, NamedTuple
 import pytest
 from proton import Message
 
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateways
-from tests.support.process import ports
-from tests.support.proton_clients import LinkProperties, Login, Received, Receiving, echo, echo_with_cookie, respond
-from tests.support.servers import Artemis
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.proton_clients import (
+    LinkProperties,
+    Login,
+    Received,
+    Receiving,
+    echo,
+    echo_with_cookie,
+    respond,
+)
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
+from tests.support.servers.servers import Artemis
 
 POLICY = """
 gateway: {{id: gw-pair-clients, http: "127.0.0.1:{http}", log: json}}

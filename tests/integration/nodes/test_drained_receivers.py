@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crossing import Inbox, Outbox, Place, connected, start
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import Peer
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.crossing import Inbox, Outbox, Place, connected, start
+from tests.support.gateway.gateway import Gateways
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crossing import Inbox, Outbox, Place, start
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import Inbox, Outbox, Place, start
+from tests.support.gateway.gateway import Gateways
 
 HELD = 250
 """How many messages may wait for one destination."""

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Symbol
-from tests.support import frames
-from tests.support.crossing import SUPPORTED, Inbox, Outbox, answer, connected, cookie_of, hop_annotations
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.pairs import PAIRED, Paired, Responses, attach
-from tests.support.peer import RECEIVER, SENDER
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER
+from tests.support.gateway.crossing import SUPPORTED, Inbox, Outbox, answer, connected, cookie_of, hop_annotations
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.pairs import PAIRED, Paired, Responses, attach
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-pairs, http: off, log: json}}

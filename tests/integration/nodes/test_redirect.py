@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Symbol, Uint
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, connected
-from tests.support.far import Far
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateway, Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.gateway.crossing import Inbox, Outbox, connected
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: {name}, http: "127.0.0.1:{http}", log: json}}

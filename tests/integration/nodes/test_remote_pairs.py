@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import Inbox, connected, hop_annotations
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.pairs import Paired, attach_half, paired_with
-from tests.support.peer import RECEIVER, SENDER, Listener
+from tests.support.amqp import frames
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener
+from tests.support.gateway.crossing import Inbox, connected, hop_annotations
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.pairs import Paired, attach_half, paired_with
 
 Fars = Callable[[], Far]
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Symbol, Timestamp, Ulong
-from tests.support import frames
-from tests.support.crossing import SUPPORTED, Inbox, Outbox, hop_annotations
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, Peer
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.gateway.crossing import SUPPORTED, Inbox, Outbox, hop_annotations
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-services, http: off, log: json}}

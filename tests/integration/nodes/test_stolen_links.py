@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.sasl.user_file import make_entry, put_user
-from tests.support import frames
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import connected
-from tests.support.messages import message
-from tests.support.peer import RECEIVER, SENDER, Peer
-from tests.support.process import ports, wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.links import connected
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import ports, wait_until
 
 POLICY = """
 gateway: {{id: gw-stolen, http: "127.0.0.1:{http}", log: json}}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, SENDER, Peer
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.gateway.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
+from tests.support.gateway.gateway import Gateways
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from redis.asyncio import Redis as Client
 
 from gateway.state.termini.redis_store import RedisTermini
 from gateway.state.termini.store import Fenced, Full, MemoryTermini, Save, Saved, Termini, TerminiUnavailable
-from tests.support.process import PATIENCE, free_port
-from tests.support.servers import Redis
+from tests.support.gateway.process import PATIENCE, free_port
+from tests.support.servers.servers import Redis
 
 
 @pytest.fixture(params=["memory", "redis"])

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.amqp.codec.codec import Described, Symbol, decode_all
-from tests.support import frames
-from tests.support.crossing import KEY, Inbox, Outbox, answer, connected, cookie_of
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.journal import JournalReader, Rows, table, those, total
-from tests.support.kafka import KafkaBroker
-from tests.support.links import passes, receiving, refusal, sending
-from tests.support.messages import message
+from tests.support.amqp import frames
+from tests.support.amqp.links import passes, receiving, refusal, sending
+from tests.support.amqp.messages import message
+from tests.support.gateway.crossing import KEY, Inbox, Outbox, answer, connected, cookie_of
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.journal import JournalReader, Rows, table, those, total
+from tests.support.servers.kafka import KafkaBroker
 
 ENV = {"SCOPEGATE_TEST_KEY": KEY}
 BODY = b"a body that is nobody's business"

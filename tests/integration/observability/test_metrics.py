@@ -11,14 +11,14 @@ import pytest
 from proton import Message
 
 from tests.bench.running import cpu_seconds
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import connected, passes, receiving, refusal, sending
-from tests.support.messages import message, sections
-from tests.support.peer import Listener, Peer
-from tests.support.process import free_port, wait_until
-from tests.support.proton_clients import Login, echo, request, respond
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, passes, receiving, refusal, sending
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import Listener, Peer
+from tests.support.amqp.proton_clients import Login, echo, request, respond
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import free_port, wait_until
 
 KEY = "the-very-secret-signing-key-of-a-test".ljust(43, "A")
 BODY = "a body that is nobody's business"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import connected
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.peer import RECEIVER, SENDER, Listener
+from tests.support.amqp import frames
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener
+from tests.support.gateway.crossing import connected
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 EXPECTED = {
     "loadgen": {"loadgen_self", "loadgen_self_10k"},

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import gateway
-from tests.support import dockerfile
-from tests.support.parts import ROOT
-from tests.support.process import PATIENCE, Process, fresh_folder, ports, wait_until
+from tests.support.gateway.process import PATIENCE, Process, fresh_folder, ports, wait_until
+from tests.support.project import dockerfile
+from tests.support.project.parts import ROOT
 
 IMAGE_PLACE = "/opt/scopegate"
 POLICY = """

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import keeper, process
-from tests.support.keeper import Keeper, ask
-from tests.support.parts import ROOT
-from tests.support.process import PATIENCE, answers, wait_until
-from tests.support.servers import Redis
+from tests.support.gateway import process
+from tests.support.gateway.process import PATIENCE, answers, wait_until
+from tests.support.project.parts import ROOT
+from tests.support.servers import keeper
+from tests.support.servers.keeper import Keeper, ask
+from tests.support.servers.servers import Redis
 
 RUN = """
 import sys, time

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.foreign import rhea_environment
-from tests.support.parts import ROOT
-from tests.support.process import PATIENCE, Process, free_port, fresh_folder, wait_until
+from tests.support.amqp.foreign import rhea_environment
+from tests.support.gateway.process import PATIENCE, Process, free_port, fresh_folder, wait_until
+from tests.support.project.parts import ROOT
 
 EXAMPLE = (ROOT / "policies/examples/quickstart.yaml").read_text()
 PORTS = ("5672", "5673", "8672")

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from tests.support import frames
-from tests.support.foreign import Foreign
-from tests.support.kafka import KafkaBroker
-from tests.support.messages import message, sections
-from tests.support.parts import folder
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
-from tests.support.process import Process, free_port, ports, wait_until
-from tests.support.proton_clients import Failed, Login, Raw, echo, receive, request, respond, send
-from tests.support.servers import Artemis, Redis
-from tests.support.spark_classes import NAME
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.amqp.proton_clients import Failed, Login, Raw, echo, receive, request, respond, send
+from tests.support.gateway.process import Process, free_port, ports, wait_until
+from tests.support.project.parts import folder
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Artemis, Redis
+from tests.support.spark.spark_classes import NAME
 
 
 def test_a_scripted_peer_sends_and_receives_through_artemis(artemis: Artemis) -> None:

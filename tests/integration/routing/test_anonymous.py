@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Described, Symbol, Ulong, encode
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, connected, cookie_of
-from tests.support.gateway import Gateway, Gateways
-from tests.support.messages import bare, message, section, sections, split
-from tests.support.peer import RECEIVER, SENDER, Peer
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.messages import bare, message, section, sections, split
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.gateway.crossing import Inbox, Outbox, connected, cookie_of
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-anonymous, http: "127.0.0.1:{http}", log: json}}

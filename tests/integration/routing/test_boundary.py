@@ -10,12 +10,22 @@ import pytest
 from proton import Message
 
 from gateway.amqp.codec.codec import Timestamp, Ulong, encode
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, hop_annotations, pair, start
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, fields, message, sections, split
-from tests.support.peer import SENDER, Peer
-from tests.support.proton_clients import Login, echo, echo_with_cookie, request, respond
+from tests.support.amqp import frames
+from tests.support.amqp.messages import bare, fields, message, sections, split
+from tests.support.amqp.peer import SENDER, Peer
+from tests.support.amqp.proton_clients import Login, echo, echo_with_cookie, request, respond
+from tests.support.gateway.crossing import (
+    Inbox,
+    Outbox,
+    Place,
+    answer,
+    connected,
+    cookie_of,
+    hop_annotations,
+    pair,
+    start,
+)
+from tests.support.gateway.gateway import Gateways
 
 TTL: Final = 300_000
 """How long a cookie is good, in ms: `expiry` of the policy."""

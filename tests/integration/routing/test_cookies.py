@@ -12,12 +12,12 @@ import pytest
 from gateway.amqp.codec.codec import Long, Symbol
 from gateway.response.cookie import Cookie, seal, to_url
 from gateway.response.keys import COOKIE, REPLY_TO, KeyRing, SigningSecret
-from tests.support import frames
-from tests.support.crossing import KEY, Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import SENDER
-from tests.support.process import wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import SENDER
+from tests.support.gateway.crossing import KEY, Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import wait_until
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 SECRET = base64.urlsafe_b64decode(KEY + "=")

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.crossing import KEY, Inbox, Outbox, answer, hop_annotations
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.process import ports
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import KEY, Inbox, Outbox, answer, hop_annotations
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 OUTER = """
 gateway: {{id: outer, http: "127.0.0.1:{http}"}}

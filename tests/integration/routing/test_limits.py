@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from gateway.amqp.sasl.user_file import make_entry, put_user
-from tests.support import frames
-from tests.support.certs import Authority
-from tests.support.document import Document
-from tests.support.frames import AMQP_HEADER, SASL_HEADER
-from tests.support.gateway import Gateways
-from tests.support.links import connected, passes, receiving, sending
-from tests.support.messages import message
-from tests.support.peer import RECEIVER, SENDER, Peer
-from tests.support.process import PATIENCE, wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.frames import AMQP_HEADER, SASL_HEADER
+from tests.support.amqp.links import connected, passes, receiving, sending
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.servers.certs import Authority
 
 LIMITS: dict[str, dict[str, Any]] = {
     "connections": {"connections": 3},

@@ -11,13 +11,23 @@ import pytest
 from gateway.response.cookie import CookieReference, open_cookie
 from tests.integration.routing.test_cookies import RING
 from tests.integration.routing.test_uses import start
-from tests.support import frames
-from tests.support.crossing import KEY, SUPPORTED, Inbox, Outbox, Place, answer, cookie_of, hop_annotations, pair
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import outcomes
-from tests.support.messages import bare, message, sections
-from tests.support.process import ports, wait_until
-from tests.support.servers import Redis
+from tests.support.amqp import frames
+from tests.support.amqp.links import outcomes
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.gateway.crossing import (
+    KEY,
+    SUPPORTED,
+    Inbox,
+    Outbox,
+    Place,
+    answer,
+    cookie_of,
+    hop_annotations,
+    pair,
+)
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import ports, wait_until
+from tests.support.servers.servers import Redis
 
 LONG = "q/" + "x" * 500
 LIMIT = 400

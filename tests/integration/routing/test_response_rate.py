@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.integration.routing import test_uses
-from tests.support import frames
-from tests.support.crossing import KEY, Inbox, Outbox, Place, answer, connected, cookie_of, pair
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.links import outcomes
-from tests.support.messages import message, sections
-from tests.support.peer import SENDER, Listener, Peer
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.links import outcomes
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import SENDER, Listener, Peer
+from tests.support.gateway.crossing import KEY, Inbox, Outbox, Place, answer, connected, cookie_of, pair
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 ACCESS = '    addresses: [{match: "services/**", direct: balanced}]'
 

@@ -6,12 +6,22 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, hop_annotations, pair, start
-from tests.support.far import Far
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, SENDER, Listener
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener
+from tests.support.gateway.crossing import (
+    Inbox,
+    Outbox,
+    Place,
+    answer,
+    connected,
+    cookie_of,
+    hop_annotations,
+    pair,
+    start,
+)
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateways
 
 THEIRS = b"\x00\xfftheirs"
 RETURNED = b"\x00\x53\x71\xc1\x1b\x02\xa3\x0eaddress-cookie\xa0\x08\x00\xfftheirs"

@@ -11,11 +11,11 @@ import time
 import pytest
 
 from gateway.response.cookie import from_url
-from tests.support.crossing import KEY, Inbox, Outbox, Place, answer, cookie_of, hop_annotations, pair, start
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.parts import ROOT
-from tests.support.process import PATIENCE, wait_until
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import KEY, Inbox, Outbox, Place, answer, cookie_of, hop_annotations, pair, start
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.project.parts import ROOT
 
 RING = "keys: {active: one, ring: {one: {env: SCOPEGATE_TEST_KEY}}"
 

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
-from tests.support.peer import Peer
-from tests.support.process import wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import wait_until
 
 _numbers = itertools.count()
 Ask = Callable[[str], bytes]

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support import frames
-from tests.support.crossing import KEY, Inbox, Outbox, answer, hop_annotations
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.gateway.crossing import KEY, Inbox, Outbox, answer, hop_annotations
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 ENV = {"SCOPEGATE_KEY_A": KEY, "SCOPEGATE_KEY_B": KEY[::-1]}
 FIRST = """

@@ -12,17 +12,17 @@ from collections.abc import Iterator
 import pytest
 from proton import Message
 
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, hop_annotations
-from tests.support.fixtures import served
-from tests.support.foreign import Foreign
-from tests.support.gateway import Gateways
-from tests.support.messages import bare, message, sections
-from tests.support.networks import RESPONSES, Networks, networks
-from tests.support.process import wait_until
-from tests.support.proton_clients import receive, send
-from tests.support.servers import Artemis
-from tests.support.wiretap import Seen, Wiretap
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.messages import bare, message, sections
+from tests.support.amqp.proton_clients import receive, send
+from tests.support.amqp.wiretap import Seen, Wiretap
+from tests.support.gateway.crossing import Inbox, Outbox, hop_annotations
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.networks import RESPONSES, Networks, networks
+from tests.support.gateway.process import wait_until
+from tests.support.plugins.fixtures import served
+from tests.support.servers.servers import Artemis
 
 _names = (f"n{number}" for number in itertools.count())
 

@@ -12,13 +12,13 @@ import pytest
 from gateway.response.cookie import Cookie, Uses, open_cookie, seal
 from gateway.response.keys import REPLY_TO
 from tests.integration.routing.test_cookies import RING
-from tests.support.crossing import KEY, Inbox, Outbox, answer, cookie_of, pair
-from tests.support.crossing import Place as Boundary
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import outcomes
-from tests.support.messages import message, sections
-from tests.support.process import ports, wait_until
-from tests.support.servers import Redis
+from tests.support.amqp.links import outcomes
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import KEY, Inbox, Outbox, answer, cookie_of, pair
+from tests.support.gateway.crossing import Place as Boundary
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import ports, wait_until
+from tests.support.servers.servers import Redis
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 FAR = 1 << 42

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.sasl.user_file import make_entry, put_user
-from tests.support import frames
-from tests.support.crossing import KEY, SUPPORTED, Inbox, Outbox, answer, connected, cookie_of
-from tests.support.far import Far
-from tests.support.gateway import Gateway, Gateways
-from tests.support.messages import message, sections
-from tests.support.pairs import attach_half, paired_with
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
-from tests.support.process import ports
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.gateway.crossing import KEY, SUPPORTED, Inbox, Outbox, answer, connected, cookie_of
+from tests.support.gateway.far import Far
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.pairs import attach_half, paired_with
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-who, http: "127.0.0.1:{http}", log: json}}

@@ -6,12 +6,12 @@ import datetime as dt
 import ssl
 from pathlib import Path
 
-from tests.support.certs import Authority, Pair
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.links import passes
-from tests.support.peer import Peer
-from tests.support.process import wait_until
+from tests.support.amqp.links import passes
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import wait_until
+from tests.support.servers.certs import Authority, Pair
 
 
 def client(authority: Authority, pair: Pair) -> ssl.SSLContext:

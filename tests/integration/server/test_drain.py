@@ -10,15 +10,15 @@ import time
 import pytest
 
 from gateway.amqp.codec.codec import Symbol
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import connected, outcomes, receiving, sending
-from tests.support.messages import message
-from tests.support.peer import Peer
-from tests.support.process import answers, free_port, wait_until
-from tests.support.proton_clients import Failed, Login, receive
-from tests.support.streams import position
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, outcomes, receiving, sending
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
+from tests.support.amqp.proton_clients import Failed, Login, receive
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import answers, free_port, wait_until
+from tests.support.kafka.streams import position
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 

@@ -23,13 +23,13 @@ from gateway.server import process, tasks
 from gateway.state.counters.memory_store import MemoryCounterStore
 from gateway.state.leases.manager import Leases
 from gateway.state.memory import MemoryState
-from tests.support import frames
-from tests.support.certs import Authority
-from tests.support.document import Document
-from tests.support.in_process import InProcessGateway, Start, fail_once, served
-from tests.support.links import connected
-from tests.support.parts import ROOT
-from tests.support.process import PATIENCE, ports
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected
+from tests.support.gateway.document import Document
+from tests.support.gateway.in_process import InProcessGateway, Start, fail_once, served
+from tests.support.gateway.process import PATIENCE, ports
+from tests.support.project.parts import ROOT
+from tests.support.servers.certs import Authority
 
 KILLED: dict[str, tuple[Any, str]] = {
     "state": (MemoryState, "run"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from proton import Message
 
-from tests.support.gateway import Gateways
-from tests.support.peer import Peer
-from tests.support.process import ports
-from tests.support.proton_clients import Failed, Login, receive, send
+from tests.support.amqp.peer import Peer
+from tests.support.amqp.proton_clients import Failed, Login, receive, send
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-test, http: "127.0.0.1:{http}", state: memory}}

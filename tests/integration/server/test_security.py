@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from gateway.amqp.codec.codec import Array
-from tests.support import frames
-from tests.support.certs import Authority, Pair
-from tests.support.document import Document
-from tests.support.foreign import Foreign
-from tests.support.frames import SASL_HEADER
-from tests.support.gateway import SCOPEGATE, Gateways
-from tests.support.login import authenticate
-from tests.support.messages import message
-from tests.support.parts import ROOT
-from tests.support.peer import RECEIVER, SENDER, Peer
+from tests.support.amqp import frames
+from tests.support.amqp.foreign import Foreign
+from tests.support.amqp.frames import SASL_HEADER
+from tests.support.amqp.login import authenticate
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import SCOPEGATE, Gateways
+from tests.support.project.parts import ROOT
+from tests.support.servers.certs import Authority, Pair
 
 PASSWORDS = {"alice": "wonder-land-1865", "bob": "b0b-has-another"}
 WRONG = "not-the-pass-word"

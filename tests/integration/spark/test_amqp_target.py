@@ -13,13 +13,13 @@ from bridges.spark.datasource.options import read_options
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.amqp_target import AmqpTarget
 from gateway.amqp.message.sections import walk
-from tests.support import archives
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.messages import message
-from tests.support.pipeline import consumed, gateway_urls, here, lent, spark_options
-from tests.support.process import free_port
-from tests.support.report import events
+from tests.support.amqp.messages import message
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import free_port
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark import archives
+from tests.support.spark.pipeline import consumed, gateway_urls, here, lent, spark_options
+from tests.support.spark.report import events
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

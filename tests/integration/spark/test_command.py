@@ -10,11 +10,11 @@ import pytest
 
 from bridges.spark.archive.job import verify
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
-from tests.support import archives
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import archiving_policy, command, here, pipeline, produce, spark_options
-from tests.support.process import Process, wait_until
-from tests.support.report import events
+from tests.support.gateway.process import Process, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark import archives
+from tests.support.spark.pipeline import archiving_policy, command, here, pipeline, produce, spark_options
+from tests.support.spark.report import events
 
 SLOW = 240.0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.parts import ROOT
-from tests.support.process import Process, free_port, fresh_folder
+from tests.support.gateway.process import Process, free_port, fresh_folder
+from tests.support.project.parts import ROOT
 
 EXAMPLE = (ROOT / "policies/examples/pipeline.yaml").read_text()
 PORTS = ("5672", "5673", "8672")

@@ -25,13 +25,13 @@ from bridges.spark.cli.defaults import settings
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.job import Pace, replay
 from gateway.config.policy import load
-from tests.support.certs import Authority
-from tests.support.document import Document
-from tests.support.fixtures import served
-from tests.support.kafka import KafkaBroker
-from tests.support.kafka_secured import PASSWORD, USER, SecuredKafka
-from tests.support.pipeline import archived, consumed, files, produce
-from tests.support.process import PATIENCE
+from tests.support.gateway.document import Document
+from tests.support.gateway.process import PATIENCE
+from tests.support.plugins.fixtures import served
+from tests.support.servers.certs import Authority
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka
+from tests.support.spark.pipeline import archived, consumed, files, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,10 +18,10 @@ from bridges.spark.errors import PipelineError
 from bridges.spark.report import tables
 from bridges.spark.report.html import POLICY
 from bridges.spark.report.job import ReportRequest, make
-from tests.support import archives
-from tests.support.chromium import Proxy, chromium, measured
-from tests.support.pipeline import here, pipeline
-from tests.support.report import HOSTILE, START, events, journal
+from tests.support.gateway.chromium import Proxy, chromium, measured
+from tests.support.spark import archives
+from tests.support.spark.pipeline import here, pipeline
+from tests.support.spark.report import HOSTILE, START, events, journal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def made(spark: SparkSession, archive: Archive, folder: Path, wish: ReportReques
 
 @pytest.fixture(scope="module")
 def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The report of the traffic of `tests/support/report.py`."""
+    """The report of the traffic of `tests/support/spark/report.py`."""
     folder = tmp_path_factory.mktemp("report")
     logs = {"orders": events(), "scopegate.journal": archives.journal(journal())}
     return made(spark, archives.written(folder / "archive", logs), folder / "out")

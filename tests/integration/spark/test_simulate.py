@@ -19,13 +19,13 @@ from bridges.spark.simulate import job
 from bridges.spark.simulate.policy_diff import NOTHING
 from gateway.config.policy import load
 from policies.rules import CompiledPolicy
-from tests.support import archives
-from tests.support.filter_rows import batch_of
-from tests.support.messages import message
-from tests.support.parts import ROOT
-from tests.support.pipeline import here, lent
-from tests.support.process import PATIENCE
-from tests.support.simulation import JOURNAL, KNOWN, NOW, candidate
+from tests.support.amqp.messages import message
+from tests.support.filters.rows import batch_of
+from tests.support.gateway.process import PATIENCE
+from tests.support.project.parts import ROOT
+from tests.support.spark import archives
+from tests.support.spark.pipeline import here, lent
+from tests.support.spark.simulation import JOURNAL, KNOWN, NOW, candidate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

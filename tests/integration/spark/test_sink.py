@@ -17,11 +17,20 @@ from bridges.spark.datasource.row_encoder import encoder
 from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import PipelineError, sentence
 from gateway.amqp.message.sections import walk
-from tests.support.kafka import KafkaBroker
-from tests.support.parts import ROOT
-from tests.support.pipeline import KILLS, Watermarks, consumed, event, gateway_urls, kill_all, micro_batches, produce
-from tests.support.process import Process, wait_until
-from tests.support.proton_clients import Login, receive
+from tests.support.amqp.proton_clients import Login, receive
+from tests.support.gateway.process import Process, wait_until
+from tests.support.project.parts import ROOT
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import (
+    KILLS,
+    Watermarks,
+    consumed,
+    event,
+    gateway_urls,
+    kill_all,
+    micro_batches,
+    produce,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,7 +171,7 @@ def test_writers_that_are_killed_and_started_again_send_everything_at_least_once
     produce(kafka_broker, first, 200 + 200 * KILLS, 2, first=100)
     wanted = Counter(record.value for record in consumed(kafka_broker, first))
     names = [f"events/{topic}" for topic in (first, streamed, batched)]
-    call = [sys.executable, "-m", "tests.support.write_job", url, *names, str(tmp_path)]
+    call = [sys.executable, "-m", "tests.support.spark.write_job", url, *names, str(tmp_path)]
     ends = Watermarks(kafka_broker, batched, 2)
     for kill in range(KILLS):
         driver, before = Process("writer", call, cwd=ROOT), ends.total()

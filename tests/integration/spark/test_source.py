@@ -19,9 +19,9 @@ from bridges.spark.columns import schema
 from bridges.spark.datasource.options import read_options
 from bridges.spark.datasource.source import ScopeGateDataSource, StreamReader, StreamReaderBase
 from bridges.spark.errors import PipelineError
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import consumed, expected, gateway_urls, produce, seen
-from tests.support.process import PATIENCE, wait_until
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import consumed, expected, gateway_urls, produce, seen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.parts import folder, program
-from tests.support.spark_classes import NAME, sharing
+from tests.support.project.parts import folder, program
+from tests.support.spark.spark_classes import NAME, sharing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,10 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import sentence
-from tests.support.kafka import KafkaBroker
-from tests.support.parts import ROOT
-from tests.support.pipeline import (
+from tests.support.gateway.process import PATIENCE, Process, hold, wait_until
+from tests.support.project.parts import ROOT
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import (
     KILLS,
     consumed,
     expected,
@@ -29,7 +30,6 @@ from tests.support.pipeline import (
     produce,
     seen,
 )
-from tests.support.process import PATIENCE, Process, hold, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,7 +176,7 @@ class Running:
     """A query in a process of its own, and what its folders say of where it is."""
 
     def __init__(self, url: str, topic: str, folder: Path) -> None:
-        command = [sys.executable, "-m", "tests.support.stream_job", url, f"events/{topic}", str(folder)]
+        command = [sys.executable, "-m", "tests.support.spark.stream_job", url, f"events/{topic}", str(folder)]
         self.places = folder / "check" / "offsets", folder / "out" / "_spark_metadata", folder / "check" / "commits"
         self.before = self.done
         self.driver = Process("stream", command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})

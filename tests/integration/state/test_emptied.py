@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.integration.kafka.consume.test_durable import Place, numbers
-from tests.support.gateway import Gateways
-from tests.support.kafka_embedded import EmbeddedKafka
-from tests.support.servers import Redis
+from tests.support.gateway.gateway import Gateways
+from tests.support.servers.embedded_kafka import EmbeddedKafka
+from tests.support.servers.servers import Redis
 
 
 def test_a_state_that_was_emptied_is_no_thief(start_gateway: Gateways, redis_server: Redis) -> None:

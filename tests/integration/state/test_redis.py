@@ -15,7 +15,7 @@ from gateway.server.tasks import Supervisor
 from gateway.state.counters.redis_store import MOST, RedisCounterStore
 from gateway.state.counters.store import PATIENCE
 from gateway.state.redis import RedisState
-from tests.support.servers import Redis
+from tests.support.servers.servers import Redis
 
 
 @pytest.fixture

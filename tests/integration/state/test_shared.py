@@ -11,8 +11,8 @@ import pytest
 from gateway.server.tasks import Supervisor
 from gateway.state import MemoryState, State, open_state
 from gateway.state.redis import RedisState
-from tests.support.process import PATIENCE, free_port
-from tests.support.servers import Redis
+from tests.support.gateway.process import PATIENCE, free_port
+from tests.support.servers.servers import Redis
 
 
 @pytest.fixture

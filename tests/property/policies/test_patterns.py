@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies.patterns import parse_pattern, routable
 from policies.rules import CompiledPolicy
 from policies.schema import json_schema
-from tests.support.policy import load_any
+from tests.support.gateway.policy import load_any
 
 LINES = [
     ":",

@@ -25,8 +25,8 @@ SLACK: Final = 5
 """Uses of `Any` that the bound stays above the tree, so that work side by side does not end at each of them."""
 MIRRORING: Final = ("unit", "property", "protocol")
 """Folders of tests/ whose folders are called like a package of the product: tests/unit/gateway/amqp."""
-BESIDE: Final = frozenset({"project"})
-"""Folder of those for tests of what is no package: documents, deployment, the suite itself."""
+BESIDE: Final = frozenset({"project", "suite"})
+"""Folders for tests of what is no package: documents, deployment; the suite itself."""
 SAME_CONCEPT: Final[dict[str, str]] = {
     "KafkaRoute": "the policy's rule for a topic, and the protocol of what Kafka's rooms read of it",
 }

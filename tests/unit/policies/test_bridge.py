@@ -10,7 +10,7 @@ from gateway.config.policy import load
 from policies.explain.explanation import explain
 from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
-from tests.support.policy import load_text, mistakes
+from tests.support.gateway.policy import load_text, mistakes
 
 POLICY = """
 gateway: {{state: "{state}"}}

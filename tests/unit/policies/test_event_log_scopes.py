@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.explain.explanation import explain
-from tests.support.policy import load_text
+from tests.support.gateway.policy import load_text
 
 POLICY = """
 keys: {{active: one, ring: {{one: {{env: K}}}}}}

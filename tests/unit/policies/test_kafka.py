@@ -6,7 +6,7 @@ import pytest
 
 from bridges.kafka.admin.client import mistake
 from policies.rules import KafkaRoute
-from tests.support.policy import load_text, mistakes
+from tests.support.gateway.policy import load_text, mistakes
 
 FILES = {"ca.pem": b"ca", "own.pem": b"own", "own.key": b"key", "pw": b"from-a-file\n"}
 

@@ -10,8 +10,8 @@ from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
 from policies.model.policy import Policy
 from policies.model.units import Bind, Endpoint
-from tests.support.parts import ROOT
-from tests.support.policy import KEY, load_text, mistakes
+from tests.support.gateway.policy import KEY, load_text, mistakes
+from tests.support.project.parts import ROOT
 
 EXAMPLES = ROOT / "policies" / "examples"
 

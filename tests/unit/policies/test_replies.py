@@ -7,7 +7,7 @@ import pytest
 from policies.explain.explanation import explain
 from policies.model.units import Rate, parse_rate
 from policies.rules import CompiledPolicy, RelayRoute
-from tests.support.policy import load_text, mistakes
+from tests.support.gateway.policy import load_text, mistakes
 
 POLICY = """
 gateway: {{state: "{state}"}}

@@ -10,7 +10,7 @@ from policies.model.assignment import Assignment
 from policies.model.reading import LogReadingRule
 from policies.model.rules import Action
 from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Where
-from tests.support.policy import KEY, load_text
+from tests.support.gateway.policy import KEY, load_text
 
 NOWHERE = Where("", 0)
 POLICY = """

@@ -6,7 +6,7 @@ import json
 
 from policies.reference import markdown
 from policies.schema import allowed_keys, json_schema, nearest
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 AGAIN = "run `scopegate schema > policies/schema.json; scopegate schema --markdown > docs/policy.md`"
 

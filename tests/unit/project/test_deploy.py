@@ -13,8 +13,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from policies.load.loader import load_policy
-from tests.support import dockerfile
-from tests.support.parts import ROOT
+from tests.support.project import dockerfile
+from tests.support.project.parts import ROOT
 
 DEPLOY = ROOT / "deploy"
 IMAGE = re.compile(r"[a-z][a-z0-9/-]*:\d+\.\d+[a-z0-9.-]*")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from policies.load.loader import load_policy
-from tests.bench.cases import CASES
-from tests.support.parts import ROOT
+from tests.bench.cases.catalogue import CASES
+from tests.support.project.parts import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README = (ROOT / "README.md").read_text()

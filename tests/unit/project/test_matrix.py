@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.support.matrix import parse, read_rows
+from tests.support.project.matrix import parse, read_rows
 
 # docs/conformance.md section 9
 COUNTS = {"ES": 152, "FX": 72, "CE": 103, "AT": 35, "RA": 56, "X": 10, "CORE": 13}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gateway
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 HEADINGS = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)

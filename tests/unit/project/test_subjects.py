@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 SCRIPT = ROOT / "scripts/subjects.py"
 

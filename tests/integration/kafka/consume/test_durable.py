@@ -12,18 +12,18 @@ from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.groups import checkpointer
 from gateway.amqp.codec.types import Described, Symbol, Uint
 from gateway.errors import AmqpError
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.kafka_embedded import EmbeddedKafka, Kafka, begun, on
-from tests.support.links import connected
-from tests.support.messages import sections
-from tests.support.numbered import until
-from tests.support.peer import RECEIVER, Peer
-from tests.support.process import PATIENCE, ports, wait_until
-from tests.support.servers import Redis
-from tests.support.streams import Streams
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected
+from tests.support.amqp.messages import sections
+from tests.support.amqp.numbered import until
+from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE, ports, wait_until
+from tests.support.kafka.streams import Streams
+from tests.support.servers.embedded_kafka import EmbeddedKafka, Kafka, begun, on
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Redis
 
 NEVER = {"durable": Uint(2), "expiry_policy": Symbol("never")}
 FILTER = "amqp:event-streams-delivery-annotations-filter"

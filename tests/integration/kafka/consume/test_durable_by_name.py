@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.integration.kafka.consume.test_durable import NEVER, Place, numbers, settled
-from tests.support import frames
-from tests.support.gateway import Gateways
-from tests.support.kafka_embedded import EmbeddedKafka
-from tests.support.links import connected
-from tests.support.peer import RECEIVER
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected
+from tests.support.amqp.peer import RECEIVER
+from tests.support.gateway.gateway import Gateways
+from tests.support.servers.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.row("CORE-6")

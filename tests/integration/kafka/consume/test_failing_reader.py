@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from bridges.kafka.consume.link import LogReceiver
-from tests.support.numbered import until
-from tests.support.streams import Streams, bodies, fill
+from tests.support.amqp.numbered import until
+from tests.support.kafka.streams import Streams, bodies, fill
 
 SOLO = "solo"
 

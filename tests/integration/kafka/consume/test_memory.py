@@ -12,14 +12,14 @@ from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.link.outcomes import Rejected
 from policies.model.reading import LogReadingRule
 from tests.bench.running import resident_kib
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.members import Member, keep_connected
-from tests.support.messages import sections
-from tests.support.numbered import until
-from tests.support.process import PATIENCE
-from tests.support.streams import Route, Streams, fill
+from tests.support.amqp.members import Member, keep_connected
+from tests.support.amqp.messages import sections
+from tests.support.amqp.numbered import until
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.streams import Route, Streams, fill
+from tests.support.servers.kafka import KafkaBroker
 
 SIZE, LOT = 32_000, 4_000
 """Bytes of an event, and how many come at once: 122 MiB."""

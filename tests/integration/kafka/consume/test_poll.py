@@ -17,10 +17,10 @@ from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.consume import _fetch, poll, reader
 from bridges.kafka.consume.poll import Failure, PollResult, Take, take_messages, take_runs
 from bridges.kafka.librdkafka import function
-from tests.support.kafka import KafkaBroker
-from tests.support.kafka_secured import PASSWORD, USER, TokenEndpoint
-from tests.support.process import PATIENCE, wait_until
-from tests.support.streams import Streams
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.kafka.streams import Streams
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.secured_kafka import PASSWORD, USER, TokenEndpoint
 
 TOPIC = "orders"
 _pointer = c_void_p

@@ -18,16 +18,16 @@ from gateway.amqp.link.outcomes import ACCEPTED, Rejected
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.filters.position.event_stream import offset_symbol
 from policies.model.reading import LogReadingRule
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox, connected, hop_annotations
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.members import Member, asked, keep_connected
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, Peer
-from tests.support.process import PATIENCE, wait_until
-from tests.support.streams import Route, Streams
+from tests.support.amqp import frames
+from tests.support.amqp.members import Member, asked, keep_connected
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.gateway.crossing import Inbox, Outbox, connected, hop_annotations
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.kafka.streams import Route, Streams
+from tests.support.servers.kafka import KafkaBroker
 
 ES = "AMQP_EVENT_STREAMS_V1_0"
 PARTITION = Symbol("event-streams-partition")

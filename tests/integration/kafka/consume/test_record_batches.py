@@ -12,8 +12,8 @@ from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.produce import client
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED
-from tests.support.messages import message
-from tests.support.streams import Peer, Route, Streams, bodies
+from tests.support.amqp.messages import message
+from tests.support.kafka.streams import Peer, Route, Streams, bodies
 
 TOPIC, SMALL = "runs", "small"
 GROUP_KEY = "event-streams-group-key"

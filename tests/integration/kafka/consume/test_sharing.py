@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 from cproton_ffi import lib
 
 from tests.bench.running import resident_kib
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.numbered import NumberedReceiver, attach, until
-from tests.support.process import PATIENCE
+from tests.support.amqp.numbered import NumberedReceiver, attach, until
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.servers.kafka import KafkaBroker
 
 MIB = 1024 * 1024
 

@@ -8,10 +8,10 @@ import pytest
 
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message.sections import delivery_annotations, message_annotations, properties, walk
-from tests.support.gateway import Gateways
-from tests.support.members import Member, Producer, asked
-from tests.support.messages import message
-from tests.support.process import ports
+from tests.support.amqp.members import Member, Producer, asked
+from tests.support.amqp.messages import message
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{http: "127.0.0.1:{http}", log: json}}

@@ -17,8 +17,8 @@ from bridges.kafka.librdkafka import function
 from bridges.kafka.produce import client as outbox
 from bridges.kafka.produce.producer import ClusterProducer, ReportCallback
 from gateway.server.tasks import Supervisor
-from tests.support.kafka_secured import PASSWORD, USER, TokenEndpoint
-from tests.support.process import PATIENCE, wait_until
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.servers.secured_kafka import PASSWORD, USER, TokenEndpoint
 
 TOPIC = "reports"
 

@@ -17,14 +17,14 @@ from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_FOUND, RESOURCE_DELETED
-from tests.support.crossing import Outbox
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.messages import message, section
-from tests.support.parts import CLIENTS, folder, program
-from tests.support.process import PATIENCE
-from tests.support.streams import Route, Streams
+from tests.support.amqp.messages import message, section
+from tests.support.gateway.crossing import Outbox
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.kafka.streams import Route, Streams
+from tests.support.project.parts import CLIENTS, folder, program
+from tests.support.servers.kafka import KafkaBroker
 
 GROUP_KEY, TARGET = "event-streams-group-key", "event-streams-target-partition"
 KEYS = ["", "a", "order-1", "order-2", "Ärger", "日本", "🙂", "x" * 300, "\0", *(f"customer-{n}" for n in range(60))]

@@ -16,10 +16,10 @@ from gateway.nodes.resolver import Resolver
 from gateway.server import gateway as service
 from gateway.server import process, tasks
 from gateway.server.listener import Listener
-from tests.support.document import Document
-from tests.support.in_process import InProcessGateway, fail_once, served
-from tests.support.links import passes, receiving, refusal, sending
-from tests.support.process import PATIENCE, answers, ports
+from tests.support.amqp.links import passes, receiving, refusal, sending
+from tests.support.gateway.document import Document
+from tests.support.gateway.in_process import InProcessGateway, fail_once, served
+from tests.support.gateway.process import PATIENCE, answers, ports
 
 pytestmark = pytest.mark.row("X-8")
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from gateway.amqp.sasl.user_file import make_entry, put_user
-from tests.support import frames
-from tests.support.certs import Authority, Pair
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.links import connected, passes, receiving, sending
-from tests.support.login import authenticate
-from tests.support.peer import SENDER, Listener, Peer
-from tests.support.process import ports, wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, passes, receiving, sending
+from tests.support.amqp.login import authenticate
+from tests.support.amqp.peer import SENDER, Listener, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import ports, wait_until
+from tests.support.servers.certs import Authority, Pair
 
 pytestmark = pytest.mark.row("X-8")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.links import connected, outcomes, receiving, sending
-from tests.support.messages import message
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, outcomes, receiving, sending
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
 
 pytestmark = pytest.mark.row("X-8")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.groups import shown
-from tests.support.links import connected
-from tests.support.members import Member, asked
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
-from tests.support.process import wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected
+from tests.support.amqp.members import Member, asked
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.groups import shown
+from tests.support.gateway.process import wait_until
 
 NOTHING = [{"who": "*", "may": ["info"], "on": "**"}]
 GONE = "amqp:unauthorized-access"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from proton import Message
 
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.links import connected, outcomes, passes, receiving, refusal, sending
-from tests.support.messages import message
-from tests.support.proton_clients import Login, receive, send
+from tests.support.amqp.links import connected, outcomes, passes, receiving, refusal, sending
+from tests.support.amqp.messages import message
+from tests.support.amqp.proton_clients import Login, receive, send
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
 
 KEYS = {"SCOPEGATE_TEST_KEY": "k" * 43}
 MANY = 4000

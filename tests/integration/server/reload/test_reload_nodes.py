@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import frames
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.links import connected, passes, receiving, refusal, sending
-from tests.support.messages import message
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
-from tests.support.process import answers, wait_until
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, passes, receiving, refusal, sending
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import answers, wait_until
 
 pytestmark = pytest.mark.row("X-8")
 

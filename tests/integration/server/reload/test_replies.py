@@ -7,9 +7,9 @@ import json
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support.crossing import Outbox, answer, cookie_of, hop_annotations, pair, start
-from tests.support.gateway import Gateways
-from tests.support.messages import message, sections
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import Outbox, answer, cookie_of, hop_annotations, pair, start
+from tests.support.gateway.gateway import Gateways
 
 
 def test_a_link_stays_and_follows_what_is_said_of_responses_now(start_gateway: Gateways) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import frames
-from tests.support.certs import Authority, Pair
-from tests.support.document import Document
-from tests.support.gateway import SCOPEGATE, Gateway, Gateways, written
-from tests.support.links import connected, passes, receiving
-from tests.support.messages import message, sections
-from tests.support.parts import ROOT
-from tests.support.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.amqp import frames
+from tests.support.amqp.links import connected, passes, receiving
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import SCOPEGATE, Gateway, Gateways, written
+from tests.support.project.parts import ROOT
+from tests.support.servers.certs import Authority, Pair
 
 pytestmark = pytest.mark.row("X-8")
 

@@ -19,12 +19,12 @@ from bridges.spark.errors import PipelineError
 from bridges.spark.replay.job import Pace, TopicTarget, replay
 from gateway.amqp.codec.types import Ubyte
 from gateway.amqp.message.sections import splice, walk
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.messages import message
-from tests.support.pipeline import Record, Watermarks, archived, consumed, files, produce
-from tests.support.process import PATIENCE, free_port, wait_until
-from tests.support.proton_clients import Login, Raw, receive, send
+from tests.support.amqp.messages import message
+from tests.support.amqp.proton_clients import Login, Raw, receive, send
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE, free_port, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import Record, Watermarks, archived, consumed, files, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

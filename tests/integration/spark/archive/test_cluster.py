@@ -18,11 +18,11 @@ import pytest
 
 from bridges.spark.archive.job import verify
 from bridges.spark.archive.store import Archive
-from tests.support.kafka import KafkaBroker
-from tests.support.parts import PARTS, ROOT, folder
-from tests.support.pipeline import SMALL, consumed, produce
-from tests.support.process import Process, fresh_folder, ports
-from tests.support.spark_classes import QUICK, sharing
+from tests.support.gateway.process import Process, fresh_folder, ports
+from tests.support.project.parts import PARTS, ROOT, folder
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import SMALL, consumed, produce
+from tests.support.spark.spark_classes import QUICK, sharing
 
 
 class Cluster(NamedTuple):

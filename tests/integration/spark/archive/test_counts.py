@@ -17,9 +17,9 @@ from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.archive.read import read_archive
 from bridges.spark.archive.store import STAGING, Archive
 from bridges.spark.errors import PipelineError
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import files, gateway_urls, produce
-from tests.support.process import PATIENCE
+from tests.support.gateway.process import PATIENCE
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import files, gateway_urls, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bridges.spark.archive.job import verify
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
-from tests.support.kafka import KafkaBroker
-from tests.support.parts import ROOT, folder
-from tests.support.pipeline import SMALL, command, consumed, here, pipeline, produce
-from tests.support.process import Process, wait_until
+from tests.support.gateway.process import Process, wait_until
+from tests.support.project.parts import ROOT, folder
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import SMALL, command, consumed, here, pipeline, produce
 
 SLOW = 600.0
 EVENTS = 60
@@ -49,7 +49,7 @@ def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_p
     assert verify(Archive(archive)).problems == ()
     assert list(log.glob("*.checkpoint.parquet"))  # Delta's own, which verify has read
 
-    read = [sys.executable, "-m", "tests.support.delta_reader", str(archive)]
+    read = [sys.executable, "-m", "tests.support.spark.delta_reader", str(archive)]
     ended = subprocess.run(read, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout.splitlines()[-1])

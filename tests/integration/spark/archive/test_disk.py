@@ -18,12 +18,12 @@ from bridges.spark.datasource.options import read_options
 from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.replay.amqp_target import AmqpTarget
-from tests.support import archives
-from tests.support.disk import BLOCK, SmallDisk, small_disk
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import SMALL, command, consumed, files, gateway_urls, pipeline, produce, spark_options
-from tests.support.report import events
-from tests.support.simulation import JOURNAL, NOW, candidate
+from tests.support.servers.disk import BLOCK, SmallDisk, small_disk
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark import archives
+from tests.support.spark.pipeline import SMALL, command, consumed, files, gateway_urls, pipeline, produce, spark_options
+from tests.support.spark.report import events
+from tests.support.spark.simulation import JOURNAL, NOW, candidate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,7 @@
 """kill -9 of the driver in each phase of an archive and of a replay: nothing lost, nothing twice (issue 7, 2 and 3).
 
 In one phase here, and in each (SCOPEGATE_KILLS times) in `make soak`, where which process is killed comes of the seed
-(tests/support/seed.py).
+(tests/support/plugins/seed.py).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import pytest
 from bridges.spark.archive.job import LogBounds, step, verify
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import (
+from tests.support.gateway.process import Process, Timeout
+from tests.support.plugins.seed import SEED
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import (
     KILLS,
     Record,
     Watermarks,
@@ -34,8 +36,6 @@ from tests.support.pipeline import (
     produce,
     spark_options,
 )
-from tests.support.process import Process, Timeout
-from tests.support.seed import SEED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from pyspark.sql import types as T
 from bridges.spark.datasource.options import read_options, write_options
 from bridges.spark.datasource.sink import BatchSink, WrittenRows
 from bridges.spark.datasource.source import StreamReaderBase
-from tests.support.document import Document
-from tests.support.gateway import Gateway, Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import consumed, produce
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import consumed, produce
 
 CONNECTIONS = "scopegate_connections"
 

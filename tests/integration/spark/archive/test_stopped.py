@@ -6,9 +6,9 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import archiving_policy, command, consumed, here, lent, produce
-from tests.support.process import Process, wait_until
+from tests.support.gateway.process import Process, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import archiving_policy, command, consumed, here, lent, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

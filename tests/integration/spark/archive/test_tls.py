@@ -18,11 +18,11 @@ from bridges.spark.datasource.options import read_options, write_options
 from bridges.spark.datasource.source import ScopeGateDataSource, StreamReaderBase
 from bridges.spark.errors import PipelineError
 from gateway.amqp.sasl.user_file import make_entry, put_user
-from tests.support.certs import Authority
-from tests.support.document import Document
-from tests.support.gateway import Gateways
-from tests.support.kafka import KafkaBroker
-from tests.support.pipeline import consumed
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.servers.certs import Authority
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.pipeline import consumed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

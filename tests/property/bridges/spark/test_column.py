@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from bridges.spark.column import column, verdict
 from bridges.spark.columns import schema
-from tests.support import filter_strategies as random
-from tests.support.examples import examples
-from tests.support.filter_rows import UNANSWERABLE, answerable, batch_of, expected
+from tests.support.filters import strategies as random
+from tests.support.filters.rows import UNANSWERABLE, answerable, batch_of, expected
+from tests.support.plugins.examples import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

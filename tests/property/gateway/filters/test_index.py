@@ -14,9 +14,9 @@ from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.index import PredicateIndex
 from gateway.filters.index.tree import PrefixTree
-from tests.support import filter_strategies as random
-from tests.support import naive_filter as naive
-from tests.support.examples import examples
+from tests.support.filters import naive_filter as naive
+from tests.support.filters import strategies as random
+from tests.support.plugins.examples import examples
 
 ACCESS = MessageAccess()
 ENDS = st.sampled_from(("", "a", "b", "ab", "%", "_", "a%", "%a", "a_%b", "ab%", "%ab", "%a%", "a\\%", "É%", "%ß"))

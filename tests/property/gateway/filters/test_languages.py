@@ -18,10 +18,10 @@ from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.evaluate.compile import compile_filter, extraction, verdict
 from gateway.filters.predicate import Exists, FieldReference, IsNull, Matches, MessageSection, bind, fields_of
 from gateway.filters.values import family, folded, frozen, matcher
-from tests.support import filter_strategies as random
-from tests.support import naive_filter as naive
-from tests.support import strategies
-from tests.support.examples import examples
+from tests.support.amqp import strategies
+from tests.support.filters import naive_filter as naive
+from tests.support.filters import strategies as random
+from tests.support.plugins.examples import examples
 
 ACCESS = MessageAccess()
 

@@ -24,9 +24,9 @@ from gateway.filters.parse.sql import parse_sql
 from gateway.filters.position.event_stream import offset_symbol
 from gateway.filters.predicate import bind
 from gateway.filters.predicate import walk as nodes
-from tests.support.examples import examples
-from tests.support.messages import message
-from tests.support.strategies import VALUES
+from tests.support.amqp.messages import message
+from tests.support.amqp.strategies import VALUES
+from tests.support.plugins.examples import examples
 
 SECONDS = 1.0
 """Of processor time, for any input: the limits of the policy's defaults take a fifth of it."""

@@ -13,7 +13,7 @@ from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, Outcome, Reje
 from gateway.forwarding.checkpoints import Checkpoints
 from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.routing.event_annotations import Event
-from tests.support.examples import examples
+from tests.support.plugins.examples import examples
 
 CREDIT = 8
 RARELY = st.integers(0, 5).map(lambda number: number == 5)

@@ -29,8 +29,8 @@ from gateway.response.fields import NULL, Fields, _assemble, assemble, leading_f
 from gateway.response.keys import BadToken, KeyRing, SigningSecret
 from gateway.response.message_id import ScopeIds, open_id
 from gateway.response.rewrite import Rewriter
-from tests.support.examples import examples
-from tests.support.strategies import result_or_condition
+from tests.support.amqp.strategies import result_or_condition
+from tests.support.plugins.examples import examples
 
 NOW = 1_700_000_000_000
 RING = KeyRing("2026-11", {"2026-11": SigningSecret(b"k" * 32)})

@@ -38,9 +38,9 @@ from gateway.state.leases.store import (
     LeaseTable,
     MemoryLeaseStore,
 )
-from tests.support.counting_lease_store import CountingLeaseStore
-from tests.support.examples import examples
-from tests.support.servers import Redis
+from tests.support.kafka.counting_lease_store import CountingLeaseStore
+from tests.support.plugins.examples import examples
+from tests.support.servers.servers import Redis
 
 KEY, TTL, RETAIN_MS, PARTITIONS, MEMBERS = "main/orders/g1", 1.0, 2000, 2, 3
 REFUSALS = {RESOURCE_LOCKED, DETACH_FORCED, RESOURCE_LIMIT_EXCEEDED, INTERNAL_ERROR}

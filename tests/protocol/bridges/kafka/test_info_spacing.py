@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.protocol.conftest import Served
-from tests.support.peer import Peer
+from tests.support.amqp.peer import Peer
 
 EVENT = b"\x00\x53\x75\xa0\x01x"
 EARLY = 0.1

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.amqp.codec.types import Described, Ulong
 from tests.protocol.conftest import Served
-from tests.support.frames import Frame, composite, error
-from tests.support.peer import Peer
+from tests.support.amqp.frames import Frame, composite, error
+from tests.support.amqp.peer import Peer
 
 NEW, FIRST, SECOND = b"\x00\x53\x75\xa0\x03new", b"\x00\x53\x75\xa0\x05first", b"\x00\x53\x75\xa0\x06second"
 """Messages of one data section, as literal bytes."""

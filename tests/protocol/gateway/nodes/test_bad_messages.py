@@ -9,8 +9,8 @@ import pytest
 
 from gateway.amqp.codec.codec import Uint
 from tests.protocol.conftest import Served, Watch
-from tests.support.messages import message, section
-from tests.support.peer import Peer
+from tests.support.amqp.messages import message, section
+from tests.support.amqp.peer import Peer
 
 DATA = section(0x75, b"x")
 DECODE, INVALID, PRECONDITION = "amqp:decode-error", "amqp:invalid-field", "amqp:precondition-failed"

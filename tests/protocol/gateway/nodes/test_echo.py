@@ -6,9 +6,9 @@ import pytest
 
 from gateway.amqp.engine.batch import ECHO_LINK, SCAN_STATE, scan
 from tests.protocol.conftest import Served
-from tests.support.frames import framed, performative, target
-from tests.support.messages import message
-from tests.support.peer import SENDER
+from tests.support.amqp.frames import framed, performative, target
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import SENDER
 
 WINDOWS = {"next_incoming_id": 0, "incoming_window": 10, "next_outgoing_id": 0, "outgoing_window": 10}
 

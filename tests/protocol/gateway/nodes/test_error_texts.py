@@ -6,8 +6,8 @@ import pytest
 
 from gateway.amqp.codec.codec import Symbol
 from tests.protocol.conftest import Served
-from tests.support.frames import composite, error, framed, performative
-from tests.support.messages import message
+from tests.support.amqp.frames import composite, error, framed, performative
+from tests.support.amqp.messages import message
 
 
 def rejected(text: str) -> object:

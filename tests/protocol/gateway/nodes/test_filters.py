@@ -14,11 +14,11 @@ import pytest
 from gateway.amqp.codec.codec import Array, Described, Symbol, Uint
 from gateway.amqp.message.sections import AMQP_SEQUENCE, section
 from tests.protocol.conftest import Served
-from tests.support import frames
-from tests.support.crossing import Inbox, Outbox
-from tests.support.filter_corpus import CASES, CORPUS, RED, Case, app, described, group, sql
-from tests.support.messages import message, sections
-from tests.support.peer import RECEIVER, Peer
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.filters.corpus import CASES, CORPUS, RED, Case, app, described, group, sql
+from tests.support.gateway.crossing import Inbox, Outbox
 
 
 def number_of(payload: bytes) -> str:

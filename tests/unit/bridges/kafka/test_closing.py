@@ -12,7 +12,7 @@ from bridges.kafka.cluster import Cluster, ClusterConfig
 from bridges.kafka.info import InfoNode, InfoSource
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.server.tasks import Supervisor
-from tests.support.numbered import until
+from tests.support.amqp.numbered import until
 
 
 class Asks:

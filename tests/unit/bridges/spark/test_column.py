@@ -22,7 +22,7 @@ from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters import predicate as p
 from gateway.filters.like import parts
-from tests.support.filter_rows import batch_of
+from tests.support.filters.rows import batch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

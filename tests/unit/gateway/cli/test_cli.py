@@ -16,9 +16,9 @@ from gateway import __version__
 from gateway.amqp.sasl.user_file import load_users
 from gateway.cli.main import main
 from policies.load.secrets import signing_key
-from tests.support.certs import Authority
-from tests.support.parts import ROOT
-from tests.support.policy import KEY
+from tests.support.gateway.policy import KEY
+from tests.support.project.parts import ROOT
+from tests.support.servers.certs import Authority
 
 QUICKSTART = str(ROOT / "policies" / "examples" / "quickstart.yaml")
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from gateway.cli.main import main
 from gateway.cli.message_file import MessageFileError, load_filter, load_messages
-from tests.support.truth import messages
+from tests.support.filters.truth import messages
 
 ORDERS = """
 m1:

@@ -15,7 +15,7 @@ from bridges.spark.cli.pipeline import pipeline
 from bridges.spark.errors import PipelineError
 from gateway.cli.main import main
 from policies.folders import url_problem
-from tests.support.policy import mistakes
+from tests.support.gateway.policy import mistakes
 
 KAFKA = ("--kafka", "127.0.0.1:1")
 CALLS = [

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway.amqp.sasl.user_file import make_entry, put_user
-from tests.support.certs import Authority
-from tests.support.policy import KEY
-from tests.support.process import free_port
+from tests.support.gateway.policy import KEY
+from tests.support.gateway.process import free_port
+from tests.support.servers.certs import Authority
 
 PRINT = """
 import sys

@@ -16,7 +16,7 @@ from gateway.connectors.connector import Connector
 from gateway.connectors.failures import Failures, why, worth_a_line
 from policies.model.scope import ConnectorSection
 from policies.model.units import Endpoint
-from tests.support.certs import Authority
+from tests.support.servers.certs import Authority
 
 RESET = ConnectionResetError(104, "Connection reset by peer")
 

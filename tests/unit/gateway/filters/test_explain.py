@@ -14,7 +14,7 @@ from gateway.filters.explain import described, shown
 from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import Affix, And, Constant, FieldReference, Matches, MessageSection, Not, Or, Text, walk
 from gateway.filters.values import frozen
-from tests.support.truth import Case, cases
+from tests.support.filters.truth import Case, cases
 
 COLOR = FieldReference(MessageSection.APPLICATION_PROPERTIES, "color")
 TERMS = [

@@ -12,8 +12,8 @@ from gateway.amqp.message.sections import walk
 from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.index import PredicateIndex
 from gateway.filters.parse.sql import parse_sql
-from tests.support.direct import steps
-from tests.support.messages import message
+from tests.support.amqp.direct import steps
+from tests.support.amqp.messages import message
 
 ACCESS = MessageAccess()
 MANY = 2000

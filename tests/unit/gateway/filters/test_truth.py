@@ -11,8 +11,8 @@ from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEED
 from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.evaluate.compile import compile_filter, extraction, verdict
 from gateway.filters.predicate import fields_of
-from tests.support import naive_filter as naive
-from tests.support.truth import Case, cases, messages
+from tests.support.filters import naive_filter as naive
+from tests.support.filters.truth import Case, cases, messages
 
 ACCESS = MessageAccess()
 

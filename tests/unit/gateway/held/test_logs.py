@@ -17,7 +17,7 @@ from gateway.held.account import CONNECTION, Budget, HeldBytes, Level, Pool
 from gateway.held.container import budget
 from gateway.held.logs import COPIES, QUEUE, LogShare, LogWish, TurnBudget, shares, unlimited, whole
 from gateway.server.tasks import Supervisor
-from tests.support.process import free_port
+from tests.support.gateway.process import free_port
 
 MIB = 2**20
 PLAIN = LogWish(64 * MIB, 16)

@@ -20,7 +20,7 @@ from gateway.response.crossing_rule import WITHIN, choose
 from gateway.routing.event_annotations import GROUP
 from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
-from tests.support.messages import message
+from tests.support.amqp.messages import message
 
 
 def journal(**options: Any) -> Journal:

@@ -23,8 +23,8 @@ from gateway.journal.recorder import Journal, JournalOptions
 from gateway.journal.rows import Heading
 from gateway.nodes.cross_scope import _CrossScopeHandler
 from gateway.state.leases.lease import RevocationReason
-from tests.support.messages import message
-from tests.support.parts import ROOT
+from tests.support.amqp.messages import message
+from tests.support.project.parts import ROOT
 
 HEARD = {"on_transfer", "on_outcome"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.direct import Node
+from tests.support.amqp.direct import Node
 
 
 def test_credit_that_was_given_back_is_nobodys() -> None:

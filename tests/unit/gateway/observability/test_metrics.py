@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.observability.metrics import MAX_SERIES, OTHER, RARE, Metrics
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -30,7 +30,7 @@ from gateway.response.cookie_store import CookieStore
 from gateway.response.keys import COOKIE, REPLY_TO, BadToken, KeyRing, SigningSecret, new_secret, parse_secret
 from gateway.response.message_id import MARK, UNIQUE_BYTES, ScopeIds, open_id, seal_id
 from gateway.response.restore import LinkTarget
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 DOCUMENT = ROOT / "docs" / "cookies.md"
 NOW = 1_700_000_000_000

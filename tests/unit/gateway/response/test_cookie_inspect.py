@@ -17,9 +17,9 @@ from gateway.response.cookie_store import CookieStore
 from gateway.response.correlation_ids import CorrelationRewriter
 from gateway.response.keys import REPLY_TO, KeyRing, SigningSecret
 from gateway.response.message_id import ScopeIds
-from tests.support.messages import message, sections
-from tests.support.process import free_port
-from tests.support.servers import Redis
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.process import free_port
+from tests.support.servers.servers import Redis
 
 SECRET = b"thirty-two bytes and some more.."
 TEXT = to_url(SECRET).decode()

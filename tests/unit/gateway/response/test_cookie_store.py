@@ -15,8 +15,8 @@ from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRew
 from gateway.response.keys import COOKIE, STORED, BadToken, KeyRing, SigningSecret
 from gateway.response.restore import Restored
 from gateway.response.rewrite import Rewriter
-from tests.support.crossing import answer, cookie_of, hop_annotations
-from tests.support.messages import message, sections
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import answer, cookie_of, hop_annotations
 
 NOW = 1_700_000_000_000
 RINGS = {seal: KeyRing("one", {"one": SigningSecret(b"k" * 32)}, seal=seal) for seal in (False, True)}

@@ -12,7 +12,7 @@ from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
 from gateway.response.keys import KeyRing, SigningSecret
 from gateway.response.rewrite import Rewriter
-from tests.support.messages import fields, message, sections, split
+from tests.support.amqp.messages import fields, message, sections, split
 
 RING: Final = KeyRing("one", {"one": SigningSecret(bytes(range(32)))})
 NOW: Final = 1_700_000_000_000

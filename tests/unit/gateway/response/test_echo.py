@@ -11,8 +11,8 @@ from gateway.errors import INVALID_FIELD, NOT_FOUND, AmqpError
 from gateway.nodes.link_pairs import Pair, asks_me, with_own_address
 from gateway.response.echo import echo, read_request
 from gateway.routing.link_context import way
-from tests.support.crossing import hop_annotations
-from tests.support.messages import message, sections
+from tests.support.amqp.messages import message, sections
+from tests.support.gateway.crossing import hop_annotations
 
 
 @pytest.mark.parametrize("cookie", [b"", b"c" * 300, None])

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from gateway.server.password_checks import PasswordChecks, Ticket, Turns
-from tests.support.process import PATIENCE
+from tests.support.gateway.process import PATIENCE
 
 
 def ticket() -> Ticket:

@@ -18,7 +18,7 @@ from gateway.server import process as app
 from gateway.server.gateway import Gateway
 from gateway.server.listeners import Listeners
 from gateway.server.tasks import Supervisor, until
-from tests.support.process import PATIENCE
+from tests.support.gateway.process import PATIENCE
 
 
 class Counted:

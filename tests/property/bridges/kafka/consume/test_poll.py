@@ -23,10 +23,10 @@ from bridges.kafka.records.headers import BODY
 from bridges.kafka.records.mapping import to_record
 from bridges.kafka.records.routing import COOKIE_HEADER
 from gateway.amqp.message.sections import walk
-from tests.support.examples import examples
-from tests.support.messages import message
-from tests.support.process import wait_until
-from tests.support.strategies import MESSAGES
+from tests.support.amqp.messages import message
+from tests.support.amqp.strategies import MESSAGES
+from tests.support.gateway.process import wait_until
+from tests.support.plugins.examples import examples
 
 TOPIC = "records"
 COOKIE = (COOKIE_HEADER, b"cookie")

@@ -18,9 +18,9 @@ from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.parse.sql import parse_sql
-from tests.support import filter_strategies as random
-from tests.support import naive_filter as naive
-from tests.support.examples import examples
+from tests.support.filters import naive_filter as naive
+from tests.support.filters import strategies as random
+from tests.support.plugins.examples import examples
 
 MOMENT = "2026-11-21T20:00:00.5Z"
 EVENTS = ("ce_specversion", "ce_a", "cloudEvents:a", "ce_time")

@@ -15,7 +15,7 @@ from bridges.kafka.consume.poll import Key
 from bridges.kafka.consume.reader import Fetched, ReaderOwner
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.held.logs import AHEAD, QUEUE, LogShare
-from tests.support.examples import examples
+from tests.support.plugins.examples import examples
 
 TOPIC = "orders"
 END = 400

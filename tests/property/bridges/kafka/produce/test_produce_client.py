@@ -15,8 +15,8 @@ from bridges.kafka.consume.poll import take_messages
 from bridges.kafka.produce import _produce
 from bridges.kafka.produce.client import FallbackClient, NativeClient, ProduceClient
 from bridges.kafka.records.fast_encode import plain_value
-from tests.support.examples import examples
-from tests.support.process import wait_until
+from tests.support.gateway.process import wait_until
+from tests.support.plugins.examples import examples
 
 SMALL = st.binary(max_size=3)
 NAMES = st.text(max_size=3)  # with NULs, too

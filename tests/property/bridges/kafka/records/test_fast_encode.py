@@ -15,7 +15,7 @@ from bridges.kafka.records.mapping import RecordReader, RecordWriter
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.message import sections
 from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS
-from tests.support.messages import message
+from tests.support.amqp.messages import message
 
 
 @pytest.mark.parametrize("names", [("amqp.x",), ("a", "a"), ("content-type",), ("ce_specversion",), ("n" * 1025,)])

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from bridges.kafka.records.mapping import RecordWriter, from_record, to_record
 from gateway.amqp.codec.codec import Array, Described, Symbol, Timestamp
 from gateway.amqp.message import sections
-from tests.support.examples import examples
-from tests.support.strategies import (
+from tests.support.amqp.strategies import (
     APPLICATION_PROPERTIES,
     BARE_MESSAGES,
     FOOTER_SECTIONS,
@@ -22,6 +21,7 @@ from tests.support.strategies import (
     SYMBOLS,
     TEXT,
 )
+from tests.support.plugins.examples import examples
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 PREFIXES = st.sampled_from(["cloudEvents:", "cloudEvents_"])

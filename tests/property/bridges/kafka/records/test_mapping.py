@@ -10,7 +10,7 @@ from bridges.kafka.records.mapping import RecordReader, from_record, to_record
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message import sections
 from gateway.errors import DECODE_ERROR, INVALID_FIELD
-from tests.support.strategies import (
+from tests.support.amqp.strategies import (
     AP_SECTIONS,
     BINARY,
     MESSAGE_PARTS,

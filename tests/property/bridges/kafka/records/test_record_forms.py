@@ -18,8 +18,8 @@ from bridges.kafka.records.fast_encode import EventEncoder, plain_value
 from bridges.kafka.records.mapping import RecordWriter, from_record
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
-from tests.support.examples import examples
-from tests.support.process import wait_until
+from tests.support.gateway.process import wait_until
+from tests.support.plugins.examples import examples
 
 NAMES = {
     0x70: b"amqp:header:list",

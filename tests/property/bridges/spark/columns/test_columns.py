@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict, promote
 from bridges.spark.columns.rows import SCHEMA
 from gateway.filters.predicate import fields_of
-from tests.support import filter_strategies as random
-from tests.support.examples import examples
-from tests.support.filter_rows import UNANSWERABLE, answerable, batch_of, expected
+from tests.support.filters import strategies as random
+from tests.support.filters.rows import UNANSWERABLE, answerable, batch_of, expected
+from tests.support.plugins.examples import examples
 
 MESSAGES = st.lists(random.messages(), min_size=1, max_size=4)
 

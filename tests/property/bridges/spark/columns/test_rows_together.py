@@ -17,8 +17,8 @@ from bridges.spark.columns.rows import message_columns
 from gateway.amqp.codec import codec
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message import sections
-from tests.support import filter_strategies as random
-from tests.support.examples import examples
+from tests.support.filters import strategies as random
+from tests.support.plugins.examples import examples
 
 TEXTS = st.one_of(st.text(max_size=8), st.just("é" * 200))
 KINDS: dict[str, st.SearchStrategy[Any]] = {

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.amqp.codec.codec import decode, decode_all, encode, skip
 from gateway.errors import DECODE_ERROR
-from tests.support.strategies import VALUES, mutated, result_or_condition, same
+from tests.support.amqp.strategies import VALUES, mutated, result_or_condition, same
 
 ANY_BYTES = st.binary(max_size=200) | mutated(VALUES.map(encode))
 

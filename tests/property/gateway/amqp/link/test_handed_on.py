@@ -14,8 +14,8 @@ from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED
 from gateway.amqp.message.bounds import ANNOTATIONS
 from gateway.errors import AmqpError
-from tests.support.frames import AMQP_HEADER, framed, performative, target
-from tests.support.messages import message
+from tests.support.amqp.frames import AMQP_HEADER, framed, performative, target
+from tests.support.amqp.messages import message
 from tests.unit.gateway.amqp.engine.test_engine import Owner
 
 CREDIT = 6

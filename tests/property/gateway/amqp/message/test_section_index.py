@@ -11,8 +11,8 @@ from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
 from gateway.amqp.message.sections import delivery_annotations
 from gateway.errors import AmqpError
 from gateway.response import fields
-from tests.support.messages import section
-from tests.support.strategies import (
+from tests.support.amqp.messages import section
+from tests.support.amqp.strategies import (
     AP_SECTIONS,
     BODIES,
     DA_SECTIONS,

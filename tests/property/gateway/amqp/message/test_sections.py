@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.amqp.codec.codec import Symbol, encode
 from gateway.amqp.message import sections
 from gateway.errors import DECODE_ERROR, INVALID_FIELD
-from tests.support.strategies import (
+from tests.support.amqp.strategies import (
     ANNOTATIONS,
     DA_SECTIONS,
     MA_SECTIONS,

@@ -10,7 +10,7 @@ from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.sasl.frames import SASL_HEADER, Kind, frame
 from gateway.amqp.sasl.server import SaslServer
 from gateway.amqp.transport.protocol_header import ProtocolHeader
-from tests.support.sasl import users
+from tests.support.amqp.sasl import users
 
 ALL = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS")
 # Hashing a password per example would be most of the run: names that end before it are as hostile.

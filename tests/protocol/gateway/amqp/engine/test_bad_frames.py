@@ -10,9 +10,9 @@ import pytest
 
 from gateway.amqp.codec.codec import Described, Symbol, Uint, Ulong, encode
 from tests.protocol.conftest import Served, Watch
-from tests.support.frames import AMQP_HEADER, composite, framed, performative, source, target
-from tests.support.messages import message
-from tests.support.peer import RECEIVER, SENDER, Peer
+from tests.support.amqp.frames import AMQP_HEADER, composite, framed, performative, source, target
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
 
 DECODE, INVALID = "amqp:decode-error", "amqp:invalid-field"
 UNATTACHED = "amqp:session:unattached-handle"

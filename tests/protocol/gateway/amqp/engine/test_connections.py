@@ -7,9 +7,9 @@ import time
 import pytest
 
 from tests.protocol.conftest import Served, Watch
-from tests.support.frames import AMQP_HEADER
-from tests.support.messages import message
-from tests.support.peer import Peer
+from tests.support.amqp.frames import AMQP_HEADER
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
 
 
 def test_a_peer_with_a_short_idle_time_out_gets_heartbeats(served: Served) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.amqp.message.bounds import ANNOTATIONS
 from tests.protocol.conftest import Served, Watch
-from tests.support.messages import message
-from tests.support.peer import Peer
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
 
 LIMIT = "amqp:resource-limit-exceeded"
 PIECE = 15_000

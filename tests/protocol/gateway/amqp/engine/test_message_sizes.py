@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.protocol.conftest import Served
-from tests.support.messages import message
-from tests.support.peer import Peer
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
 
 TOO_LARGE = "amqp:link:message-size-exceeded"
 

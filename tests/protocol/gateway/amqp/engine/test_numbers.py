@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.protocol.conftest import Served, Watch
-from tests.support.frames import framed, performative, target
-from tests.support.peer import SENDER, Peer
+from tests.support.amqp.frames import framed, performative, target
+from tests.support.amqp.peer import SENDER, Peer
 
 WINDOWS = {"next_outgoing_id": 0, "incoming_window": 100, "outgoing_window": 100}
 BEGIN = performative("begin", **WINDOWS)

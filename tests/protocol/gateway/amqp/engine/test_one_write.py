@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.protocol.conftest import Served
-from tests.support.frames import framed, performative, target
-from tests.support.peer import SENDER, Peer
+from tests.support.amqp.frames import framed, performative, target
+from tests.support.amqp.peer import SENDER, Peer
 
 BEGIN = performative("begin", next_outgoing_id=0, incoming_window=100, outgoing_window=100)
 DETACH = performative("detach", handle=0, closed=True)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.protocol.conftest import Served, Watch
-from tests.support.frames import composite, framed, source, target
-from tests.support.messages import message
-from tests.support.peer import RECEIVER, SENDER, Peer
+from tests.support.amqp.frames import composite, framed, source, target
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
 
 NOT_FOUND = "amqp:not-found"
 NOWHERE = {

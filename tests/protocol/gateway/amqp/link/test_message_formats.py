@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from gateway.amqp.codec.codec import Described, Uint, Ulong, encode
 from gateway.amqp.engine.batch import OTHER_FORMAT, SCAN_STATE, scan
 from tests.protocol.conftest import Served, Watch
-from tests.support.frames import AMQP_HEADER, framed, performative
-from tests.support.messages import message
-from tests.support.peer import Peer
+from tests.support.amqp.frames import AMQP_HEADER, framed, performative
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
 
 REFUSED = "amqp:not-implemented"
 

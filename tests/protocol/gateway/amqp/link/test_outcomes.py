@@ -8,9 +8,9 @@ import pytest
 
 from gateway.amqp.codec.codec import Described, Symbol, Ulong
 from tests.protocol.conftest import Served
-from tests.support.frames import composite, error, source, target
-from tests.support.messages import message
-from tests.support.peer import Peer
+from tests.support.amqp.frames import composite, error, source, target
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
 
 
 def test_a_settled_message_passes_settled(served: Served) -> None:

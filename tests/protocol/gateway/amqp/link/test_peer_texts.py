@@ -9,9 +9,9 @@ import pytest
 
 from gateway.amqp.codec.codec import Described, Symbol
 from tests.protocol.conftest import Served
-from tests.support.frames import framed, performative, source, target
-from tests.support.messages import message
-from tests.support.peer import RECEIVER, SENDER, Peer
+from tests.support.amqp.frames import framed, performative, source, target
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
 
 EVENTS = "events/orders"
 FILTER = "amqp:event-streams-delivery-annotations-filter"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.protocol.conftest import Served
-from tests.support.frames import composite
-from tests.support.messages import message
+from tests.support.amqp.frames import composite
+from tests.support.amqp.messages import message
 
 RECEIVED = composite("received", section_number=0, section_offset=0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.protocol.conftest import Served
-from tests.support.messages import message
+from tests.support.amqp.messages import message
 
 EMPTY = b"\xe0\x02\x00\xa3"
 ONE = b"\xa3\x12amqp:accepted:list"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.protocol.conftest import Served, Watch, attached
-from tests.support.frames import composite, framed, performative
-from tests.support.messages import message
-from tests.support.peer import Peer
-from tests.support.process import wait_until
+from tests.support.amqp.frames import composite, framed, performative
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.process import wait_until
 
 LIMIT = "amqp:link:transfer-limit-exceeded"
 TOO_LARGE = "amqp:link:message-size-exceeded"

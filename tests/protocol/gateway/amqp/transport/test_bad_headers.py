@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from tests.protocol.conftest import Served, Watch
-from tests.support.frames import AMQP_HEADER, SASL_HEADER, framed, performative
-from tests.support.peer import Peer
+from tests.support.amqp.frames import AMQP_HEADER, SASL_HEADER, framed, performative
+from tests.support.amqp.peer import Peer
 
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(189)
 AMQP_2 = b"AMQP\x00\x02\x00\x00"

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.protocol.conftest import Served
-from tests.support.frames import framed, performative, target
-from tests.support.messages import message
-from tests.support.peer import SENDER, Peer
+from tests.support.amqp.frames import framed, performative, target
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import SENDER, Peer
 
 WINDOWS = {"next_outgoing_id": 0, "incoming_window": 100, "outgoing_window": 100}
 

@@ -13,7 +13,7 @@ from bridges.kafka.consume import reader as module
 from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from bridges.kafka.consume.reader import Fetched, PartitionReader, ReaderOwner
 from gateway.held.logs import QUEUE, LogShare, LogWish, whole
-from tests.support.process import free_port
+from tests.support.gateway.process import free_port
 
 KEY = ("orders", 0)
 

@@ -34,8 +34,8 @@ from gateway.errors import (
 )
 from gateway.filters.evaluate.access import ABSENT
 from gateway.filters.predicate import MessageSection
-from tests.support.direct import steps
-from tests.support.messages import message
+from tests.support.amqp.direct import steps
+from tests.support.amqp.messages import message
 
 ANNOTATIONS = st.none() | st.dictionaries(
     st.sampled_from(["x-opt-a", "x-opt-b", ASSOCIATED, GAP]), st.integers(0, 9)

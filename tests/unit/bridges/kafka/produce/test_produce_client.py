@@ -15,7 +15,7 @@ from bridges.kafka.librdkafka import address
 from bridges.kafka.produce import _produce
 from bridges.kafka.produce import client as outbox
 from bridges.kafka.produce.client import FallbackClient, NativeClient
-from tests.support.process import wait_until
+from tests.support.gateway.process import wait_until
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 TOPIC = "topic"

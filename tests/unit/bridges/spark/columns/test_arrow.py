@@ -17,7 +17,7 @@ from gateway.amqp.codec import codec
 from gateway.amqp.message import sections
 from gateway.filters import predicate as p
 from gateway.filters.values import calculator, folded
-from tests.support.filter_rows import batch_of
+from tests.support.filters.rows import batch_of
 
 AP = p.MessageSection.APPLICATION_PROPERTIES
 N = p.FieldReference(AP, "n")

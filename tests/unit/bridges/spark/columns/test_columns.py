@@ -17,7 +17,7 @@ from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message import sections
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.filters import predicate as p
-from tests.support.filter_rows import batch_of
+from tests.support.filters.rows import batch_of
 
 AP, MA, V = p.MessageSection.APPLICATION_PROPERTIES, p.MessageSection.MESSAGE_ANNOTATIONS, p.MessageSection.AMQP_VALUE
 DATA = sections.section(sections.DATA, b"x")

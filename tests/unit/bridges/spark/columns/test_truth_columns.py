@@ -11,8 +11,8 @@ from bridges.spark.column import verdict
 from bridges.spark.columns import schema
 from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
-from tests.support.filter_rows import answerable, batch_of
-from tests.support.truth import Case, cases, messages
+from tests.support.filters.rows import answerable, batch_of
+from tests.support.filters.truth import Case, cases, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

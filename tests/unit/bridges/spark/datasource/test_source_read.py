@@ -16,7 +16,7 @@ from bridges.spark.datasource.plan import INFO, HeldOffsets, OffsetRange
 from bridges.spark.datasource.read import events
 from bridges.spark.errors import PipelineError
 from gateway.amqp.message import sections
-from tests.support.pipeline import Record, event
+from tests.support.spark.pipeline import Record, event
 
 OPTIONS = read_options({"url": "amqp://peer", "address": "events/orders"})
 

@@ -22,7 +22,7 @@ from gateway.config.policy import make_filter_rules
 from gateway.response.crossing_rule import choose
 from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
-from tests.support.simulation import JOURNAL, KNOWN, NOW, candidate
+from tests.support.spark.simulation import JOURNAL, KNOWN, NOW, candidate
 
 KNOWN_RECEIVERS = Known({CaseReceiver("core", "services/x", None): frozenset({True})}, {})
 

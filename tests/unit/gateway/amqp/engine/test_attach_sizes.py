@@ -8,8 +8,8 @@ from gateway.amqp.engine.pressure import Pressure
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from gateway.held.account import LINK, Account, Pool
-from tests.support.direct import steps
-from tests.support.frames import framed, performative, source, target
+from tests.support.amqp.direct import steps
+from tests.support.amqp.frames import framed, performative, source, target
 from tests.unit.gateway.amqp.engine.test_engine import Owner, Sending, opened
 
 LARGE = 60_000

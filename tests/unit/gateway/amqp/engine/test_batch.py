@@ -9,7 +9,7 @@ import pytest
 from cproton_ffi import lib
 
 from gateway.amqp.engine import _batch, batch
-from tests.support.messages import message
+from tests.support.amqp.messages import message
 
 
 @pytest.mark.parametrize(

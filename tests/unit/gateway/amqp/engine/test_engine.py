@@ -11,9 +11,9 @@ from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
-from tests.support.direct import steps
-from tests.support.frames import AMQP_HEADER, Frame, framed, parse, performative, source, target
-from tests.support.messages import message
+from tests.support.amqp.direct import steps
+from tests.support.amqp.frames import AMQP_HEADER, Frame, framed, parse, performative, source, target
+from tests.support.amqp.messages import message
 
 
 class Owner:

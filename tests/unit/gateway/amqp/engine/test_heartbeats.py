@@ -14,7 +14,7 @@ from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
-from tests.support.frames import AMQP_HEADER, framed, performative
+from tests.support.amqp.frames import AMQP_HEADER, framed, performative
 
 BEARS = 8.0
 """Seconds of silence that the peer bears."""

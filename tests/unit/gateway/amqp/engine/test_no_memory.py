@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.support.parts import ROOT
+from tests.support.project.parts import ROOT
 
 SCRIPT = """
 import gc

@@ -11,8 +11,8 @@ from gateway.amqp.engine.engine import Engine
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import Outcome, Rejected
 from gateway.errors import AmqpError
-from tests.support.frames import AMQP_HEADER, composite, error, framed, performative, source
-from tests.support.messages import message
+from tests.support.amqp.frames import AMQP_HEADER, composite, error, framed, performative, source
+from tests.support.amqp.messages import message
 
 WINDOWS = {"incoming_window": 2**20, "outgoing_window": 9, "next_outgoing_id": 0}
 

@@ -27,7 +27,7 @@ from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.receiver_filter import ACCESS, source_of
 from gateway.nodes.link_pairs import asks_me
 from gateway.response.echo import read_request
-from tests.support.direct import Node, steps
+from tests.support.amqp.direct import Node, steps
 
 MANY = 200_000
 ENTRY = b"\xa1\x03key\x41"

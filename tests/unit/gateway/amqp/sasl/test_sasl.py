@@ -12,7 +12,7 @@ from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.sasl.frames import AMQP_HEADER, SASL_HEADER, Kind, frame, outcome
 from gateway.amqp.sasl.frames import Code as SaslCode
 from gateway.amqp.sasl.server import SaslServer
-from tests.support.sasl import feed, run, users
+from tests.support.amqp.sasl import feed, run, users
 
 ALL = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS")
 WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

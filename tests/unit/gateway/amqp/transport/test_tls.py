@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, peer_subject, trust_anchor
-from tests.support.certs import Authority
+from tests.support.servers.certs import Authority
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.amqp.transport.server_handshake import ServerHandshake
 from gateway.errors import AmqpError
-from tests.support.frames import AMQP_HEADER, framed, performative, source, target
-from tests.support.parts import ROOT
+from tests.support.amqp.frames import AMQP_HEADER, framed, performative, source, target
+from tests.support.project.parts import ROOT
 
 ATTACH = 0.0001
 """Seconds of the clock of these tests that an attach takes."""

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.node import DirectNode
-from tests.support.direct import Loop, Node, Wire, steps
-from tests.support.messages import message
+from tests.support.amqp.direct import Loop, Node, Wire, steps
+from tests.support.amqp.messages import message
 
 FEW, MANY = 60, 240
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED
 from gateway.nodes.direct.copies import SLICE
 from gateway.nodes.direct.multicast import Multicast
-from tests.support.direct import Node, Wire, steps
+from tests.support.amqp.direct import Node, Wire, steps
 
 CROWD = 2 * SLICE + 50
 

@@ -14,7 +14,7 @@ from gateway.filters.predicate import TRUE
 from gateway.nodes.direct.node import DirectNode
 from gateway.nodes.direct.receiver_filter import message_test, source_of
 from gateway.nodes.direct.receivers import Receivers
-from tests.support.messages import message
+from tests.support.amqp.messages import message
 
 
 def receiving(text: str) -> Any:

@@ -1,0 +1,247 @@
+"""The cases of issue 3, section 8: each measures both sides in one run and returns its figures."""
+
+from __future__ import annotations
+
+import compileall
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from tests.bench.bench_gateway import BenchGateway
+from tests.bench.cases import direct
+from tests.bench.cases import filters as bench_filters
+from tests.bench.cases import scan as kafka_scan
+from tests.bench.cases.cookies import sign_verify
+from tests.bench.effort import Effort
+from tests.bench.figures import Figure, Sample, interleaved, medians
+from tests.bench.kafka import cases
+from tests.bench.running import NotMeasured, StockRelay, cpu_seconds, load, resident_kib
+from tests.support.project.parts import ROOT
+
+_names = itertools.count(1)
+Case = Callable[[Effort], Iterator[Figure]]
+
+
+def loadgen_self(effort: Effort) -> Iterator[Figure]:
+    """The load generator against itself, nothing in between: the ceiling of every other figure."""
+    for size in (100, 10_000):
+        samples = [load({"kind": "self", "size": size, "seconds": effort.seconds}) for _ in range(effort.rounds)]
+        middle = medians(samples)
+        name = "loadgen_self" if size == 100 else "loadgen_self_10k"
+        yield Figure(name, middle["rate"], "msg/s", details=middle)
+
+
+def relays(effort: Effort) -> Iterator[Figure]:
+    """Direct node and scope relay against the stock relay; unsettled, credit 1000."""
+    with closing(StockRelay()) as stock, closing(BenchGateway()) as gateway:
+        for path in ("direct", "relay"):
+            for size, target in ((100, 15.0), (10_000, None)):
+                ours, theirs = interleaved(
+                    partial(_stream, gateway, path, size, effort),
+                    partial(_stock, stock, size, effort),
+                    effort.rounds,
+                )
+                yield _relay_figure(f"{path}_{_size(size)}", ours, theirs, target)
+            yield _unloaded(gateway, path, effort)
+
+
+def _relay_figure(name: str, ours: Sample, theirs: Sample, target: float | None) -> Figure:
+    details = {**ours, "stock": theirs}
+    return Figure(name, ours["rate"], "msg/s", theirs["rate"], "stock proton relay", target, details=details)
+
+
+def _unloaded(gateway: BenchGateway, path: str, effort: Effort) -> Figure:
+    """Latency with one message on the way: no queue in front of it."""
+    samples = [_stream(gateway, path, 100, effort, in_flight=1) for _ in range(effort.rounds)]
+    middle = medians(samples)
+    return Figure(f"{path}_latency", middle["p50_us"], "us", details=middle)
+
+
+def _size(size: int) -> str:
+    return f"{size // 1000}k" if size >= 1000 else f"{size}"
+
+
+def _stream(gateway: BenchGateway, path: str, size: int, effort: Effort, **more: Any) -> Sample:
+    name = f"s{next(_names)}"
+    receive_from = gateway.core if path == "relay" else gateway.edge
+    plan = effort.plan(send_to=gateway.edge, receive_from=receive_from, size=size, **more)
+    plan |= {"send_address": f"{path}/{name}", "receive_address": f"direct/{name}"}
+    return load(plan, gateway.pid)
+
+
+def _stock(stock: StockRelay, size: int, effort: Effort) -> Sample:
+    where, address = ("127.0.0.1", stock.port), f"s{next(_names)}"
+    ends = {"send_address": address, "receive_address": address, "send_to": where, "receive_from": where}
+    # A thousand messages may wait in front of the slow side: give it time to come to its own pace.
+    warmup = max(effort.warmup, 1.0 if effort.rounds > 1 else 0.2)
+    return load({**effort.plan(size=size, **ends), "warmup": warmup})
+
+
+def journal(effort: Effort) -> Iterator[Figure]:
+    """What the journal costs a message on its way through a relay: without it, with it, with samples."""
+    for name, options in {"counts": "topic: j", "sample_100": "sample: 100", "sample_1": "sample: 1"}.items():
+        with closing(BenchGateway("embedded")) as off, closing(BenchGateway("embedded", options)) as on:
+            sides = [partial(_stream, gateway, "relay", 100, effort) for gateway in (on, off)]
+            ours, theirs = interleaved(*sides, effort.long_rounds)
+        details = {**ours, "off": theirs}
+        yield Figure(f"journal_{name}", ours["rate"], "msg/s", theirs["rate"], "without journal", details=details)
+        cpu = f"journal_{name}_cpu"
+        yield Figure(cpu, ours["cpu_us"], "us", theirs["cpu_us"], "without journal", details=details)
+
+
+def replies(effort: Effort) -> Iterator[Figure]:
+    """Requests and responses across scopes, cookie and rewriting against the same traffic untouched."""
+    with closing(BenchGateway()) as gateway:
+        for kind, target in (("cookie", 0.7), ("rewrite", 0.5)):
+            ours, theirs = interleaved(
+                partial(_exchange, gateway, kind, effort),
+                partial(_exchange, gateway, "plain", effort),
+                effort.rounds,
+            )
+            what = "requests and responses relayed untouched"
+            details: dict[str, Any] = {**ours, "plain": theirs}
+            yield Figure(kind, ours["rate"], "rsp/s", theirs["rate"], what, target, details=details)
+            # Both sides are this gateway: what it takes compares them where the load generator is the limit, too.
+            details = {"others_cores": max(ours["others_cores"], theirs["others_cores"])}
+            cost, plain = ours["cpu_us"], theirs["cpu_us"]
+            yield Figure(f"{kind}_cpu", cost, "us", plain, what, 1 / target, at_most=True, details=details)
+
+
+def _exchange(gateway: BenchGateway, kind: str, effort: Effort) -> Sample:
+    name = f"r{next(_names)}"
+    plan = effort.plan(kind="request", send_to=gateway.edge, receive_from=gateway.core)
+    plan |= {"send_address": f"{kind}/{name}", "receive_address": f"services/{name}"}
+    plan["annotated"] = kind == "cookie"
+    if kind == "plain":
+        plan |= {"reply_address": f"direct/{name}", "reply_to": f"home/{name}"}
+    return load(plan, gateway.pid)
+
+
+def memory(effort: Effort) -> Iterator[Figure]:
+    """Resident memory per idle connection with one link."""
+    with closing(BenchGateway()) as gateway:
+        _hold(gateway, 50)  # what the first connections make the process load is not theirs
+        before = resident_kib(gateway.pid)
+        grown = _hold(gateway, effort.connections) - before
+    details = {"connections": effort.connections, "before_kib": before, "grown_kib": grown}
+    yield Figure("memory_per_connection", grown / effort.connections, "KiB", target=80.0, at_most=True, details=details)
+
+
+def _hold(gateway: BenchGateway, count: int) -> int:
+    """Opens idle connections, returns the gateway's resident memory while they are there."""
+    command = [sys.executable, "-m", "tests.bench.load.idle", str(gateway.edge[1]), str(count), "direct/idle"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout
+        assert child.stderr
+        if child.stdout.readline().strip() != "ready":
+            raise NotMeasured(f"{count} idle connections: {child.stderr.read().strip()[-300:]}")
+        return resident_kib(gateway.pid)
+
+
+def start(effort: Effort) -> Iterator[Figure]:
+    """From the command to an answer of `/readyz`, without Kafka, and the processor time that it takes."""
+    for name in ("gateway", "bridges", "policies"):  # as pip installs them
+        compileall.compile_dir(ROOT / name, quiet=1)
+    times, processor = [], []
+    for _ in range(effort.rounds):
+        with closing(BenchGateway()) as gateway:
+            times.append(gateway.start_seconds)
+            processor.append(cpu_seconds(gateway.pid))
+    middle, least = sorted(times)[len(times) // 2], min(processor)
+    yield Figure("start_to_ready", middle, "s", target=0.4, at_most=True, details={"all": times})
+    yield Figure("start_processor", least, "s", target=0.5, at_most=True, details={"all": processor})
+
+
+def cookies(effort: Effort) -> Iterator[Figure]:
+    """Signing and verifying a cookie with the walk over the message, on one core; every cookie is another one."""
+    for sealing, target in ((False, 200_000.0), (True, None)):
+        rates = [sign_verify(sealing, effort.seconds / 4) for _ in range(effort.rounds)]
+        name = "cookie_seal_open" if sealing else "cookie_sign_verify"
+        yield Figure(name, max(rates), "1/s", target=target, details={"all": rates})
+
+
+def filters(effort: Effort) -> Iterator[Figure]:
+    """Filters alone, from encoded sections, on one core; and many of them at once against one after the other."""
+    seconds = effort.seconds / 4
+    for name, text, reds in (
+        ("filter_matching", bench_filters.TWO_TERMS, 1),
+        ("filter_scanning", bench_filters.TWO_TERMS, 1000),
+        ("filter_numbers", bench_filters.TWO_NUMBERS, 1000),
+    ):
+        batch = bench_filters.messages(reds)
+        details = {"with_walk": bench_filters.with_walk(text, batch, seconds)}
+        if name == "filter_matching":
+            details |= bench_filters.installable(batch, seconds)
+        rate = max(bench_filters.one_filter(text, batch, seconds) for _ in range(effort.rounds))
+        yield Figure(name, rate, "msg/s", target=400_000.0, details=details)
+    for count in (3, 10, 100):
+        texts, batch = bench_filters.filters_for(count), bench_filters.messages(1000)
+        rate, alone = bench_filters.together(texts, batch, seconds), bench_filters.each_alone(texts, batch, seconds)
+        yield Figure(f"filters_{count}", rate, "msg/s", alone, "one filter after the other")
+    batch = bench_filters.messages(1000)
+    for name, form in bench_filters.MANY.items():
+        rate = bench_filters.together(bench_filters.many_filters(form), batch, seconds)
+        yield Figure(f"filters_1000_{name}", rate, "msg/s", target=200_000.0)
+
+
+def columns(effort: Effort) -> Iterator[Figure]:
+    """Filters over columns: Arrow on one core, a Spark Column against a Python UDF on one core."""
+    from tests.bench.cases import columns as bench_columns  # pyarrow and Spark: loaded for this case only
+
+    rows, seconds = bench_columns.batch(), effort.seconds
+    lookup = bench_columns.looking_up(rows, seconds)
+    details = {"different_names": bench_columns.filtering(bench_columns.irregular(rows), seconds)}
+    rate = bench_columns.filtering(rows, seconds)
+    yield Figure("filter_arrow", rate, "rows/s", target=20e6, details={**details, "map_lookup": lookup})
+    promoted = bench_columns.filtering(bench_columns.with_fields(rows), seconds)
+    yield Figure("filter_arrow_promoted", promoted, "rows/s", target=20e6)
+    yield Figure("rows_converted", bench_columns.converting(seconds), "msg/s")
+    with bench_columns.spark() as session:
+        # twenty times the rows for the Column: what starting a job takes is then little on both sides
+        frames = [bench_columns.cached(session, max(1, effort.records // rows.num_rows // part)) for part in (1, 20)]
+        rounds = effort.long_rounds + 1
+        sides = [(bench_columns.by_column(frames[0]), bench_columns.by_udf(frames[1])) for _ in range(rounds)]
+        ours, theirs = (medians(list(side)) for side in zip(*sides[1:], strict=True))  # the first round compiles
+        details = {**ours, "udf": theirs, "cpu_ratio": theirs["cpu_us"] / ours["cpu_us"]}
+        yield Figure("filter_column", ours["rate"], "rows/s", theirs["rate"], "Python UDF", 20.0, details=details)
+
+
+def archive(effort: Effort) -> Iterator[Figure]:
+    """A topic archived through Spark's Kafka source."""
+    from tests.bench.cases import archive as bench_archive  # pyarrow and Spark: loaded for this case only
+
+    yield from bench_archive.archive(effort)
+
+
+def source(effort: Effort) -> Iterator[Figure]:
+    """The AMQP data source in Spark against Spark's own Kafka source."""
+    from tests.bench.cases import source as bench_source  # Spark: loaded for this case only
+
+    yield from bench_source.source(effort)
+
+
+CASES: dict[str, Case] = {
+    "archive": archive,
+    "columns": columns,
+    "cookies": cookies,
+    "crowds": direct.crowds,
+    "filters": filters,
+    "loadgen": loadgen_self,
+    "relays": relays,
+    "replies": replies,
+    "reply queue": direct.reply_queue,
+    "journal": journal,
+    "kafka": cases.rates,
+    "sharing": cases.sharing,
+    "latency": cases.latency,
+    "memory": memory,
+    "scan": kafka_scan.scan,
+    "source": source,
+    "start": start,
+}

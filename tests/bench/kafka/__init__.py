@@ -1,0 +1,1 @@
+"""Kafka's cases and what confluent-kafka does alone."""

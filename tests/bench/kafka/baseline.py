@@ -1,0 +1,102 @@
+"""The Kafka baselines: what confluent-kafka does alone, with the settings the gateway uses.
+
+`python -m tests.bench.kafka_base produce|consume BOOTSTRAP TOPIC COUNT [SIZE]` prints records per second,
+`latency BOOTSTRAP TOPIC COUNT RATE` the p50 and p99 from producer to consumer in microseconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from bridges.kafka.produce import producer as gateway_producer
+from tests.bench.load import messages
+
+GATEWAY_SETTINGS: dict[str, Any] = gateway_producer._SETTINGS
+
+
+def produce(bootstrap: str, topic: str, count: int, size: int = 100) -> float:
+    """Records acknowledged per second, each with its own delivery report, as the gateway needs them."""
+    body = (messages.data_section(size) + messages.PLAIN_TAIL)[-size:]
+    producer = Producer({**GATEWAY_SETTINGS, "bootstrap.servers": bootstrap})
+    acknowledged = 0
+
+    def report(error: KafkaError | None, _: Message) -> None:
+        nonlocal acknowledged
+        acknowledged += error is None
+
+    producer.list_topics(topic, timeout=10)
+    start = time.perf_counter()
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, body, on_delivery=report)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 500 == 0:
+            producer.poll(0)
+    producer.flush(60)
+    seconds = time.perf_counter() - start
+    if acknowledged != count:
+        raise SystemExit(f"{acknowledged} of {count} records acknowledged")
+    return count / seconds
+
+
+def consume(bootstrap: str, topic: str, count: int) -> float:
+    """Records per second with `consume(500)`, from the first batch to the last."""
+    settings = {"group.id": "bench", "enable.auto.commit": False, "fetch.queue.backoff.ms": 1}
+    consumer = Consumer({**settings, "bootstrap.servers": bootstrap})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    first = len(consumer.consume(500, 10.0))
+    read, start, quiet = first, time.perf_counter(), time.perf_counter() + 30
+    while read < count and time.perf_counter() < quiet:
+        read += len(consumer.consume(min(500, count - read), 1.0))
+    seconds = time.perf_counter() - start
+    consumer.close()
+    if read < count:
+        raise SystemExit(f"{read} of {count} records read")
+    return (read - first) / seconds
+
+
+def latency(bootstrap: str, topic: str, count: int, rate: int) -> tuple[float, float]:
+    """p50 and p99 in microseconds at `rate` records a second: from `produce` to the message in the consumer's hands."""
+    producer = Producer({**GATEWAY_SETTINGS, "bootstrap.servers": bootstrap})
+    producer.list_topics(topic, timeout=10)
+    seen: list[int] = []
+    reader = threading.Thread(target=_watch, args=(bootstrap, topic, count, seen), daemon=True)
+    reader.start()
+    start, sent = time.perf_counter(), 0
+    while sent < count:
+        due = min(count, int((time.perf_counter() - start) * rate))
+        for _ in range(due - sent):
+            producer.produce(topic, messages.STAMP.pack(time.perf_counter_ns(), 1).rjust(100))
+        sent = due
+        producer.poll(0.001)
+    producer.flush(10)
+    reader.join(30)
+    if len(seen) < count:
+        raise SystemExit(f"{len(seen)} of {count} records read")
+    ordered = sorted(seen[count // 5 :])  # what came before the consumer was there is no latency
+    return ordered[len(ordered) // 2] / 1000, ordered[len(ordered) * 99 // 100] / 1000
+
+
+def _watch(bootstrap: str, topic: str, count: int, seen: list[int]) -> None:
+    consumer = Consumer({"group.id": "bench", "enable.auto.commit": False, "bootstrap.servers": bootstrap})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while len(seen) < count and (message := consumer.poll(10.0)) is not None:
+        if message.error() is None:
+            value = message.value()
+            assert value is not None
+            seen.append(time.perf_counter_ns() - messages.STAMP.unpack(value[-messages.STAMP.size :])[0])
+    consumer.close()
+
+
+if __name__ == "__main__":
+    job = {"produce": produce, "consume": consume, "latency": latency}[sys.argv[1]]
+    found: Any = job(sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))  # type: ignore[operator]
+    print(*found) if isinstance(found, tuple) else print(found)

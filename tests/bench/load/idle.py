@@ -1,0 +1,61 @@
+"""Idle connections for the memory case: `python -m tests.bench.idle PORT COUNT ADDRESS`.
+
+Opens COUNT connections with one receiving link each and no credit, prints `ready`, and keeps them until its
+standard input ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from typing import Any
+
+import uvloop
+
+from tests.bench.load.peer import Peer
+from tests.bench.load.roles import Base
+
+AT_A_TIME = 50
+
+
+class Idle(Base):
+    """One link, attached and left alone."""
+
+    def __init__(self, address: str, attached: asyncio.Future[None]) -> None:
+        super().__init__(self._failed)
+        self.address, self.done = address, attached
+
+    def attach(self) -> None:
+        self.peer.receiver(self.address)
+
+    def attached(self, link: Any) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def _failed(self, reason: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(ConnectionError(reason))
+
+
+async def open_one(port: int, address: str) -> None:
+    """Connects and waits for the attach."""
+    loop = asyncio.get_running_loop()
+    role = Idle(address, loop.create_future())
+    await loop.create_connection(lambda: Peer(role), "127.0.0.1", port)
+    await asyncio.wait_for(role.done, 30)
+
+
+async def run(port: int, count: int, address: str) -> None:
+    """Opens all, a few at a time, and waits for the end of the input."""
+    for start in range(0, count, AT_A_TIME):
+        numbers = range(start, min(start + AT_A_TIME, count))
+        await asyncio.gather(*(open_one(port, f"{address}/{number}") for number in numbers))
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    uvloop.run(run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

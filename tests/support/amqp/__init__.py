@@ -1,0 +1,1 @@
+"""Peers, clients, frames and messages of AMQP."""

@@ -1,0 +1,1 @@
+"""Random filters and messages, and a naive evaluator to compare with."""

@@ -1,0 +1,219 @@
+"""The real command `scopegate run FILE` as a child process, with what a test asks of it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
+
+from tests.support.gateway.process import LOGS, PATIENCE, Process, Timeout, answers, fresh_folder, wait_until
+from tests.support.gateway.warm import WarmParent
+from tests.support.project.parts import ROOT
+
+SCOPEGATE = "from gateway.cli.main import main; main()"
+"""What the installed `scopegate` script does; the suite runs the tree it stands in."""
+
+
+class Gateway:
+    """One running gateway; `policy` is its file."""
+
+    script = SCOPEGATE
+    unready = ""
+    """What `/readyz` said last."""
+
+    def __init__(
+        self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True, warm: bool = False
+    ) -> None:
+        self.policy = policy if isinstance(policy, Path) else written(policy)
+        self._ready = ready
+        self._warm = warm and "PYTHONPATH" not in (env or {})  # who sets it wants other modules imported
+        self._env = {"PYTHONPATH": str(ROOT), **(env or {})}
+        self.process = self._run()
+
+    def _run(self) -> Process:
+        document = YAML(typ="safe").load(self.policy.read_text())
+        http: str | None = (document.get("gateway") or {}).get("http")
+        assert http, "a test's policy says where its `http` is, or off: two workers would meet at the default port"
+        self.http = None if http == "off" else http
+        self.ports = list(listening_ports(document))
+        process = self._process(["run", str(self.policy)])
+        try:
+            process.wait_ready(self.is_ready if self._ready else self.listens, "the gateway to serve")
+        except Timeout as error:
+            raise Timeout(f"{error}\n/readyz: {self.unready}") from None
+        return process
+
+    def _process(self, arguments: list[str]) -> Process:
+        where: dict[str, Any] = {"env": self._env, "cwd": self.policy.parent}
+        if self._warm:
+            return Process("gateway", arguments, start=warm_parent().start, **where)
+        return Process("gateway", [sys.executable, "-c", self.script, *arguments], **where)
+
+    def is_ready(self) -> bool:
+        """Tell whether the gateway says so (`/readyz`), or listens where it has no HTTP."""
+        if not self.http:
+            return self.listens()
+        status, self.unready = self.get("/readyz")
+        return status == 200
+
+    def listens(self) -> bool:
+        """Tell whether every AMQP listener accepts connections."""
+        return all(answers(port) for port in self.ports)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Return status and body of a page of the gateway's HTTP listener; 0 when there is no answer."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=PATIENCE / 2) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def metrics(self) -> dict[str, float]:
+        """Return every sample: `name` summed over its labels, and `name{label="value",…}` for each."""
+        found: dict[str, float] = {}
+        for family in text_string_to_metric_families(self.get("/metrics")[1]):
+            for sample in family.samples:
+                labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+                found[sample.name] = found.get(sample.name, 0.0) + sample.value
+                if labels:
+                    found[f"{sample.name}{{{labels}}}"] = sample.value
+        return found
+
+    def log(self) -> list[dict[str, Any]]:
+        """Return the log lines; what is not JSON comes as `{"raw": line}`."""
+        return [parsed(line) for line in self.process.text().splitlines()]
+
+    def wait_log(
+        self, event: str, *, after: int = 0, seconds: float = PATIENCE, **fields: object
+    ) -> dict[str, Any]:
+        """Wait for a line with this event and these fields among the lines from `after` on; return it."""
+
+        def found() -> dict[str, Any] | None:
+            wanted = {"event": event, **fields}
+            lines = self.log()[after:]
+            return next((line for line in lines if wanted.items() <= line.items()), None)
+
+        return present(wait_until(found, f"log line {event} {fields or ''}", seconds))
+
+    def wait_metric(self, name: str, accept: Callable[[float], bool], seconds: float = PATIENCE) -> float:
+        """Wait until a sample has an acceptable value (absent counts as 0); return it."""
+        value = 0.0
+
+        def accepted() -> bool:
+            nonlocal value
+            value = self.metrics().get(name, 0.0)
+            return accept(value)
+
+        wait_until(accepted, f"metric {name}", seconds)
+        return value
+
+    def hup(self, policy: str | None = None) -> int:
+        """Write a new policy if one is given, send SIGHUP, return the number of log lines before it."""
+        before = len(self.log())
+        if policy is not None:  # in one step: the gateway looks at the file by itself, too
+            beside = self.policy.with_name("next.yaml")
+            beside.write_text(policy)
+            beside.replace(self.policy)
+        self.process.send_signal(signal.SIGHUP)
+        return before
+
+    def reload(self, policy: str | None = None, *, ok: bool = True) -> dict[str, Any]:
+        """Reload and wait until the gateway says that it did (or, with `ok=False`, that it refused).
+
+        It may have noticed the file by itself as well: that is another reload, and the one for the signal comes last.
+        """
+        before = self.hup(policy)
+        event = "policy reloaded" if ok else "reload refused, the old policy stays"
+        return self.wait_log(event, after=before, reason="signal")
+
+    def stop(self, seconds: float = PATIENCE) -> None:
+        """Ask for an orderly end (SIGTERM) and check that the exit code is 0."""
+        code = self.process.end(signal.SIGTERM, seconds)
+        assert code == 0, f"exit code {code}\n{self.process.tail()}"
+
+    def kill(self) -> None:
+        """End the gateway at once (SIGKILL)."""
+        self.process.end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Start again with the same policy file, after `stop` or `kill`."""
+        assert not self.process.alive
+        self.process = self._run()
+
+
+@functools.cache
+def warm_parent() -> WarmParent:
+    """Return this process's warm parent; it ends with it."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    parent = WarmParent(LOGS / f"{os.getpid()}-warm.log", ROOT)
+    atexit.register(parent.close)
+    return parent
+
+
+def written(policy: str) -> Path:
+    """Write a policy text to a folder of its own."""
+    path = fresh_folder("gateway") / "policy.yaml"
+    path.write_text(policy)
+    return path
+
+
+def listening_ports(document: dict[str, Any]) -> Iterator[int]:
+    """Yield the port of each listener of a policy document."""
+    for scope in document["scopes"].values():
+        listeners = scope.get("listen") or []
+        for listener in listeners if isinstance(listeners, list) else [listeners]:
+            bind = listener if isinstance(listener, str) else listener["bind"]
+            yield int(str(bind).rpartition(":")[2])
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """Return a log line as its fields."""
+    with contextlib.suppress(ValueError):
+        fields = json.loads(line)
+        if isinstance(fields, dict):
+            return fields
+    return {"raw": line}
+
+
+def present(value: dict[str, Any] | None) -> dict[str, Any]:
+    """Narrow a value that a wait has shown to be there."""
+    assert value is not None
+    return value
+
+
+class Gateways:
+    """Starts gateways for one test or module and ends each that still runs, in good order."""
+
+    def __init__(self) -> None:
+        self._started: list[Gateway] = []
+
+    def __call__(
+        self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True, warm: bool = True
+    ) -> Gateway:
+        """Start a gateway; `ready=False` waits for its listeners only (a backend may be down).
+
+        `warm=False` starts it as the command does, from nothing.
+        """
+        gateway = Gateway(policy, env=env, ready=ready, warm=warm)
+        self._started.append(gateway)
+        return gateway
+
+    def close(self) -> None:
+        """Stop what still runs; the first that does not end well is the error."""
+        with contextlib.ExitStack() as stack:
+            for gateway in self._started:
+                stack.callback(gateway.stop if gateway.process.alive else gateway.process.discard)

@@ -1,0 +1,32 @@
+"""Consumer groups as operators see them: the page of the gateway and the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from tests.support.gateway.gateway import Gateway
+from tests.support.gateway.process import wait_until
+
+
+def shown(gateway: Gateway, address: str, group: str) -> dict[str, Any]:
+    """What the operator sees of a group."""
+    status, text = gateway.get(f"/groups?scope=edge&address={address}&group={group}")
+    assert status == 200, text
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def wait_for_waiting(gateway: Gateway, group: str, count: int, address: str = "pend/queue") -> None:
+    """Wait until so many links wait for a partition of the group, as the gateway shows it."""
+    wait_until(lambda: shown(gateway, address, group)["waiting"] == count, f"{count} links of {group} to wait")
+
+
+def command(gateway: Gateway, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run `scopegate groups` against the gateway."""
+    place = ["--http", str(gateway.http), "--scope", "edge", *options]
+    return subprocess.run(
+        [sys.executable, "-m", "gateway.cli.main", "groups", *place], capture_output=True, text=True, check=False
+    )

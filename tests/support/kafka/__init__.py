@@ -1,0 +1,1 @@
+"""Records, links and logs of Kafka as tests read and write them."""

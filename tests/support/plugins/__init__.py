@@ -1,0 +1,1 @@
+"""Plugins of pytest: tiers, order, conformance rows, shared servers, profiles of Hypothesis."""

@@ -1,0 +1,272 @@
+"""What the suite needs beside Python: commands of the machine, and servers and clients under build/parts.
+
+`python -m tests.support.parts` installs what is missing (apt only as root) and is fast when nothing is.
+What it cannot install it lists, each with the way to get it, and exits 1. Versions are pinned here and in
+tests/clients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proton import SSL
+
+from tests.support.spark import spark_classes
+
+ROOT = Path(__file__).resolve().parents[3]
+PARTS = ROOT / "build" / "parts"
+CLIENTS = ROOT / "tests" / "clients"
+SPARK_KAFKA = "../../bridges/spark/pom.xml"
+SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
+SPARK_CLASSES = "../support/spark_classes.py"
+KAFKA_CLASSES = "../support/kafka_classes.py"
+ARTEMIS = "2.56.0"
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+
+
+class PartMissing(Exception):
+    """A part could not be had; the text says which one and what to do."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program of the machine and the Debian package that brings it."""
+
+    name: str
+    package: str
+    java: int = 0
+
+    def present(self) -> bool:
+        """Tell whether the program is on the PATH, and recent enough where that matters."""
+        path = shutil.which(self.name)
+        return path is not None and (not self.java or java_version(path) >= self.java)
+
+    def __str__(self) -> str:
+        version = f" {self.java} or later" if self.java else ""
+        return f"{self.name}{version}: apt-get install {self.package}"
+
+
+COMMANDS = (
+    Command("java", "openjdk-17-jdk-headless", java=17),
+    Command("javac", "openjdk-17-jdk-headless", java=17),
+    Command("mvn", "maven"),
+    Command("node", "nodejs"),
+    Command("npm", "npm"),
+    Command("gcc", "gcc"),
+    Command("tar", "tar"),
+    Command("redis-server", "redis-server"),
+    Command("chromium", "chromium"),
+)
+
+
+def java_version(program: str) -> int:
+    """Return the major version that `java` or `javac` reports, 0 when it does not run."""
+    result = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r"(?:version \"|javac )(\d+)", result.stderr + result.stdout)
+    return int(found[1]) if found else 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """A folder under build/parts: made once, made again when one of its `inputs` changes."""
+
+    name: str
+    inputs: tuple[str, ...]
+    fetch: Callable[[Path], None]
+    also: Callable[[], Iterable[str]] = tuple
+    """What else is like an input, and known only when somebody asks."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the part lies when it is complete."""
+        return PARTS / self.name
+
+    def fingerprint(self) -> str:
+        """Name what the part was made from: versions as text, files by content."""
+        digest = hashlib.sha256()
+        for text in self.inputs:
+            file = CLIENTS / text
+            digest.update(file.read_bytes() if file.is_file() else text.encode())
+        for text in self.also():
+            digest.update(text.encode())
+        return digest.hexdigest()
+
+    def complete(self) -> bool:
+        """Tell whether the folder holds what this version of the part asks for."""
+        stamp = self.folder / ".complete"
+        return stamp.is_file() and stamp.read_text() == self.fingerprint()
+
+    def make(self) -> None:
+        """Fill a new folder and put it in place only when that succeeded."""
+        fresh = self.folder.with_suffix(".new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        self.fetch(fresh)
+        (fresh / ".complete").write_text(self.fingerprint())
+        shutil.rmtree(self.folder, ignore_errors=True)
+        fresh.rename(self.folder)
+
+
+def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    """Run a step quietly; on failure raise with the end of what it printed."""
+    own = None if env is None else {**os.environ, **env}
+    result = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, check=False)
+    if result.returncode:
+        tail = (result.stdout + result.stderr).strip()[-800:]
+        raise PartMissing(f"`{' '.join(command[:3])} ...` failed: {tail}")
+
+
+def maven_jars(file: str) -> Callable[[Path], None]:
+    """Return a fetch that copies all jars of a pom file; its path starts at tests/clients."""
+
+    def fetch(folder: Path) -> None:
+        pom = str((CLIENTS / file).resolve())
+        run("mvn", "-B", "-q", "-f", pom, f"{COPY}:copy-dependencies", f"-DoutputDirectory={folder}")
+
+    return fetch
+
+
+def fetch_artemis(folder: Path) -> None:
+    """Copy the distribution's archive from Maven and unpack it."""
+    artifact = f"org.apache.artemis:apache-artemis:{ARTEMIS}:tar.gz:bin"
+    where = f"-DoutputDirectory={folder}"
+    run("mvn", "-B", "-q", f"{COPY}:copy", f"-Dartifact={artifact}", where, cwd=folder)
+    archive = next(folder.glob("*.tar.gz"))
+    run("tar", "xzf", str(archive), "--strip-components=1", "-C", str(folder))
+    archive.unlink()
+
+
+def compile_jms_client(folder: Path) -> None:
+    """Compile our small command-line client against the unmodified library."""
+    run("javac", "-cp", f"{PARTS / 'jms'}/*", "-d", str(folder), str(CLIENTS / "jms" / "JmsClient.java"))
+
+
+def fetch_rhea(folder: Path) -> None:
+    """Install what package-lock.json pins, by integrity."""
+    for file in ("package.json", "package-lock.json"):
+        shutil.copy(CLIENTS / "rhea" / file, folder)
+    run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
+
+
+def archive_spark_classes(folder: Path) -> None:
+    """Run the Spark whose classes the suite's Sparks need not load again."""
+    run(sys.executable, "-m", spark_classes.__name__, cwd=ROOT, env=spark_classes.making(folder))
+    if not (folder / spark_classes.NAME).exists():
+        raise PartMissing("this Java writes no archive of classes: take the one of openjdk-17-jdk-headless")
+
+
+def archive_kafka_classes(folder: Path) -> None:
+    """Run the broker whose classes the suite's brokers need not load again."""
+    run(sys.executable, "-m", "tests.support.kafka_classes", str(folder), cwd=ROOT)
+
+
+def kafka_origins() -> Iterator[str]:
+    """What its archive was made for: the version of Java, and the jars with their times, which Java compares."""
+    yield subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    for jar in sorted((PARTS / "kafka").resolve().glob("*.jar")):
+        about = jar.stat()
+        yield f"{jar} {about.st_size} {about.st_mtime_ns}"
+
+
+ALL = (
+    Part("kafka", ("kafka/pom.xml",), maven_jars("kafka/pom.xml")),
+    Part("kafka-classes", (KAFKA_CLASSES,), archive_kafka_classes, kafka_origins),
+    Part("spark-kafka", (SPARK_KAFKA,), maven_jars(SPARK_KAFKA)),
+    Part("spark-delta", (SPARK_DELTA,), maven_jars(SPARK_DELTA)),
+    Part("artemis", (ARTEMIS,), fetch_artemis),
+    Part("jms", ("jms/pom.xml",), maven_jars("jms/pom.xml")),
+    Part("jms-client", ("jms/pom.xml", "jms/JmsClient.java"), compile_jms_client),
+    Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
+    Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), fetch_rhea),
+)
+
+
+def folder(name: str) -> Path:
+    """Return a part's folder for a fixture; a missing part fails the test and says what to run."""
+    part = next(part for part in ALL if part.name == name)
+    if not part.complete():
+        raise PartMissing(f"{part.folder.relative_to(ROOT)} is missing or outdated: run `make parts`")
+    return part.folder
+
+
+def program(name: str) -> str:
+    """Return the path of a command of the machine, or fail naming its package."""
+    command = next(command for command in COMMANDS if command.name == name)
+    if not command.present():
+        raise PartMissing(str(command))
+    return shutil.which(name) or name
+
+
+def install_commands() -> Iterator[str]:
+    """Install missing commands where apt may; yield a line for each that is still missing."""
+    missing = [command for command in COMMANDS if not command.present()]
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        packages = sorted({command.package for command in missing})
+        print(f"parts: apt-get install {' '.join(packages)}", flush=True)
+        apt_install(packages)
+    yield from (str(command) for command in missing if not command.present())
+
+
+def apt_install(packages: list[str]) -> None:
+    """Try once with fresh package lists; what stays missing is reported by the caller."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for step in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+        subprocess.run(["apt-get", "-qq", *step], env=environment, stdout=subprocess.DEVNULL, check=False)
+
+
+def install_proton_tls() -> Iterator[str]:
+    """Build proton again where it was built without OpenSSL: its clients need TLS."""
+    if SSL.present():
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        apt_install(["libssl-dev"])
+        rebuild("python-qpid-proton")
+    probe = [sys.executable, "-c", "import sys, proton; sys.exit(not proton.SSL.present())"]
+    if subprocess.run(probe, check=False).returncode:
+        yield "TLS in proton's client: apt-get install libssl-dev, then make clean and again"
+
+
+def rebuild(package: str) -> None:
+    """Install a package of the lock again from source, without pip's cache of what it built before."""
+    found = re.search(rf"(?ms)^{package}==.*?[^\\]$", (ROOT / "requirements.lock").read_text())
+    assert found, package
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as lock:
+        lock.write(found[0])
+        lock.flush()
+        options = "--quiet --force-reinstall --no-cache-dir --no-deps --no-build-isolation --require-hashes"
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", *options.split(), "-r", lock.name], check=False
+        )
+
+
+def install_parts() -> Iterator[str]:
+    """Make every part that is not complete; yield a line for each that could not be made."""
+    for part in ALL:
+        if part.complete():
+            continue
+        print(f"parts: making build/parts/{part.name}", flush=True)
+        try:
+            part.make()
+        except PartMissing as error:
+            yield f"build/parts/{part.name}: {error}"
+
+
+def main() -> int:
+    """Install what may be installed; print exactly what is left."""
+    missing = list(install_commands()) or [*install_proton_tls(), *install_parts()]
+    if missing:
+        print("The suite needs these and could not install them:", *missing, sep="\n  ", file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Real servers of the suite: Kafka, Artemis, Redis, their certificates and disks."""

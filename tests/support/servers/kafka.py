@@ -1,0 +1,191 @@
+"""A real Kafka broker: one node from Maven jars, broker and controller in one process, on loopback."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import shlex
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ClusterMetadata,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from tests.support.gateway.process import PATIENCE, Process, Server, fresh_folder, ports, run_tool, wait_until
+from tests.support.project.parts import PARTS, folder, program
+from tests.support.spark.spark_classes import sharing
+
+HEAP = "-Xms512m", "-Xmx512m"
+SHORT = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
+"""Options of a Java that does not live long enough to earn what compiling well and collecting in parallel cost."""
+SHARED = *SHORT, *shlex.split(sharing(PARTS / "kafka-classes"))
+"""The same, with the classes that tests/support/kafka_classes.py has kept, if they fit this Java and these jars."""
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=500
+log.retention.check.interval.ms=1000
+log.cleaner.backoff.ms=500
+# Topics with times of 1970 in them keep their records; a test that wants retention says so in its topic.
+log.retention.ms=-1
+"""
+
+
+def java(main: str, *arguments: str, options: Sequence[str] = SHARED) -> list[str]:
+    """Return the command that runs a main class of Kafka's jars."""
+    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return [program("java"), *HEAP, *options, logging, "-cp", f"{folder('kafka')}/*", main, *arguments]
+
+
+@contextmanager
+def writing(bootstrap: str, **settings: Any) -> Iterator[Callable[..., None]]:
+    """A function that produces like `Producer.produce`; at the end every record is in Kafka, or the test fails.
+
+    A flush alone counts records that were given up as done.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
+    errors: Counter[str] = Counter()
+
+    def produce(*about: Any, **more: Any) -> None:
+        producer.produce(*about, **more, on_delivery=lambda error, _: error and errors.update([str(error)]))
+        producer.poll(0)
+
+    yield produce
+    assert producer.flush(PATIENCE) == 0, "records that Kafka did not confirm"
+    assert not errors, errors
+
+
+def leaders(admin: AdminClient, topic: str) -> int:
+    """Return how many partitions of a topic have a leader; only this topic is asked for, of many hundred."""
+    found = admin.list_topics(topic, timeout=PATIENCE).topics[topic]
+    return sum(partition.leader >= 0 for partition in found.partitions.values())
+
+
+class KafkaBroker(Server):
+    """A broker on fixed ports, so that it comes back at the same address after `kill` and `restart`."""
+
+    options: Sequence[str] = SHARED
+    """Of its Java."""
+    _names = itertools.count(1)
+
+    def __init__(self) -> None:
+        self.port, controller = ports(2)
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._folder = fresh_folder("kafka")
+        self._properties = self._folder / "server.properties"
+        self.data = self._folder / "data"
+        text = PROPERTIES.format(port=self.port, controller=controller, data=self.data)
+        self._properties.write_text(self._configured(text))
+        self._format()
+        self.start()
+
+    def _configured(self, text: str) -> str:
+        """The properties of this kind of broker."""
+        return text
+
+    def _users(self) -> Sequence[str]:
+        """Options that give the new broker its users."""
+        return ()
+
+    def _format(self) -> None:
+        # A cluster id is a random uuid in base64; the tool refuses a leading dash.
+        cluster = "S" + base64.urlsafe_b64encode(os.urandom(16)).decode()[1:22]
+        arguments = ("format", "--cluster-id", cluster, "-c", str(self._properties), *self._users())
+        run_tool("kafka-format", java("kafka.tools.StorageTool", *arguments))
+
+    @classmethod
+    def at(cls, port: int, data: Path) -> KafkaBroker:
+        """Return the one that runs at a port, in the hands of another process: it can neither be ended nor started."""
+        broker = cls.__new__(cls)
+        broker.port, broker.bootstrap, broker.data = port, f"127.0.0.1:{port}", data
+        return broker
+
+    def start(self) -> None:
+        """Start the broker and wait until it answers a metadata request."""
+        self.process = Process("kafka", java("kafka.Kafka", str(self._properties), options=self.options))
+        self.process.wait_ready(self.answers, "an answer of Kafka")
+
+    def answers(self) -> bool:
+        """Tell whether the broker lists itself."""
+        try:
+            return bool(self.metadata(1.0).brokers)
+        except KafkaException:
+            return False
+
+    def admin(self) -> AdminClient:
+        """Return a new admin client."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def metadata(self, seconds: float = PATIENCE) -> ClusterMetadata:
+        """Return brokers and topics as the broker tells them."""
+        return self.admin().list_topics(timeout=seconds)
+
+    def create_topic(
+        self, name: str | None = None, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic (with a new name unless one is given), wait for its leaders, return its name."""
+        topic = name or f"topic-{next(self._names)}-{uuid.uuid4().hex[:10]}"
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        admin = self.admin()
+        admin.create_topics([new])[topic].result(PATIENCE)
+        wait_until(lambda: leaders(admin, topic) == partitions, f"{partitions} leaders of {topic}")
+        return topic
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions to a topic, and wait for their leaders.
+
+        The controller answers before brokers tell of them, and clients give up a record for a partition that they
+        hear nothing of.
+        """
+        admin = self.admin()  # kept: an answer ends with its client
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
+        wait_until(lambda: leaders(admin, topic) == partitions, f"{partitions} leaders of {topic}")
+
+    def writing(self, **settings: Any) -> AbstractContextManager[Callable[..., None]]:
+        """As the function `writing`, for this broker."""
+        return writing(self.bootstrap, **settings)
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change a setting of a topic."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin = self.admin()
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
+
+
+class FastKafka(KafkaBroker):
+    """A broker to measure with: its start takes longer, and then it does all that it can."""
+
+    options = ()

@@ -1,0 +1,1 @@
+"""Spark for tests of the pipeline: sessions, archives, jobs of their own."""

@@ -1,0 +1,52 @@
+"""One Spark for the whole run: `local[2]`, small, on the loopback interface, stopped at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.project.parts import COMMANDS, PARTS, folder
+from tests.support.spark import spark_classes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONFIGURATION = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+def pytest_configure() -> None:
+    """Let every Spark of the suite, and of the commands it starts, take its classes from the archive."""
+    os.environ.setdefault(spark_classes.VARIABLE, spark_classes.sharing(PARTS / "spark-classes"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session; a test that changes a configuration puts it back."""
+    java = next(command for command in COMMANDS if command.name == "java")
+    assert java.present(), f"Spark needs {java}"
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("scopegate-tests")
+    jars = ",".join(map(str, sorted(folder("spark-kafka").glob("*.jar"))))
+    for name, value in {**CONFIGURATION, "spark.jars": jars}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -1,0 +1,84 @@
+"""The bench as a whole: each case by itself, a failed one is named, and what was measured is written (found as E)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench import against
+from tests.bench.bench_gateway import TREE, script
+from tests.bench.figures import Figure
+from tests.support.gateway.gateway import SCOPEGATE
+from tests.support.project.parts import ROOT
+
+
+@pytest.mark.parametrize("cases", [("source", "cookies"), ("cookies", "source")], ids="-".join)
+def test_a_failed_case_is_named_and_the_others_are_written(cases: tuple[str, ...], tmp_path: Path) -> None:
+    """`source` needs a Kafka, and here is no Java for one."""
+    output = tmp_path / "bench.json"
+    command = [sys.executable, "-m", "tests.bench", "--quick", "--only", *cases, "--output", str(output)]
+    env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = json.loads(output.read_text())
+    assert list(report["run"]["not_measured"]) == ["source"]
+    assert set(report) == {"cookie_sign_verify", "cookie_seal_open", "run"}
+    assert "NOT MEASURED" in done.stdout
+    assert done.stderr.splitlines()[-1] == "not measured: source"
+
+
+@pytest.mark.parametrize(
+    ("details", "bound"),
+    [
+        ({"loadgen_busy": 0.5, "one": {"loadgen_busy": 0.3}}, False),
+        ({"loadgen_busy": 0.97, "one": {"loadgen_busy": 0.3}}, True),
+        ({"loadgen_busy": 0.5, "one": {"loadgen_busy": 0.97}}, True),
+    ],
+)
+def test_a_figure_says_when_the_load_generator_is_the_limit(details: dict[str, Any], bound: bool) -> None:
+    figure = Figure("name", 2.0, "msg/s", 1.0, "one", 1.5, details=details)
+    assert figure.generator_bound is bound
+    assert figure.as_json()["generator_bound"] is bound
+    assert ("LIMITED BY THE LOAD GENERATOR" in figure.line()) is bound
+    assert not Figure("loadgen_self", 2.0, "msg/s", details={"loadgen_busy": 1.0}).generator_bound  # it is the ceiling
+
+
+def figure(name: str, value: float, unit: str, cost: float | None = None) -> dict[str, Any]:
+    return Figure(name, value, unit, details={} if cost is None else {"cpu_us": cost}).as_json()
+
+
+def test_two_commits_are_compared_in_turns(tmp_path: Path) -> None:
+    sides: list[str] = []
+
+    def measure(case: str, env: dict[str, str]) -> list[dict[str, Any]]:
+        assert case == "relays"
+        sides.append("there" if env == {TREE: str(tmp_path)} else "here")
+        if sides[-1] == "here":
+            return [figure("rate", 90.0 + len(sides), "msg/s", 4.0), figure("time", 30.0, "us"), figure("new", 1, "s")]
+        return [figure("rate", 100.0, "msg/s", 5.0), figure("time", 15.0, "us"), figure("old", 1, "s")]
+
+    found = against.compare(["relays"], tmp_path, measure, times=3)
+    assert sides == ["here", "there", "there", "here", "here", "there"]
+    assert list(found) == ["rate", "time"]
+    assert found["rate"]["here"] == [91.0, 94.0, 95.0]
+    assert (found["rate"]["speed"], found["rate"]["cpu_speed"]) == (0.94, 1.25)
+    assert (found["time"]["speed"], found["time"]["cpu_speed"]) == (0.5, None)
+
+
+def test_what_is_not_of_a_gateway_is_not_compared_with_another() -> None:
+    command = [sys.executable, "-m", "tests.bench", "--against", "HEAD", "--only", "cookies"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("cookies: --against compares crowds, journal, kafka,")
+
+
+def test_a_gateway_of_another_commit_is_started_as_its_project_says(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project.scripts]\nscopegate = "gateway.other:start"\n')
+    assert script(tmp_path) == "from gateway.other import start; start()"
+    assert script(ROOT) == SCOPEGATE

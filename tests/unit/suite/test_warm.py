@@ -1,0 +1,43 @@
+"""A gateway from the warm parent ends as one that was started by itself: same exit code, output and exit handlers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.project.parts import ROOT
+
+PROGRAM = """
+import atexit, sys, threading, time
+from tests.support.gateway.warm import end_with
+def main():
+    atexit.register(print, "handlers")
+    threading.Thread(target=lambda: (release.wait(), print("thread"))).start()
+    print("main")
+    try:
+        {ending}
+    finally:
+        release.set()
+class Imported:
+    __del__ = lambda self: print("gone")
+imported, release = Imported(), threading.Event()
+{call}
+"""
+
+
+def ended(ending: str, call: str) -> tuple[int, str, str]:
+    """Exit code, output and the last line of the errors of a program with this ending."""
+    program = PROGRAM.format(ending=ending, call=call)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, "".join(done.stderr.splitlines()[-1:])
+
+
+@pytest.mark.parametrize(
+    "ending", ["pass", "sys.exit()", "sys.exit(0)", "sys.exit(3)", "sys.exit('why')", "raise ValueError('why')"]
+)
+def test_a_program_ends_as_it_would_by_itself_but_takes_nothing_to_pieces(ending: str) -> None:
+    code, out, error = ended(ending, "main()")
+    assert out.split() == ["main", "thread", "handlers", "gone"]
+    assert ended(ending, "end_with(main)") == (code, out.replace("gone\n", ""), error)
