@@ -12,9 +12,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer
 
+from tests.support.gateway.process import PATIENCE
 from tests.support.kafka import SHORT, KafkaBroker
-from tests.support.process import PATIENCE
-from tests.support.spark_classes import NAME
+from tests.support.spark.spark_classes import NAME
 
 
 class Recorded(KafkaBroker):

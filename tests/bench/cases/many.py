@@ -1,4 +1,4 @@
-"""Many links on one topic (issue 6, item 11): `python -m tests.bench.many [CONNECTIONS LINKS PARTITIONS] [--agnostic]`.
+"""Many links on one topic (issue 6, item 11): `python -m tests.bench.cases.many [CONNECTIONS LINKS PARTITIONS] [--agnostic]`.
 
 Opens the links through a real gateway on a real broker, each with credit, then produces events and waits until
 every link has had every one of its events. Prints what that cost: memory and processor time of the gateway, and what
@@ -126,7 +126,7 @@ async def measure(gateway: BenchGateway, broker: KafkaBroker, options: argparse.
 
 def main() -> int:
     """Runs one case and prints what it cost."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.many", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.cases.many", description=__doc__)
     for name, default in (("connections", 24), ("links", 1000), ("partitions", 64)):
         parser.add_argument(name, nargs="?", type=int, default=default)
     parser.add_argument("--agnostic", action="store_true", help="each link reads all partitions")

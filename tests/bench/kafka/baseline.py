@@ -1,6 +1,6 @@
 """The Kafka baselines: what confluent-kafka does alone, with the settings the gateway uses.
 
-`python -m tests.bench.kafka_base produce|consume BOOTSTRAP TOPIC COUNT [SIZE]` prints records per second,
+`python -m tests.bench.kafka.baseline produce|consume BOOTSTRAP TOPIC COUNT [SIZE]` prints records per second,
 `latency BOOTSTRAP TOPIC COUNT RATE` the p50 and p99 from producer to consumer in microseconds.
 """
 

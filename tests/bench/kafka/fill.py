@@ -1,4 +1,4 @@
-"""Writes a topic for filters to scan: `python -m tests.bench.kafka_fill BOOTSTRAP TOPIC COUNT SIZE EVERY FORM`.
+"""Writes a topic for filters to scan: `python -m tests.bench.kafka.fill BOOTSTRAP TOPIC COUNT SIZE EVERY FORM`.
 
 FORM is `plain` or `sealed`.
 """

@@ -1,4 +1,4 @@
-"""Idle connections for the memory case: `python -m tests.bench.idle PORT COUNT ADDRESS`.
+"""Idle connections for the memory case: `python -m tests.bench.load.idle PORT COUNT ADDRESS`.
 
 Opens COUNT connections with one receiving link each and no credit, prints `ready`, and keeps them until its
 standard input ends.

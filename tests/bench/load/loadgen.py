@@ -1,4 +1,4 @@
-"""The load generator: `python -m tests.bench.loadgen '{"kind": "stream", …}'` prints one JSON line.
+"""The load generator: `python -m tests.bench.load.loadgen '{"kind": "stream", …}'` prints one JSON line.
 
 It runs in its own process, both ends of the traffic in one event loop, and reports the rate, the sampled
 latency and its own processor time. `self` connects its two ends to each other over a socket pair with

@@ -20,7 +20,7 @@ from tests.support.servers.servers import Redis
 RUN = """
 import sys, time
 from pathlib import Path
-from tests.support import keeper
+from tests.support.servers import keeper
 kept = keeper.Keeper(Path(sys.argv[1]), Path.cwd())
 print(keeper.ask("redis")["port"], flush=True)
 time.sleep(600)

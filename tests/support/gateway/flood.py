@@ -1,6 +1,6 @@
 """Clients that fill every place where a message can wait, all at once.
 
-`python -m tests.support.flood PORT CONNECTIONS`: so many of each kind.
+`python -m tests.support.gateway.flood PORT CONNECTIONS`: so many of each kind.
 
 Each says what it does in a line of `WAYS`. They go on until the process is killed; what the gateway answers is read and
 forgotten, but for those that are deaf. A connection that is closed is made again.

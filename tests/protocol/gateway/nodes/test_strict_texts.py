@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.frames import source, target
-from tests.support.messages import message
-from tests.support.peer import RECEIVER, SENDER, Peer
-from tests.support.process import ports
 
 from gateway.amqp.codec.codec import Long, Symbol
+from tests.support.amqp.frames import source, target
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import RECEIVER, SENDER, Peer
 from tests.support.gateway import Gateways
+from tests.support.gateway.process import ports
 
 POLICY = """
 gateway: {{id: gw-strict, http: "127.0.0.1:{http}", state: memory}}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.main import main
-from tests.support.process import free_port
+from tests.support.gateway.process import free_port
 
 AMQP = ("--amqp", "url=amqp://127.0.0.1:PORT", "--amqp", "address=events")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cproton_ffi import lib
-from tests.support.frames import framed, performative, target
-from tests.support.messages import message
 
+from tests.support.amqp.frames import framed, performative, target
+from tests.support.amqp.messages import message
 from tests.unit.gateway.amqp.engine.test_engine import receiving_crowd
 
 
