@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Hashable
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 STILL: Final = 10
 """Looks at a destination (`fair_share`) without an outcome after which it counts as stuck."""
@@ -43,7 +43,7 @@ DETACHED: Final = DetachedBudget(16 * 2**20)
 class HeldMessage(NamedTuple):
     """A message that waits for its destination; `charged`: it has room of `DETACHED`, since its link has ended."""
 
-    delivery: Any
+    delivery: int
     data: bytes
     settled: bool
     until_ms: int | None

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from bridges.kafka.consume._fetch import Run
 from bridges.kafka.consume.redelivery import EditedEvent
-from bridges.kafka.consume.selection import Matching, SharedFilterPass, WithoutAnnotations
+from bridges.kafka.consume.selection import Matching, Selection, SharedFilterPass, WithoutAnnotations
 from bridges.kafka.records.fast_encode import EventEncoder
 from bridges.kafka.records.ttl import ttl
 from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS
@@ -26,12 +26,6 @@ _ALONE: Final = 4
 """Chunks that are kept of a partition on which only one link lives."""
 _NOWHERE: Final = 1 << 63
 """Before its first credit a link needs nothing that is read for others."""
-
-
-class Selection(Hashable, Protocol):
-    """Which records of a chunk a link wants; links with equal selections share what is picked."""
-
-    def pick(self, chunk: FetchedBatch) -> list[EditedEvent]: ...
 
 
 class PartitionSelections(Protocol):
@@ -77,6 +71,11 @@ class FetchedBatch:
         """Some event encoded so far has a ttl."""
         self._events: list[EditedEvent] | None = None
         self._picks: dict[Selection, list[EditedEvent]] = {}
+
+    @property
+    def routed(self) -> bool:
+        """Whether its events carry the annotations of response routing."""
+        return self.log.encoder.routed
 
     def picked(self, selection: Selection | None) -> list[EditedEvent]:
         """The events that `selection` wants, in the order of the log; None wants all of them."""

@@ -1,6 +1,5 @@
-"""A receive link on an event log: sends what was read of it, as far as the peer's credit goes (ES 1, 3.2).
-
-KM-12: a log cannot take an event back, so `released` and `modified` mean "again on this link", some times at most."""
+"""A receive link on an event log: sends what was read of it, as far as the peer's credit goes (ES 1, 3.2). A log cannot
+take an event back: `released` and `modified` mean "again on this link", some times at most (KM-12)."""
 
 from __future__ import annotations
 
@@ -16,9 +15,10 @@ import structlog
 
 from bridges.kafka.admin.client import Bounds, Topic
 from bridges.kafka.cluster import COMMITTED, Cluster
-from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer, PartitionSelections, Selection
+from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer, PartitionSelections
 from bridges.kafka.consume.given_back import GivenBack
 from bridges.kafka.consume.redelivery import EditedEvent, after_gap, again, announced
+from bridges.kafka.consume.selection import Selection
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.checkpointer import DurableTerminus
 from bridges.kafka.produce.dead_letters import DeadLetters

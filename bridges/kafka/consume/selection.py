@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from bridges.kafka.consume.record_access import RecordFilter
@@ -17,8 +17,24 @@ from gateway.filters.position.event_stream import LogPosition, offset_symbol
 from gateway.filters.predicate import Latest, Literal, Predicate, bind, walk
 
 if TYPE_CHECKING:
-    from bridges.kafka.consume.batches import FetchedBatch, Selection
     from bridges.kafka.consume.redelivery import EditedEvent
+
+
+class SelectableBatch(Protocol):
+    """Consecutive records of a partition (`batches.FetchedBatch`)."""
+
+    @property
+    def messages(self) -> Sequence[Any]: ...
+    @property
+    def routed(self) -> bool: ...
+    def event(self, message: object) -> EditedEvent: ...
+    def picked(self, selection: Selection | None) -> list[EditedEvent]: ...
+
+
+class Selection(Hashable, Protocol):
+    """Which records of a batch a link wants; links with equal selections share what is picked."""
+
+    def pick(self, chunk: SelectableBatch) -> list[EditedEvent]: ...
 
 
 class AfterPosition(NamedTuple):
@@ -26,7 +42,7 @@ class AfterPosition(NamedTuple):
 
     position: LogPosition
 
-    def pick(self, chunk: FetchedBatch) -> list[EditedEvent]:
+    def pick(self, chunk: SelectableBatch) -> list[EditedEvent]:
         """The events of `chunk` that match, encoded."""
         matches = self.position.matches
         return [chunk.event(found) for found in chunk.messages if matches(found.offset(), found.timestamp()[1])]
@@ -40,7 +56,7 @@ class Matching:
     def __init__(self, predicate: Predicate) -> None:
         self.filter: Final = RecordFilter(predicate)
 
-    def pick(self, chunk: FetchedBatch) -> list[EditedEvent]:
+    def pick(self, chunk: SelectableBatch) -> list[EditedEvent]:
         """The events of `chunk` that match, encoded."""
         matches = self.filter.matches
         events = map(chunk.event, self.filter.candidates(chunk.messages))
@@ -66,7 +82,7 @@ class SharedFilterPass:
         del self._members[member]
         self._filters.remove(member)
 
-    def pick(self, chunk: FetchedBatch) -> dict[Matching, list[EditedEvent]]:
+    def pick(self, chunk: SelectableBatch) -> dict[Matching, list[EditedEvent]]:
         """What each of them wants of `chunk`."""
         found: dict[Matching, list[EditedEvent]] = {member: [] for member in self._members}
         for message in chunk.messages:
@@ -83,10 +99,10 @@ class WithoutAnnotations(NamedTuple):
 
     inner: Selection | None
 
-    def pick(self, chunk: FetchedBatch) -> list[EditedEvent]:
+    def pick(self, chunk: SelectableBatch) -> list[EditedEvent]:
         """The events of `chunk`, without delivery annotations but those of response routing."""
         events = chunk.picked(self.inner)
-        shorn = _routing_alone if chunk.log.encoder.routed else _bare
+        shorn = _routing_alone if chunk.routed else _bare
         return [event._replace(data=shorn(event.data)) for event in events]
 
 
