@@ -27,8 +27,8 @@ PARTS = ROOT / "build" / "parts"
 CLIENTS = ROOT / "tests" / "clients"
 SPARK_KAFKA = "../../bridges/spark/pom.xml"
 SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
-SPARK_CLASSES = "../support/spark_classes.py"
-KAFKA_CLASSES = "../support/kafka_classes.py"
+SPARK_CLASSES = "../support/spark/spark_classes.py"
+KAFKA_CLASSES = "../support/servers/kafka_classes.py"
 ARTEMIS = "2.56.0"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
@@ -166,7 +166,7 @@ def archive_spark_classes(folder: Path) -> None:
 
 def archive_kafka_classes(folder: Path) -> None:
     """Run the broker whose classes the suite's brokers need not load again."""
-    run(sys.executable, "-m", "tests.support.kafka_classes", str(folder), cwd=ROOT)
+    run(sys.executable, "-m", "tests.support.servers.kafka_classes", str(folder), cwd=ROOT)
 
 
 def kafka_origins() -> Iterator[str]:

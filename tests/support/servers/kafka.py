@@ -33,7 +33,7 @@ HEAP = "-Xms512m", "-Xmx512m"
 SHORT = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 """Options of a Java that does not live long enough to earn what compiling well and collecting in parallel cost."""
 SHARED = *SHORT, *shlex.split(sharing(PARTS / "kafka-classes"))
-"""The same, with the classes that tests/support/kafka_classes.py has kept, if they fit this Java and these jars."""
+"""The same, with the classes that kafka_classes.py beside this has kept, if they fit this Java and these jars."""
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1

@@ -1,8 +1,8 @@
-"""Kafka's classes, loaded and verified once for all brokers of the suite (tests/support/spark_classes.py says how).
+"""Kafka's classes, loaded and verified once for all brokers of the suite (spark/spark_classes.py says how).
 
 With them a broker takes 2.0 s of processor time to its first topic, formatting included, without them 3.1 s. The
-program is the broker whose classes are kept: `python -m tests.support.kafka_classes FOLDER`, run by
-tests/support/parts.py.
+program is the broker whose classes are kept: `python -m tests.support.servers.kafka_classes FOLDER`, run by
+tests/support/project/parts.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from confluent_kafka import Consumer
 
 from tests.support.gateway.process import PATIENCE
-from tests.support.kafka import SHORT, KafkaBroker
+from tests.support.servers.kafka import SHORT, KafkaBroker
 from tests.support.spark.spark_classes import NAME
 
 
