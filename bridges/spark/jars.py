@@ -69,7 +69,7 @@ def _jars(kit: Kit, named: Path | None) -> list[Path]:
         return jars
     if named is not None:
         way = f"scopegate pipeline jars{kit.option}"
-        raise PipelineError(f"{named} does not hold the {len(kit.jars)} jars of {kit.what}: {way}")
+        raise PipelineError(f"{named} does not contain the {len(kit.jars)} jars of {kit.what}: {way}")
     return fetch(kit)
 
 

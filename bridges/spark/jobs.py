@@ -159,7 +159,7 @@ def archive_node(
 
 def _kits(archive: Archive, format: Format | None) -> list[Kit]:
     if format == "parquet" and is_table(archive):
-        raise PipelineError(f"{archive.path} is a Delta table: --format delta goes on with it")
+        raise PipelineError(f"{archive.path} is a Delta table: use --format delta")
     return [DELTA] if format == "delta" or is_table(archive) else []
 
 
@@ -186,7 +186,7 @@ def _archive(
             spark, archive, origin, bounds, tell=tell, over=over, stopped=stop.is_set, follow=follow
         )
     if every is None and not done:
-        raise Stopped("stopped before the end of the logs: the same command goes on")
+        raise Stopped("stopped before the end of the logs: the same command continues")
 
 
 def verify(path: Path) -> VerifyVerdict:
@@ -254,7 +254,7 @@ def _replay(
             pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)
             sent = replaying.replay(spark, Archive(path), selection, target, pace, tell)
         if stop.is_set() and target is not None:
-            raise Stopped(f"stopped after {sent} events: the same command goes on")
+            raise Stopped(f"stopped after {sent} events: the same command continues")
         return sent
     finally:
         if target is not None:

@@ -38,7 +38,7 @@ def java_settings(settings: Mapping[str, str]) -> dict[str, str]:
     if mechanism is not None:
         found |= _login(mechanism, left.pop("sasl.username", ""), left.pop("sasl.password", ""))
     if left:
-        raise PipelineError(f"the archive does not know how to tell Spark's Kafka source of {', '.join(sorted(left))}")
+        raise PipelineError(f"the archive cannot pass on to Spark's Kafka source: {', '.join(sorted(left))}")
     found["isolation.level"] = "read_committed"
     return {f"kafka.{name}": value for name, value in found.items()}
 
@@ -67,7 +67,7 @@ def _key(name: str, password: str | None) -> str:
     try:
         key = load_pem_private_key(data, None if password is None else password.encode())
     except (ValueError, TypeError) as error:
-        raise PipelineError(f"{name} is no private key that can be read: {error}") from None
+        raise PipelineError(f"{name} is not a readable private key: {error}") from None
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 

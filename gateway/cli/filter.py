@@ -100,7 +100,7 @@ def filter_command(
     the whole filter is true are delivered.
     """
     if bool(files) == bool(address):
-        raise click.UsageError("say what to try it on: --message FILE, or --topic ADDRESS with --policy FILE")
+        raise click.UsageError("name the messages to test: --message FILE, or --topic ADDRESS with --policy FILE")
     if address and not policy:
         raise click.UsageError("--topic needs the --policy that has this address")
     loaded = _policy(policy) if policy else None

@@ -133,7 +133,7 @@ def explain(file: Path, scope: str, user: str, address: str, action: str | None,
     from policies.explain.explanation import explain as explained
 
     if action not in ("send", "receive", "info"):
-        raise click.UsageError("say what the client wants: --send, --receive or --info")
+        raise click.UsageError("name the action of the client: --send, --receive or --info")
     policy = _load(file, with_secrets=False)
     if scope not in policy.scopes:
         raise click.UsageError(f"there is no scope {scope} in {file} (there is: {', '.join(policy.scopes)})")

@@ -56,7 +56,7 @@ def _write_new(path: Path, secret: str) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        _fail(f"{path}: {error.strerror}; a key is never written over another")
+        _fail(f"{path}: {error.strerror}; an existing key is never overwritten")
     with os.fdopen(handle, "w") as file:
         file.write(secret + "\n")
 

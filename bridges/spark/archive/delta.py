@@ -153,7 +153,7 @@ def _read_log(log: Path) -> tuple[set[str], int]:
         try:
             actions = [json.loads(line) for line in path.read_text().splitlines() if line]
         except (OSError, ValueError):
-            raise PipelineError(f"{path} is no version of a Delta table") from None
+            raise PipelineError(f"{path} is not a version of a Delta table") from None
         for action in actions:
             if "add" in action:
                 files.add(unquote(action["add"]["path"]))

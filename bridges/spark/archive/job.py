@@ -68,7 +68,7 @@ def step(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: L
     try:
         report, unknown = _write(spark, origin, ranges, staging, _rows_per_file(commits, bounds.file_bytes))
         if unknown and bounds.fail_on_unknown:
-            raise PipelineError(f"{unknown} records are of a mapping that this version does not know: take a newer one")
+            raise PipelineError(f"{unknown} records have a mapping of a newer version: update scopegate")
         files = archive.staged(staging, number)
         counts = census((file.address, source) for source, file in files)
         ranges = counted(ranges, counts)
@@ -112,13 +112,13 @@ def _compare(
     check_apart(report, archive.path)
     if wrong := differences(report, counts):
         raise PipelineError(
-            f"not everything that was written is in {archive.path.absolute()}, nothing is committed: {'; '.join(wrong)}"
+            f"{archive.path.absolute()} lacks some of what was written, nothing is committed: {'; '.join(wrong)}"
         )
     if wrong := mistakes(ranges, counts):
-        raise PipelineError(f"what Spark wrote is not what was asked for: {'; '.join(wrong)}")
+        raise PipelineError(f"Spark did not write what was requested: {'; '.join(wrong)}")
     if missed := list(origin.holding(gaps(ranges, counts))):
         text = "; ".join(f"{place_name((each.address, each.partition))}: offset {each.start}" for each in missed)
-        raise PipelineError(f"Spark passed over events that the log has, nothing is committed: {text}")
+        raise PipelineError(f"Spark skipped events that the log has, nothing is committed: {text}")
 
 
 def _rows_per_file(commits: Sequence[Commit], size: int) -> int:

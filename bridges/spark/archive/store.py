@@ -82,7 +82,7 @@ class Archive:
         """The commits that readers see: one whose files are not yet in place, and what follows, is not there yet."""
         commits = self.commits()
         if not commits and not (self.path / MANIFEST).is_dir():
-            raise PipelineError(f"{self.path} is no archive: it has no {MANIFEST}")
+            raise PipelineError(f"{self.path} is not an archive: it has no {MANIFEST}")
         if commits and (self.path / STAGING / commits[-1].staging).exists():
             commits.pop()
         return commits
@@ -175,7 +175,7 @@ def _read(path: Path) -> Commit:
         files = tuple(File(**each) for each in found.pop("files"))
         return Commit(**found, ranges=ranges, files=files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PipelineError(f"{path}: no manifest of a commit ({type(error).__name__}: {error})") from None
+        raise PipelineError(f"{path}: not a manifest of a commit ({type(error).__name__}: {error})") from None
 
 
 def file_url(path: Path) -> str:

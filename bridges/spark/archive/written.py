@@ -139,7 +139,7 @@ def check_apart(report: WriteReport, folder: Path) -> None:
     """Raise `PipelineError` where a task did not find the token in the archive's folder."""
     for place in sorted(report.apart):
         raise PipelineError(
-            f"a worker of Spark does not reach the archive: for the one at {place}, {folder.absolute()} is another "
+            f"a worker of Spark cannot reach the archive: for the one at {place}, {folder.absolute()} is another "
             f"folder or none; every machine of the job needs the same folder at this path"
         )
 

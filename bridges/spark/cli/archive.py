@@ -90,7 +90,7 @@ def archive(
     if amqp and _from_policy("topics"):
         topics = ()
     if bool(topics) == bool(amqp):
-        raise click.UsageError("say what to archive: --topic TOPIC, or --amqp url=… --amqp address=…")
+        raise click.UsageError("name what to archive: --topic TOPIC, or --amqp url=… --amqp address=…")
     named = {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
     with errors_reported():
         from bridges.spark import jobs

@@ -79,12 +79,12 @@ def settings(bootstrap: str | None, policy: CompiledPolicy | None, cluster: str 
     """librdkafka's settings for the cluster that the options mean; raises `click.UsageError`."""
     if policy is None:
         if bootstrap is None:
-            raise click.UsageError("say where Kafka is: --kafka HOST:PORT, or --policy FILE")
+            raise click.UsageError("name the Kafka servers: --kafka HOST:PORT, or --policy FILE")
         return {"bootstrap.servers": bootstrap}
     clusters = policy.model.kafka
     known = ", ".join(clusters) or "none"
     if cluster is None and len(clusters) != 1:
-        raise click.UsageError(f"say which --cluster of {policy.file} (there is: {known})")
+        raise click.UsageError(f"name the --cluster of {policy.file} (there is: {known})")
     model = clusters.get(cluster) if cluster else next(iter(clusters.values()))
     if model is None:
         raise click.UsageError(f"there is no Kafka cluster {cluster} in {policy.file} (there is: {known})")

@@ -71,7 +71,7 @@ class TimeParam(click.ParamType[datetime]):
         try:
             when = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is no time like 2026-11-21 or 2026-11-21T12:00:00Z", param, ctx)
+            self.fail(f"{value!r} is not a time like 2026-11-21 or 2026-11-21T12:00:00Z", param, ctx)
         return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 

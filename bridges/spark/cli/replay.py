@@ -58,7 +58,7 @@ def replay(
     event once. At an AMQP address, an event counts once it is accepted; events in flight may be sent twice.
     """
     if (topic is None) == (not amqp):
-        raise click.UsageError("say where the events go: --topic TOPIC, or --amqp url=… --amqp address=…")
+        raise click.UsageError("name the target of the events: --topic TOPIC, or --amqp url=… --amqp address=…")
     with errors_reported():
         from bridges.spark import jobs
 

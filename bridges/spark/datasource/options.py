@@ -53,10 +53,10 @@ class PeerOptions:
         elif self.password_env is not None:
             password = os.environ.get(self.password_env)
             if password is None:
-                raise PipelineError(f"passwordEnv: {self.password_env} is not set where the task runs")
+                raise PipelineError(f"passwordEnv: {self.password_env} is not set on the machine of the task")
         for name, file in (("ca", self.ca), ("cert", self.cert), ("key", self.key)):
             if file is not None and not Path(file).is_file():
-                raise PipelineError(f"{name} {file} is no file where the task runs")
+                raise PipelineError(f"{name} {file} is not a file on the machine of the task")
         return Credentials(self.user, password, self.ca, self.plain, self.cert, self.key)
 
 
@@ -90,7 +90,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     found = _known(given, NAMES)
     for offsets, time in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
         if offsets in found and time in found:
-            raise PipelineError(f"format scopegate: {offsets} and {time} are both given, one is enough")
+            raise PipelineError(f"format scopegate: {offsets} and {time} are mutually exclusive")
     return ReadOptions(
         **_peer(found),
         starting=_places(found, "startingOffsets", ("earliest", "latest")),
@@ -126,7 +126,7 @@ def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, 
         if not found.get(name):
             raise PipelineError(f'format scopegate: option {name} is missing (url is like "amqp://host:5672")')
     if "passwordFile" in found and "passwordEnv" in found:
-        raise PipelineError("format scopegate: passwordFile and passwordEnv are both given, one is enough")
+        raise PipelineError("format scopegate: passwordFile and passwordEnv are mutually exclusive")
     return found
 
 

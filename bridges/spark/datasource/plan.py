@@ -93,7 +93,7 @@ def reached(client: BlockingClient, options: ReadOptions) -> PlannedNode:
         if (found := asked(client, options)).current:
             return found
         client.wait(lambda: False, _PAUSE)
-    raise PipelineError(f"{named(options)} does not reach its log just now: try again later")
+    raise PipelineError(f"{named(options)} cannot reach its log at the moment: try again later")
 
 
 def asked(client: BlockingClient, options: ReadOptions) -> PlannedNode:
@@ -102,7 +102,7 @@ def asked(client: BlockingClient, options: ReadOptions) -> PlannedNode:
     found = receiver.take(1, _PATIENCE)
     receiver.close()
     if not found:
-        raise PipelineError(f"{named(options)} does not say what it holds ({INFO})")
+        raise PipelineError(f"{named(options)} does not describe its contents ({INFO})")
     return described(options, found[0])
 
 

@@ -74,7 +74,7 @@ def encoder(schema: T.StructType) -> Encoder:
             instead = ": write bare_message for it" if name in columns.COLUMNS else guess(name, WRITTEN)
             raise PipelineError(f"format scopegate: column {name} cannot be written{instead} ({_there_are()})")
     if not exact and "body" not in fields:
-        raise PipelineError(f"format scopegate: there is neither a column body nor bare_message ({_there_are()})")
+        raise PipelineError(f"format scopegate: either a column body or bare_message is needed ({_there_are()})")
     target = _aimed(fields)
     message = _exact(fields) if exact else _made(fields)
     return (lambda row: target(row, message(row))) if target is not None else message

@@ -55,7 +55,7 @@ class _Sink:
     def __init__(self, options: WriteOptions, schema: Any, *, overwrite: bool) -> None:
         """Raises `PipelineError` where rows like these cannot become messages."""
         if overwrite:
-            raise PipelineError(f"{options.address}: what was sent cannot be overwritten, write with mode append")
+            raise PipelineError(f"{options.address}: sent events cannot be overwritten, write with mode append")
         self._options = options
         self._encoder: Encoder = encoder(schema)
 
@@ -88,7 +88,7 @@ class _Sink:
         """Raise `PipelineError` where this process has another folder for the progress than the driver."""
         if self._token is not None and not self._token.seen():
             raise PipelineError(
-                f"a worker of Spark does not reach the progress: for the one at {socket.gethostname()}, working "
+                f"a worker of Spark cannot reach the progress: for the one at {socket.gethostname()}, working "
                 f"directory {os.getcwd()}, {self._options.progress} is another folder or none; every machine of the "
                 f"job needs the same folder there (progressLocation), or whole micro-batches may come twice"
             )
@@ -99,7 +99,7 @@ class _Sink:
             try:
                 messages.append(self._encoder(row))
             except (ValueError, TypeError, AmqpError) as error:
-                raise PipelineError(f"{_place(row, task, number)} is no message: {error}") from None
+                raise PipelineError(f"{_place(row, task, number)} is not a message: {error}") from None
         return messages
 
     def _send(
@@ -136,7 +136,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
                 folder.mkdir(parents=True, exist_ok=True)
                 self._token = Token.shared(folder / _SHARED)
             except OSError as error:
-                raise PipelineError(f"the progress in {folder} cannot be kept: {sentence(error)}") from None
+                raise PipelineError(f"the progress in {folder} cannot be stored: {sentence(error)}") from None
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Everything was accepted."""
@@ -211,7 +211,7 @@ class _Done:
         try:
             write_whole(self._file, json.dumps({"batch": self._batch, "lots": lots}))
         except OSError as error:
-            raise PipelineError(f"the progress in {self._file} cannot be kept: {sentence(error)}") from None
+            raise PipelineError(f"the progress in {self._file} cannot be stored: {sentence(error)}") from None
 
 
 def _digest(messages: Sequence[bytes]) -> str:

@@ -96,7 +96,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
         if options.ending != "latest" or options.ending_time is not None:
-            raise PipelineError("format scopegate: endingOffsets and endingTimestamp are for batches: a stream goes on")
+            raise PipelineError("format scopegate: endingOffsets and endingTimestamp are for batches, not streams")
         self._initial: dict[str, Any] | None = None
         self._target: PlannedNode | None = None
         self._node: PlannedNode | None = None

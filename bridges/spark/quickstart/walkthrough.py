@@ -63,7 +63,7 @@ def start(folder: Path, policy: Path | None, *, once: bool) -> int:
 
 def _emptied(folder: Path) -> Path:
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
-        raise PipelineError(f"{folder} is there already and is not of an earlier journey: name another --folder")
+        raise PipelineError(f"{folder} exists and is not from an earlier run: name another --folder")
     shutil.rmtree(folder, ignore_errors=True)
     try:
         folder.mkdir(parents=True)

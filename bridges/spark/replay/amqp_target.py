@@ -68,7 +68,7 @@ class AmqpTarget:
             self._state.parent.mkdir(exist_ok=True)
             write_whole(self._state, json.dumps(self._progress))
         except OSError as error:
-            raise PipelineError(f"the progress in {self._state} cannot be kept: {sentence(error)}") from None
+            raise PipelineError(f"the progress in {self._state} cannot be stored: {sentence(error)}") from None
 
     def _refused(self, row: Any, outcome: Outcome) -> str:
         error = getattr(outcome, "error", None)
@@ -86,4 +86,4 @@ def _read(state: Path) -> dict[int, int]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError):
-        raise PipelineError(f"{state} does not hold the progress of a replay: remove it to begin anew") from None
+        raise PipelineError(f"{state} does not contain the progress of a replay: remove it to start again") from None

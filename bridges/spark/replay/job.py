@@ -77,7 +77,7 @@ def replay(
 def check(archive: Archive, selection: ArchiveSelection) -> list[Commit]:
     """The commits that have what is to be replayed; raises `PipelineError` where the archive has no such thing."""
     if len(selection.addresses) != 1:
-        raise PipelineError("say which one address of the archive is to be replayed (--from)")
+        raise PipelineError("name the one address of the archive to replay (--from)")
     commits = [commit for commit in archive.placed() if _has(commit, selection.addresses[0])]
     if not commits:
         raise PipelineError(f"the archive has no events of {selection.addresses[0]} ({_addresses(archive)})")

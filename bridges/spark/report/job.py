@@ -109,7 +109,7 @@ def _check(out: Path) -> None:
         raise PipelineError(problem)
     ours = (out / PAGE).is_file() and (out / TABLES).is_dir()
     if out.exists() and not ours and (not out.is_dir() or any(out.iterdir())):
-        raise PipelineError(f"{out} is there already and is no report: name another folder with --out")
+        raise PipelineError(f"{out} exists and is not a report: name another folder with --out")
     if not out.parent.is_dir():
         raise PipelineError(f"{out} cannot be written: there is no folder {out.parent}")
 

@@ -90,7 +90,7 @@ def simulate(
     evaluated as the gateway evaluates them; neither needs its secrets, and no Kafka or gateway is involved.
     """
     if not (options["journal"] or options["messages"]):
-        raise click.UsageError("give --journal or --messages: what the policies are tried on")
+        raise click.UsageError("give --journal or --messages to evaluate the policies on")
     policies = _load(now), _load(candidate)
     try:
         outcome = _run(policies, options)
@@ -127,7 +127,7 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> 
         if missing:
             raise PipelineError(f"--messages needs --scope, one that {' and '.join(missing)} has")
     if options["out"] is not None and options["out"].exists():
-        raise PipelineError(f"{options['out']} is there already; --out makes a new folder")
+        raise PipelineError(f"{options['out']} already exists; --out creates a new folder")
     check_java()
     _progress("starting Spark")
     spark = open_session("simulate", master=options["master"], conf=options["conf"])

@@ -111,7 +111,7 @@ def _rows(spark: SparkSession, path: str) -> DataFrame:
             return _parsed(frame, F.col(name).cast("string"))
     if not {"kind", "scope", "v"} <= set(frame.columns):
         raise PipelineError(
-            f"{path} holds no journal: it has neither the columns of its rows (docs/journal.md) nor a column body or "
+            f"{path} is not a journal: it has neither the columns of its rows (docs/journal.md) nor a column body or "
             "value; archived messages are given with --messages"
         )
     wanted = _struct(SCHEMA).fields
@@ -187,7 +187,7 @@ def check(rows: DataFrame, *, skip_bad: bool) -> int:
         versions = f"version {found['newer']}, and this scopegate reads version {VERSION}"
         raise PipelineError(f"the journal has rows of {versions}: update it")
     if found["bad"] and not skip_bad:
-        raise PipelineError(f"{found['bad']} records are no rows of a journal (docs/journal.md); --skip-bad goes on")
+        raise PipelineError(f"{found['bad']} records are not rows of a journal (docs/journal.md); see --skip-bad")
     return int(found["lost"] or 0)
 
 
@@ -228,7 +228,7 @@ def message_cases(frame: DataFrame, *, scope: str, user: str, by: str) -> DataFr
 
     column = "properties.to" if by == "to" else "address"
     if "properties" not in frame.columns or (by == "address" and "address" not in frame.columns):
-        raise PipelineError("these are no archived messages: they lack the columns of docs/columns.md")
+        raise PipelineError("these are not archived messages: they lack the columns of docs/columns.md")
     null = F.lit(None)
     return frame.select(
         F.lit(scope).alias("scope"), F.lit(user).alias("user"), F.lit("send").alias("action"),

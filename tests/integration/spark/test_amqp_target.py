@@ -71,7 +71,7 @@ def test_messages_arrive_as_they_were_and_the_progress_is_kept(
     with pytest.raises(PipelineError, match=r"^elsewhere at amqp://127\.0\.0\.1:\d+: "):
         AmqpTarget(read_options({"url": f"amqp://127.0.0.1:{port}", "address": "elsewhere"}), state)
     state.write_text("[")
-    with pytest.raises(PipelineError, match="does not hold the progress of a replay: remove it to begin anew"):
+    with pytest.raises(PipelineError, match="does not contain the progress of a replay: remove it to start again"):
         AmqpTarget(options, state)
 
 

@@ -34,7 +34,7 @@ def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
     wait_until(lambda: "commit 1: 200 events" in process.text(), "the first commit", SLOW)
     assert process.end(signal.SIGTERM, SLOW) == 1
     *_, last = process.text().strip().splitlines()
-    assert last == "stopped before the end of the logs: the same command goes on"
+    assert last == "stopped before the end of the logs: the same command continues"
     told = process.text().count("commit ")
     assert 0 < told == commits(archive) < 15
     assert (verify(archived).rows, verify(archived).problems) == (200 * told, ())
@@ -77,8 +77,8 @@ def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("verify", "{tmp}"), 1, "{tmp} is no archive: it has no _manifest"),
-        (("archive", "{tmp}", "--topic", "t"), 2, "say where Kafka is: --kafka HOST:PORT, or --policy FILE"),
+        (("verify", "{tmp}"), 1, "{tmp} is not an archive: it has no _manifest"),
+        (("archive", "{tmp}", "--topic", "t"), 2, "name the Kafka servers: --kafka HOST:PORT, or --policy FILE"),
         (
             ("archive", "{tmp}", "--topic", "nowhere", "--kafka", "{kafka}", "--jars", "{jars}"),
             1,
@@ -87,12 +87,12 @@ def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None
         (
             ("archive", "{tmp}", "--topic", "t", "--kafka", "{kafka}", "--jars", "{tmp}"),
             1,
-            "{tmp} does not hold the 4 jars of Spark's Kafka source: scopegate pipeline jars",
+            "{tmp} does not contain the 4 jars of Spark's Kafka source: scopegate pipeline jars",
         ),
         (
             ("replay", "{tmp}", "--from", "a", "--topic", "t", "--kafka", "{kafka}"),
             1,
-            "{tmp} is no archive: it has no _manifest",
+            "{tmp} is not an archive: it has no _manifest",
         ),
         (
             ("replay", "{tmp}", "--from", "a", "--topic", "t", "--kafka", "{kafka}", "--offsets", "7"),

@@ -77,5 +77,5 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     code, text = journey(tmp_path)
     assert code == 1
-    assert "is not of an earlier journey: name another --folder" in text
+    assert "is not from an earlier run: name another --folder" in text
     assert (tmp_path / "mine.txt").read_text() == "mine"

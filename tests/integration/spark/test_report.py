@@ -230,8 +230,8 @@ def test_the_command(report: Made, tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence_each(report: Made, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     cases = (
-        (tmp_path / "nowhere", tmp_path / "out", 1, "is no archive"),
-        (report.archive.path, tmp_path, 1, "is there already and is no report"),
+        (tmp_path / "nowhere", tmp_path / "out", 1, "is not an archive"),
+        (report.archive.path, tmp_path, 1, "exists and is not a report"),
         (report.archive.path, tmp_path / "no" / "out", 1, "there is no folder"),
     )
     for archive, out, code, sentence in cases:
@@ -239,7 +239,7 @@ def test_mistakes_are_one_sentence_each(report: Made, tmp_path: Path) -> None:
         assert done.returncode == code, done.stderr
         assert (sentence in done.stderr, "Traceback" in done.stderr) == (True, False), done.stderr
     wrong = here("report", report.archive.path, "--out", tmp_path / "out", "--since", "soon")
-    assert (wrong.returncode, "is no time like" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "is not a time like" in wrong.stderr) == (2, True)
 
 
 def test_a_file_of_the_archive_that_is_broken(spark: SparkSession, tmp_path: Path) -> None:

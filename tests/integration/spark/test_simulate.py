@@ -202,9 +202,9 @@ def test_corrupt_parquet_and_other_tables(spark: SparkSession, tmp_path: Path) -
     with pytest.raises(PipelineError, match="cannot be read as Parquet"):
         job.journal_rows(spark, [str(tmp_path / "broken.parquet")])
     spark.range(3).write.parquet(str(tmp_path / "numbers"))
-    with pytest.raises(PipelineError, match="holds no journal"):
+    with pytest.raises(PipelineError, match="is not a journal"):
         job.journal_rows(spark, [str(tmp_path / "numbers")])
-    with pytest.raises(PipelineError, match="no archived messages"):
+    with pytest.raises(PipelineError, match="not archived messages"):
         job.message_cases(spark.range(3), scope="edge", user="app", by="to")
 
 
@@ -258,7 +258,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
     journal = written(tmp_path / "journal.jsonl")
     wrong = here("simulate", "--policy", now, "--candidate", new, "--journal", journal, "--since", "soon")
     assert wrong.returncode == 2
-    assert "is no time like" in wrong.stderr
+    assert "is not a time like" in wrong.stderr
     missing = here("simulate", "--policy", now, "--candidate", new, "--messages", journal, "--scope", "moon")
     assert missing.returncode == 1
     assert "--messages needs --scope" in missing.stderr

@@ -138,7 +138,7 @@ def test_a_row_that_is_not_accepted_fails_the_batch_and_is_named(
     said = sentence(raised.value)
     assert said.startswith(f"events/{topic} at {url} answers rejected to row 1 of task 0: ")
     bare = spark.createDataFrame([Row(3, 7, b"\x01no message")], "partition int, offset bigint, bare_message binary")
-    with pytest.raises(Exception, match="the row of partition 3, offset 7 is no message: "):
+    with pytest.raises(Exception, match="the row of partition 3, offset 7 is not a message: "):
         write(bare, url, topic)
 
 
@@ -203,7 +203,7 @@ def test_writers_that_are_killed_and_started_again_send_everything_at_least_once
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ("key string", "there is neither a column body nor bare_message (columns that can be written: bare_message, "),
+        ("key string", "either a column body or bare_message is needed (columns that can be written: bare_message, "),
         ("bodi binary", "column bodi cannot be written, did you mean body? (columns that can be written: "),
         ("body binary, footer string", "column footer cannot be written: write bare_message for it (columns "),
         ("body int", "column body has to be binary or string, not int"),

@@ -145,11 +145,11 @@ def test_an_archive_over_amqp_has_every_event_once(
         ({"startingTimestamp": "soon"}, "format scopegate: option startingTimestamp is milliseconds since 1970 or "),
         (
             {"startingTimestamp": "5", "startingOffsets": "latest"},
-            "format scopegate: startingOffsets and startingTimestamp are both given, one is enough",
+            "format scopegate: startingOffsets and startingTimestamp are mutually exclusive",
         ),
         ({"startingOffsets": '{"0": 99}'}, "startingOffsets: partition 0 of events/{topic} ends at offset 5, not 99"),
         ({"maxTasks": "0"}, "format scopegate: option maxTasks is a number from 1 on, not '0'"),
-        ({"ca": "/nowhere"}, "ca /nowhere is no file where the task runs"),
+        ({"ca": "/nowhere"}, "ca /nowhere is not a file on the machine of the task"),
         ({"filter": "a ="}, "format scopegate: option filter: "),
         ({"startingOffsets": "soon"}, "format scopegate: option startingOffsets is earliest, latest or JSON like "),
         ({"startingOffsets": '{"7": 0}'}, "startingOffsets: events/{topic} has no partition 7 (it has 1)"),

@@ -132,7 +132,7 @@ def test_a_worker_that_lacks_the_folder_costs_no_event(
     done = run(installed, "archive", archive, *what, "--master", cluster.master, *EXECUTORS, *jars)
     assert done.returncode == 1, done.stdout
     said = done.stderr.splitlines()[-1]
-    assert said.startswith("a worker of Spark does not reach the archive: ")
+    assert said.startswith("a worker of Spark cannot reach the archive: ")
     assert str(cluster.work / "2") in said
     assert str(archive) in said
     assert (verify(Archive(archive)).commits, verify(Archive(archive)).rows) == (0, 0)

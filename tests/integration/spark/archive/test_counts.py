@@ -120,11 +120,11 @@ def test_what_is_lost_on_the_way_to_the_files_fails_the_commit(
     produce(kafka_broker, topic, 200, 2, first=100)
     numbers = "the tasks wrote 100 events (offsets 50 to 149), the files have 40 events (offsets 50 to 89)"
     assert refused(spark, archive, Dropping(origin)) == (
-        f"not everything that was written is in {archive.path}, nothing is committed: "
+        f"{archive.path} lacks some of what was written, nothing is committed: "
         f"orders, partition 0: {numbers}; orders, partition 1: {numbers}"
     )
     said = refused(spark, archive, Apart(origin, archive))
-    assert said.startswith("a worker of Spark does not reach the archive: for the one at ")
+    assert said.startswith("a worker of Spark cannot reach the archive: for the one at ")
     assert str(archive.path) in said
     archive_more(spark, archive, origin)
     assert (verify(archive).rows, verify(archive).problems) == (300, ())
@@ -139,7 +139,7 @@ def test_offsets_without_a_row_are_asked_for_again(
     produce(kafka_broker, topic, 50, 1)
     said = refused(spark, archive, Skipping(make(topic), start, end))
     assert said.startswith(
-        f"Spark passed over events that the log has, nothing is committed: orders, partition 0: offset {first}"
+        f"Spark skipped events that the log has, nothing is committed: orders, partition 0: offset {first}"
     )
     archive_more(spark, archive, make(topic))
     assert verify(archive).rows == 50

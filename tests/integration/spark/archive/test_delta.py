@@ -57,7 +57,7 @@ def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_p
     assert (found["versions"], found["first"], found["part"]) == (list(range(EVENTS // 20)), 20, 10)
 
     said = here(*call[4:], "--format", "parquet")
-    assert (said.returncode, said.stderr) == (1, f"{archive} is a Delta table: --format delta goes on with it\n")
+    assert (said.returncode, said.stderr) == (1, f"{archive} is a Delta table: use --format delta\n")
     last = max(log.glob("*.json"))
     strange = json.dumps({"add": {"path": "address=orders%252Feu/date=1970-01-01/strange.parquet"}})
     last.with_name(f"{int(last.stem) + 1:020}.json").write_text(strange)

@@ -150,7 +150,7 @@ def test_a_replay_sends_nothing_while_its_progress_cannot_be_kept(
     disk.fill()
     with pytest.raises(PipelineError) as raised:
         AmqpTarget(options, state)
-    assert str(raised.value) == f"the progress in {state} cannot be kept: the disk is full"
+    assert str(raised.value) == f"the progress in {state} cannot be stored: the disk is full"
     assert not list(state.parent.iterdir())
     disk.free()
     assert AmqpTarget(options, state).progress == {}
@@ -178,7 +178,7 @@ def test_a_streaming_writer_sends_nothing_and_goes_on_when_there_is_room(
     disk.fill()
     with pytest.raises(Exception, match="PipelineError") as raised:
         run()
-    assert sentence(raised.value).endswith(" cannot be kept: the disk is full")
+    assert sentence(raised.value).endswith(" cannot be stored: the disk is full")
     assert consumed(kafka_broker, second) == []
     disk.free()
     run()

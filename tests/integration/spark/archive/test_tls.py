@@ -98,7 +98,7 @@ def test_rows_are_written_and_read(spark: SparkSession, kafka_broker: KafkaBroke
         ("certificate", {"key": "other key"}, ": the key does not belong to the certificate"),
         ("certificate", {"key": None}, "format scopegate: options cert and key belong together"),
         ("certificate", {"url": "amqp://h"}, "format scopegate: option cert is for amqps://, not amqp://h:5672"),
-        ("certificate", {"key": "/nowhere"}, "key /nowhere is no file where the task runs"),
+        ("certificate", {"key": "/nowhere"}, "key /nowhere is not a file on the machine of the task"),
     ],
 )
 def test_mistakes_are_one_sentence(place: Place, way: str, changed: dict[str, Any], said: str) -> None:

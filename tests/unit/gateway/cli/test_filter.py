@@ -154,8 +154,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "say what to try it on"),
-        (["--message", "x", "--topic", "y"], "say what to try it on"),
+        ([], "name the messages to test"),
+        (["--message", "x", "--topic", "y"], "name the messages to test"),
         (["--topic", "events/orders"], "--topic needs the --policy"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_task_that_has_another_folder_there_sends_nothing(tmp_path: Path, othe
     if other == "of another driver":
         sink(folder)
     before = sorted(folder.iterdir()) if folder.exists() else None
-    with pytest.raises(PipelineError, match=f"does not reach the progress: .*{folder} is another folder or none"):
+    with pytest.raises(PipelineError, match=f"cannot reach the progress: .*{folder} is another folder or none"):
         made.write(iter(()))
     assert (sorted(folder.iterdir()) if folder.exists() else None) == before
 
@@ -67,5 +67,5 @@ def test_all_who_ask_at_once_find_the_same_token(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(PipelineError, match=r"the progress in .* cannot be kept: "):
+    with pytest.raises(PipelineError, match=r"the progress in .* cannot be stored: "):
         sink(tmp_path / "file" / "progress")
