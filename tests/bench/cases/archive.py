@@ -1,4 +1,4 @@
-"""Archiving a topic against Spark's own Kafka source alone: `python -m tests.bench.cases.archive BOOTSTRAP TOPIC COUNT`.
+"""Archiving a topic against Spark's Kafka source alone: `python -m tests.bench.cases.archive BOOTSTRAP TOPIC COUNT`.
 
 Prints JSON: records a second of both, in one Spark, after a round that compiles; and what the decoding takes alone.
 """

@@ -1,4 +1,4 @@
-"""Many links on one topic (issue 6, item 11): `python -m tests.bench.cases.many [CONNECTIONS LINKS PARTITIONS] [--agnostic]`.
+"""Many links on one topic: `python -m tests.bench.cases.many [CONNECTIONS LINKS PARTITIONS] [--agnostic]`.
 
 Opens the links through a real gateway on a real broker, each with credit, then produces events and waits until
 every link has had every one of its events. Prints what that cost: memory and processor time of the gateway, and what

@@ -1,4 +1,4 @@
-"""Hostile peers against the engine and real nodes, in this process: `python -m tests.support.amqp.engine_fuzz EXAMPLES`.
+"""Hostile peers against the engine and real nodes in this process: `python -m tests.support.amqp.engine_fuzz EXAMPLES`.
 
 A child of the test, because what may go wrong in C ends the process. Whatever a peer sends, in pieces of any size,
 nothing is raised, the connection stays open or ends with an AMQP error, and a bystander's message passes afterwards.

@@ -1,4 +1,4 @@
-"""Reads a Delta table as its users do, with delta-spark: `python -m tests.support.spark.delta_reader TABLE` prints JSON."""
+"""Reads a Delta table with delta-spark, as users do: `python -m tests.support.spark.delta_reader TABLE` prints JSON."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ The archive fits one Java and one class path. Java looks at that by itself and g
 where it does not fit; so nothing depends on it but time. Only one that is cut off would end Java: a part is put in
 place as a whole.
 
-The program is the Spark that does it: `python -m tests.support.spark.spark_classes`, run by tests/support/project/parts.py.
+The program is the Spark that does it: `python -m tests.support.spark.spark_classes`, run by
+tests/support/project/parts.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A streaming query in a process of its own, to be killed: `python -m tests.support.spark.stream_job URL ADDRESS FOLDER`.
+"""A streaming query in a process to be killed: `python -m tests.support.spark.stream_job URL ADDRESS FOLDER`.
 
 Reads to the end in micro-batches of 20 events, slowly, into Parquet under FOLDER.
 """

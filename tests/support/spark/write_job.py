@@ -1,4 +1,4 @@
-"""Writers in a process of their own, to be killed: `… -m tests.support.spark.write_job URL FROM STREAMED BATCHED FOLDER`.
+"""Writers in a process to be killed: `… -m tests.support.spark.write_job URL FROM STREAMED BATCHED FOLDER`.
 
 A streaming query writes what it reads in micro-batches of 20 events; while it does, a batch writes the same elsewhere.
 """
