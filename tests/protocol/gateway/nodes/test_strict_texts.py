@@ -11,7 +11,7 @@ from gateway.amqp.codec.codec import Long, Symbol
 from tests.support.amqp.frames import source, target
 from tests.support.amqp.messages import message
 from tests.support.amqp.peer import RECEIVER, SENDER, Peer
-from tests.support.gateway import Gateways
+from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import ports
 
 POLICY = """
