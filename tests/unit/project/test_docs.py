@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -91,6 +92,18 @@ def test_the_benchmarks_are_one_page_and_name_the_groups_that_there_are() -> Non
     groups = {name for first in firsts for name in first.split("`, `")}
     assert groups == CASES.keys() - {"loadgen"}
     assert set(" ".join(re.findall(r'"--only ([^"]+)"', page)).split()) <= groups
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_imports_shown_on_a_page_exist(page: Path) -> None:
+    shown = re.findall(r"^from ((?:gateway|bridges|policies)[\w.]*) import ([\w, ]+)", page.read_text(), re.MULTILINE)
+    for module, names in shown:
+        spec = importlib.util.find_spec(module)
+        assert spec
+        source = Path(str(spec.origin)).read_text()
+        wanted = {name: rf"^(?:class|def) {name}\b" for name in re.findall(r"\w+", names)}
+        missing = [name for name, pattern in wanted.items() if not re.search(pattern, source, re.MULTILINE)]
+        assert missing == [], module
 
 
 def test_every_dependency_has_its_reason() -> None:
