@@ -16,6 +16,7 @@ from gateway.amqp.message.sections import property_field, walk
 from gateway.connectors.relay import Relay
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.nodes.direct.node import CrossingMaker, DirectNode, ReceiverEndpoint, SenderEndpoint
+from gateway.nodes.link import IncomingLink
 from gateway.routing.message_router import Destination, MessageRouter
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class SharedAnonymousSender(DirectNode):
             far.request(_FarEnd(self, far), AttachReply())
 
     def attached(self, end: ReceiverEndpoint, far: Link) -> None:
-        far.way = self._dialer.far_way(home=True)
+        far.context = self._dialer.remote_context(home=True)
         self.join(end)
         self.credited(end)
 
@@ -120,7 +121,7 @@ class AnonymousRelayNode:
         else:
             self._direct(link)
 
-    def _aim(self, link: Link, data: bytes) -> Destination:
+    def _aim(self, link: IncomingLink, data: bytes) -> Destination:
         relayed = self._trunk.usable and property_field(data, walk(data), TO) == self._to
         key = (link.scope, self._address, "relayed" if relayed else "direct")
         return Destination(key, data, self._trunk.attach if relayed else self._direct)  # type: ignore[arg-type]

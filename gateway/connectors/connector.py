@@ -25,7 +25,7 @@ from gateway.nodes.direct.node import CrossingMaker
 from gateway.observability.link_events import LinkEvents
 from gateway.response.crossing_rule import HOMEWARD
 from gateway.routing.event_annotations import CAPABILITY
-from gateway.routing.link_context import LinkContext, way
+from gateway.routing.link_context import LinkContext, link_context
 from gateway.server.listener import PRODUCT
 from gateway.server.password_checks import Ticket
 
@@ -208,13 +208,13 @@ class Connector:
     def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         return self._hub.loop.call_later(seconds, call)
 
-    def far_way(self, *, home: bool) -> LinkContext:
+    def remote_context(self, *, home: bool) -> LinkContext:
         """The way of a link to the container; `home` for requests that come from another scope."""
-        return way(self.scope)._replace(home=self.home) if home else way(self.scope)
+        return link_context(self.scope)._replace(home=self.home) if home else link_context(self.scope)
 
     def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None:
         """Call `then` when responses to what `near` sends can come home; at once where they need not."""
-        if comes_home(near, self.scope) and near.way.replies not in ("none", HOMEWARD):
+        if comes_home(near, self.scope) and near.context.replies not in ("none", HOMEWARD):
             self.home.ready(then)
         else:
             then(None)

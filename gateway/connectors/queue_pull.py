@@ -18,9 +18,10 @@ from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_annotations import SUPPORTED, annotated
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.internal_link import InternalLink
+from gateway.nodes.link import Delivery
 from gateway.nodes.reject import refuse
 from gateway.principal import Container, GatewayItself
-from gateway.routing.link_context import way
+from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
@@ -117,7 +118,7 @@ class PulledSender(InternalLink):
     user: Final = ""
 
     def __init__(self, pull: QueuePull, engine: Engine, scope: str, connector: str) -> None:
-        super().__init__(way(scope), Container(scope, connector))
+        super().__init__(link_context(scope), Container(scope, connector))
         wish = pull.wish
         self._pull: Final = pull
         self._credit: Final = wish.credit
@@ -174,19 +175,19 @@ class PulledSender(InternalLink):
             self._owed -= credit
             far.grant(credit)
 
-    def settle(self, delivery: Any, outcome: Outcome) -> None:
+    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """The outcome of the far side is the outcome at the queue."""
         self._busy -= 1
         if self._far is not None:
             self._far.settle(delivery, outcome)
             self._ask()
 
-    def drop(self, delivery: Any) -> None:
+    def drop(self, delivery: Delivery) -> None:
         self._busy -= 1
         if self._far is not None:
             self._far.drop(delivery)
 
-    def tag(self, delivery: Any) -> bytes:
+    def tag(self, delivery: Delivery) -> bytes:
         return self._far.tag(delivery) if self._far is not None else b""
 
     def message_refused(self, error: AmqpError) -> None:
@@ -203,7 +204,7 @@ class PulledSender(InternalLink):
         if self.gone:
             link.detach()
             return
-        self._far, link.node = link, self.node
+        self._far, link.decision = link, self.decision
         link.flow, self.flow = self.flow, None  # the journal counts outcomes there
         self._pull.stands()
         self._ask()
@@ -211,11 +212,11 @@ class PulledSender(InternalLink):
     def on_refused(self, error: AmqpError) -> None:
         self.end(error)
 
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         self._busy += 1
         if not self._announced and annotated(data):
             text = "the target of this pull does not support response annotations"
-            refuse(self, delivery, AmqpError(NOT_IMPLEMENTED, text), settled)  # type: ignore[arg-type]
+            refuse(self, delivery, AmqpError(NOT_IMPLEMENTED, text), settled)
         else:
             self.handler.on_transfer(delivery, data, settled)
 

@@ -19,9 +19,10 @@ from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.predicate import TRUE
 from gateway.nodes.direct.node import CrossingMaker, DirectNode, ReceiverEndpoint, SenderEndpoint
 from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate
-from gateway.nodes.link_pairs import PAIRED
+from gateway.nodes.link import Delivery
+from gateway.nodes.pairs import PAIRED
 from gateway.routing.event_annotations import CAPABILITY, LINK_PROPERTIES
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announcing
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
@@ -40,7 +41,7 @@ class ConnectorPort(Protocol):
     def join(self, relay: Relay) -> None: ...
     def leave(self, relay: Relay) -> None: ...
     def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
-    def far_way(self, *, home: bool) -> Any: ...
+    def remote_context(self, *, home: bool) -> Any: ...
     def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None: ...
 
 
@@ -56,7 +57,7 @@ def comes_home(near: Link, scope: str) -> bool:
 
     In one scope the container reaches the reply-to by itself, but for `$me` (RA-2.3-8).
     """
-    return near.incoming and (near.way.scope != scope or near.way.pair is not None)
+    return near.incoming and (near.context.scope != scope or near.context.pair is not None)
 
 
 class RemoteNode:
@@ -132,7 +133,7 @@ class Relay(DirectNode):
         """
         if not self._dialer.routes:
             return ()
-        crosses = not self._same_scope and self.near.way.replies != "none"
+        crosses = not self._same_scope and self.near.context.replies != "none"
         capable = RESPONSE_ADDRESS_SUPPORTED in self.near.target.capabilities
         return (RESPONSE_ADDRESS_SUPPORTED,) if crosses or capable else ()
 
@@ -142,7 +143,7 @@ class Relay(DirectNode):
 
     @property
     def _same_scope(self) -> bool:
-        return bool(self.near.way.scope == self._dialer.far_way(home=False).scope)
+        return bool(self.near.context.scope == self._dialer.remote_context(home=False).scope)
 
     def _shared(self, properties: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """What the other half hears of link properties: in another scope those of event streams only (RA 1).
@@ -161,7 +162,7 @@ class Relay(DirectNode):
     # -- the far half answers
 
     def attached(self, end: SenderEndpoint | ReceiverEndpoint, far: Link) -> None:
-        far.way = self._dialer.far_way(home=comes_home(self.near, far.scope))
+        far.context = self._dialer.remote_context(home=comes_home(self.near, far.scope))
         self.far = far
         if CAPABILITY in far.engine.offered:
             far.understands = EVENTS
@@ -206,7 +207,7 @@ class Relay(DirectNode):
         rest = read(own, self.near.filter_rules or RULES)
         return {**far, **rest.in_force}, rest.predicate
 
-    def unwanted(self, link: Link, delivery: Any, settled: bool) -> None:
+    def unwanted(self, link: Link, delivery: Delivery, settled: bool) -> None:
         """The near receiver's filter does not match: others at the far container may want the message."""
         self._sifted = True
         copied = link.source.distribution_mode == "copy"
@@ -217,7 +218,7 @@ class Relay(DirectNode):
         if not link.draining:
             self.share_credit()
 
-    def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+    def transfer(self, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
         """A drain goes past what is not wanted: the near receiver's credit may be good for more."""
         super().transfer(link, delivery, data, settled)
         far = self.far
@@ -237,8 +238,9 @@ class Relay(DirectNode):
     def _announced(near: Link, far: Link, given: Iterable[str]) -> tuple[str, ...]:
         """What the far target announced, less what the near scope does not; crossing is ours to honour (RA-2.2-4)."""
         others = tuple(name for name in given if name != RESPONSE_ADDRESS_SUPPORTED)
-        crosses = near.way.scope != far.way.scope
-        return others + announcing(near, near.way.announces and (crosses or RESPONSE_ADDRESS_SUPPORTED in given))
+        crosses = near.context.scope != far.context.scope
+        honours = near.context.announces and (crosses or RESPONSE_ADDRESS_SUPPORTED in given)
+        return others + announced_capabilities(near, honours)
 
     def refused(self, error: AmqpError) -> None:
         """The far container refuses the link: so does the near node, in the same words to a peer that may hear them."""

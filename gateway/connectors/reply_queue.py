@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.outcomes import Rejected
 from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, AmqpError
+from gateway.nodes.link import Delivery, IncomingLink
 from gateway.routing.anonymous_terminus import homing, window
-from gateway.routing.link_context import way
+from gateway.routing.link_context import link_context
 from gateway.routing.message_router import Destination
 from gateway.routing.response_router import ResponseRouter
 
@@ -125,7 +126,7 @@ class ConnectorReplyAddress:
             link.detach()
             self.refused(AmqpError(NOT_IMPLEMENTED, "no address for a dynamic source"))
             return
-        link.way = way(self.scope().name)
+        link.context = link_context(self.scope().name)
         self.address = address if self._wish == DYNAMIC else self._wish
         link.grant(window(self.scope()))
         self._tell(None)
@@ -147,12 +148,12 @@ class ConnectorReplyAddress:
         for then in waiting:
             self._owner.attempt(partial(then, error))
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: IncomingLink) -> None:
         """The container took the link away: requests go on with the old address until there is a new one."""
         if link.engine is self._engine and not link.engine.closed:
             self._owner.later(_AGAIN, self._open)
 
-    def aim(self, link: Link, data: bytes) -> Destination:
+    def aim(self, link: IncomingLink, data: bytes) -> Destination:
         """Where a response goes."""
         try:
             scope = self.scope()
@@ -182,7 +183,7 @@ class _ResponseHandler(ResponseRouter):
         super().on_detach(error)
         self._home.lost(self.link)
 
-    def refuse(self, delivery: Any, error: AmqpError, settled: bool) -> None:
+    def refuse(self, delivery: Delivery, error: AmqpError, settled: bool) -> None:
         self.link.message_refused(error)
         if settled:
             self.link.drop(delivery)

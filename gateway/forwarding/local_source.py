@@ -19,7 +19,7 @@ from gateway.forwarding.target import TargetEnd, inside
 from gateway.nodes.internal_link import InternalLink
 from gateway.principal import GatewayItself, nobody
 from gateway.routing.event_annotations import PARTITION, read_event
-from gateway.routing.link_context import way
+from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
     from gateway.nodes.resolver import Resolver
@@ -90,7 +90,7 @@ class LocalSource(InternalLink):
     user: Final = ""
 
     def __init__(self, owner: SourceOwner, flow: InFlight, scope: Resolver, wish: ReadRequest) -> None:
-        super().__init__(way(scope.name), nobody(scope.name))
+        super().__init__(link_context(scope.name), nobody(scope.name))
         self._owner: Final = owner
         self._flow: Final = flow
         self._scope: Final = scope
@@ -112,11 +112,12 @@ class LocalSource(InternalLink):
         )
         self.target: Final = ABSENT._replace(present=True, address=self.name)
         self.properties: Final = {} if wish.partition is None else {Symbol(PARTITION): Symbol(wish.partition)}
-        self.filter_rules: Final = scope.world.filter_rules
-        self.left: Any = None
+        self.filter_rules = scope.world.filter_rules
+        self.left: Final = None
         self.window = 0
+        self.unsettled: Final = ()
+        """The flow has what is unsettled; `unsettled_bytes` is its size."""
         self.unsettled_bytes = 0
-        """What the flow has on its way."""
         self._told = False
 
     def start(self) -> None:

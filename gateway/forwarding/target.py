@@ -16,7 +16,7 @@ from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.nodes.internal_link import InternalLink
 from gateway.nodes.reject import refuse
 from gateway.principal import Container, GatewayItself, Requester, nobody
-from gateway.routing.link_context import way
+from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
     from gateway.nodes.resolver import Resolver
@@ -65,12 +65,11 @@ class ForwardingTarget(InternalLink):
     incoming: Final = True
     rejects: Final = True
     user: Final = ""
-    filter_rules: Final = None
 
     def __init__(
         self, owner: TargetOwner, flow: InFlight, scope: Resolver, name: str, end: TargetEnd, source: TargetEnd
     ) -> None:
-        super().__init__(way(scope.name), _author(scope.name, source))
+        super().__init__(link_context(scope.name), _author(scope.name, source))
         self._owner: Final = owner
         self._flow: Final = flow
         self._scope: Final = scope
@@ -150,7 +149,7 @@ class ForwardingTarget(InternalLink):
         data = only(item.event.data, self.understands) if may_be_annotated(item.event.data) else item.event.data
         if not self._announced and annotated(data):
             text = "the target of this bridge does not support response annotations"
-            refuse(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)  # type: ignore[arg-type]
+            refuse(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)
         else:
             self.handler.on_transfer(item, data, False)
 

@@ -175,9 +175,9 @@ class BridgeWorker:
     async def _look(self) -> None:
         """How far behind a topic of ours this is."""
         source = self._source
-        if not isinstance(source, LocalSource) or source.node is None:
+        if not isinstance(source, LocalSource) or source.decision is None:
             return
-        route, positions = source.node.routes[-1], source.positions()
+        route, positions = source.decision.routes[-1], source.positions()
         if isinstance(route, KafkaRoute) and positions:
             try:
                 self.lag = await self._world.kafka[route.cluster].behind(route.topic, positions)

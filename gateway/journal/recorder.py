@@ -21,6 +21,7 @@ from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of
 from gateway.journal.readings import LinkReading, Readings
 from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of, finished, message_text
+from gateway.nodes.link import Delivery, SendContext
 from gateway.observability.redaction import shown
 from gateway.response.crossing_rule import WITHIN, CrossingDecision
 from gateway.response.fields import REPLY_TO, TO, address_text
@@ -79,7 +80,7 @@ class _OutgoingProbe:
         self._handler: Final = handler
         self._flow: Final = flow
 
-    def on_outcome(self, context: Any, outcome: Any) -> None:
+    def on_outcome(self, context: SendContext, outcome: Any) -> None:
         """Counted, and passed on to who is to hear it by now."""
         outcomes, name = self._flow.outcomes, outcome.name
         outcomes[name] = outcomes.get(name, 0) + 1
@@ -111,12 +112,12 @@ class _IncomingProbe:
         """Messages since the last one that was told singly."""
         inner = handler.on_transfer
 
-        def counted(delivery: Any, data: bytes, settled: bool) -> None:
+        def counted(delivery: Delivery, data: bytes, settled: bool) -> None:
             flow.messages += 1
             flow.bytes += len(data)
             inner(delivery, data, settled)
 
-        def sampled(delivery: Any, data: bytes, settled: bool) -> None:
+        def sampled(delivery: Delivery, data: bytes, settled: bool) -> None:
             self._look(((delivery, data, settled),))
             counted(delivery, data, settled)
 
@@ -276,10 +277,10 @@ class Journal:
         """The crossing, with counting around it; what stays in its scope crosses nothing."""
         if choice is WITHIN:
             return crossing
-        home = target.way.home
+        home = target.context.home
         address = getattr(target, "address", None) if home is None else target.target.address
         crossed = Crossed(
-            origin.way.scope, origin.way.replies, target.way.scope, shown(address),
+            origin.context.scope, origin.context.replies, target.context.scope, shown(address),
             None if home is None else home.name, "response-address-supported" in target.target.capabilities,
             None if home is None else home.annotates, *choice,
         )  # fmt: skip

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from gateway.amqp.link.handlers import takes_batches
 from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import AmqpError
+from gateway.nodes.link import Delivery
 from gateway.nodes.reject import refuse
 from gateway.routing.cookie_offload import CookieOffload
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announcing, way
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
 from gateway.routing.topic_requests import TopicRequests
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class _Capabilities(NamedTuple):
 class _Inside(NamedTuple):
     """The node as the receiver of a crossing message."""
 
-    way: LinkContext
+    context: LinkContext
     target: _Capabilities
 
 
@@ -52,7 +53,7 @@ class CrossScopeNode:
     def attach(self, link: Link) -> None:
         if not link.incoming:
             link.leaving = TopicRequests(self._scope, link)
-        crosses = link.incoming and link.way.scope != self._scope.name and link.way.replies != "none"
+        crosses = link.incoming and link.context.scope != self._scope.name and link.context.replies != "none"
         self._node.attach(_CrossScopeLink(link, self._scope) if crosses else link)  # type: ignore[arg-type]
 
 
@@ -68,7 +69,7 @@ class _CrossScopeLink:
 
     def accept(self, handler: Any, *, capabilities: Iterable[str] = (), **more: Any) -> None:
         """The target leads into another scope, and honours annotations (RA-2.2-4)."""
-        announced = announcing(self._link, self._link.way.announces)
+        announced = announced_capabilities(self._link, self._link.context.announces)
         entrance = _CrossScopeHandler(self._link, handler, self._scope)
         self._link.accept(entrance, capabilities=(*capabilities, *announced), **more)
 
@@ -106,7 +107,7 @@ class _CrossScopeHandler:
         if crossed:
             self._handler.on_transfers(crossed)
 
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """Cross, then what the node does with it; what cannot cross is rejected."""
         try:
             data = self._cross(data)
@@ -119,7 +120,7 @@ class _CrossScopeHandler:
         crossing = self._crossed()
         return data if crossing is None else crossing(data)
 
-    def _not_crossed(self, delivery: Any, settled: bool, why: AmqpError | CookieOffload) -> None:
+    def _not_crossed(self, delivery: Delivery, settled: bool, why: AmqpError | CookieOffload) -> None:
         if isinstance(why, AmqpError):
             refuse(self._link, delivery, why, settled)
             self._link.grant(1)
@@ -130,7 +131,7 @@ class _CrossScopeHandler:
         else:  # known already, and not kept
             crossed(why.kept)
 
-    def _kept(self, delivery: Any, data: bytes, settled: bool, kept: bool) -> None:
+    def _kept(self, delivery: Delivery, data: bytes, settled: bool, kept: bool) -> None:
         """The long cookie is in shared state, or never will be."""
         if not self._link.open:
             if settled:
@@ -149,8 +150,8 @@ class _CrossScopeHandler:
         """How messages come in; decided anew when a reload has made new crossings."""
         crossings = self._scope.world.crossings
         if self._crossing[0] is not crossings:
-            capable = (RESPONSE_ADDRESS_SUPPORTED,) if self._link.way.replies == "cookie" else ()
-            inside = _Inside(way(self._scope.name), _Capabilities(capable))
+            capable = (RESPONSE_ADDRESS_SUPPORTED,) if self._link.context.replies == "cookie" else ()
+            inside = _Inside(link_context(self._scope.name), _Capabilities(capable))
             made = self._scope.world.between(self._link, inside)  # type: ignore[arg-type]
             self._crossing = (crossings, made)
         return self._crossing[1]

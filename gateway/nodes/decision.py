@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.principal import Principal
-from gateway.routing.link_context import way
+from gateway.routing.link_context import link_context
 from policies.rules import RelayRoute, Route
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def answered_by(link: Any, before: Route, now: Decided) -> AmqpError | None:
 
     What was announced for it would not be true any more (RA-2.2-4).
     """
-    after, own = now.routes[0], link.way
-    link.node = now
+    after, own = now.routes[0], link.context
+    link.decision = now
     if own is None or not (isinstance(before, RelayRoute) and isinstance(after, RelayRoute)):
         return None  # a link of ours at a container (`pull`) has a near half that has its own way
     if own.replies != before.replies:
         return None
     if before.replies != after.replies and "none" in (before.replies, after.replies):
         return AmqpError(DETACH_FORCED, "the response routing of this address has changed; attach again")
-    link.way = way(own.scope, after.replies, own.announces, own.pair, own.answer, after.uses)
+    link.context = link_context(own.scope, after.replies, own.announces, own.pair, own.answer, after.uses)
     return None

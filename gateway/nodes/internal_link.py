@@ -7,24 +7,27 @@ are links to the nodes they lead to (see `gateway.amqp.link.link.Link` for what 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.amqp.message.hop import ROUTING
-from gateway.errors import AmqpError
+from gateway.errors import INTERNAL_ERROR, AmqpError, Fault
 from gateway.principal import Requester
+
+if TYPE_CHECKING:
+    from gateway.filters.parse.filter_set import Rules
 
 
 class InternalLink:
     """Taken or refused by its node, subject to the policy, and ended once."""
 
-    draining = False
-    presettled: Any = False
+    draining = presettled = False
+    filter_rules: Rules | None = None
 
-    def __init__(self, way: Any, requester: Requester) -> None:
-        self.way = way
+    def __init__(self, context: Any, requester: Requester) -> None:
+        self.context = context
         self.requester = requester
         """Whose messages it carries."""
-        self.node: Any = None
+        self.decision: Any = None
         self.flow: Any = None
         """What the journal counts of it."""
         self.leaving: Any = None
@@ -56,6 +59,14 @@ class InternalLink:
     def detach(self, error: AmqpError | None = None) -> None:
         """The node ends the link."""
         self.end(error)
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """As `LinkState.attempt`: where the step fails, a bug, this link ends and the error is raised."""
+        try:
+            step()
+        except Exception:
+            self.end(AmqpError(INTERNAL_ERROR, "the gateway cannot continue this link", fault=Fault.GATEWAY))
+            raise
 
     def withdraw(self, error: AmqpError) -> None:
         """As `Link.withdraw`; whoever is around it gives what came its outcome."""

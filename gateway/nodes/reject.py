@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from gateway.amqp.link.outcomes import SETTLED, Rejected
 from gateway.errors import AmqpError
-
-if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
+from gateway.nodes.link import Delivery, IncomingLink
 
 
-def refuse(link: Link, delivery: Any, error: AmqpError, settled: bool) -> None:
+def refuse(link: IncomingLink, delivery: Delivery, error: AmqpError, settled: bool) -> None:
     """Reject the delivery; where no rejection can be heard, detach the link that carried it.
 
     Either way `info` names the delivery by its tag (ledger A24); of another scope nothing is told but the condition.

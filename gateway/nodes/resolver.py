@@ -27,15 +27,15 @@ from gateway.nodes.cross_scope import CrossScopeNode
 from gateway.nodes.decision import Decided, answered_by, differs
 from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.node import Crossing, DirectNode
-from gateway.nodes.link_pairs import Pairs
 from gateway.nodes.link_registry import LinkRegistry
+from gateway.nodes.pairs import Pairs
 from gateway.nodes.redirect import redirected
 from gateway.nodes.service import ServiceNode
 from gateway.nodes.temporary import TEMPORARY, Temporaries
 from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
 from gateway.response.rate_limit import Buckets
 from gateway.routing.anonymous_terminus import attach_anonymous, attach_replies
-from gateway.routing.link_context import announcing, way
+from gateway.routing.link_context import announced_capabilities, link_context
 from gateway.routing.reply_rights import permit
 from gateway.routing.response_router import AdmissionContext
 from gateway.routing.transforms import TransformRegistry, replies_address
@@ -101,7 +101,8 @@ class GatewayContext:
 
     def between(self, origin: Link, target: Link) -> Crossing | None:
         """How messages cross from one link to another, by the present policy and the right of their requester."""
-        crossing = self.crossings.between(origin, target, permit(self.scopes.get(origin.way.scope), origin.requester))
+        right = permit(self.scopes.get(origin.context.scope), origin.requester)
+        crossing = self.crossings.between(origin, target, right)
         if self.journal is None:
             return crossing
         return self.journal.crossing(origin, target, self.crossings.choose(origin, target), crossing)
@@ -169,7 +170,7 @@ class Resolver:
     def attach(self, link: Link) -> None:
         """Take a link of a peer in this scope."""
         pair = self.pairs.of(link)
-        link.way = way(self.name, pair=pair if link.incoming else None)
+        link.context = link_context(self.name, pair=pair if link.incoming else None)
         link.filter_rules = self.world.filter_rules
         terminus = link.target if link.incoming else link.source
         peer = client(link)
@@ -198,7 +199,7 @@ class Resolver:
                 node = self.temporaries.at(address)
                 node.admit(link, principal)
                 self._allowed(link, address, principal, "temporary")
-                announcing(link, self._announces(link, node))
+                announced_capabilities(link, self._announces(link, node))
                 node.attach(link)
             elif not passed_on and self.takes_replies(address):
                 self._allowed(link, address, principal, "replies")
@@ -248,16 +249,16 @@ class Resolver:
     def _attach_route(self, link: Any, address: str, principal: Principal) -> None:
         action: Action = "send" if link.incoming else "receive"
         decided = self.decide(action, address, principal)
-        link.node = decided
+        link.decision = decided
         if (journal := self.world.journal) is not None:
             journal.allowed(link, self.name, address, user_name(principal), "", decided.routes, decided.rule)
         first = decided.routes[0]
-        if isinstance(first, RelayRoute) and link.way.replies == "auto":
+        if isinstance(first, RelayRoute) and link.context.replies == "auto":
             # A response keeps the scope that it comes from.
-            own = link.way
-            link.way = way(own.scope, first.replies, pair=own.pair, answer=own.answer, uses=first.uses)
+            own = link.context
+            link.context = link_context(own.scope, first.replies, pair=own.pair, answer=own.answer, uses=first.uses)
         node = self._node(decided)
-        announcing(link, self._announces(link, node, decided.routes))
+        announced_capabilities(link, self._announces(link, node, decided.routes))
         node.attach(link)
 
     def _announces(self, link: Any, node: Node, routes: tuple[Route, ...] = ()) -> bool:
@@ -268,7 +269,7 @@ class Resolver:
         """
         if not (link.incoming and self.world.crossings.routes(self.name)):
             return False
-        if link.way.replies == "none":
+        if link.context.replies == "none":
             return False
         if any(isinstance(route, RelayRoute) and route.scope not in (None, self.name) for route in routes):
             return True
@@ -339,7 +340,7 @@ class Resolver:
 
     def still(self, link: Any) -> AmqpError | None:
         """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
-        decided = link.node
+        decided = link.decision
         action: Action = "receive" if decided.action == "info" else decided.action
         try:
             now = self.decide(action, decided.address, decided.principal)

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.nodes.link_pairs import ME
+from gateway.nodes.link import IncomingLink
+from gateway.nodes.pairs import ME
 from gateway.principal import User, nobody
 from gateway.response.echo import Request, echo, read_request
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announcing, way
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
 from gateway.routing.message_router import Destination, DestinationLink, MessageRouter
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
     from gateway.nodes.direct.node import Crossing
     from gateway.nodes.resolver import Resolver
 
@@ -29,7 +29,7 @@ class _ServiceCapabilities(NamedTuple):
 class _Here(NamedTuple):
     """The service as the receiver of a crossing message."""
 
-    way: LinkContext
+    context: LinkContext
     target: _ServiceCapabilities
 
 
@@ -39,12 +39,12 @@ class ServiceNode:
     def __init__(self, scope: Resolver) -> None:
         self._scope: Final = scope
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: IncomingLink) -> None:
         """Take a sender of requests."""
         if not link.incoming:
             raise AmqpError(NOT_ALLOWED, "this address accepts requests; responses go to their reply-to")
-        honours = self._scope.world.crossings.routes(link.way.scope) and link.way.replies != "none"
-        MessageRouter(link, _AnswerLink(self._scope)).start(announcing(link, honours))
+        honours = self._scope.world.crossings.routes(link.context.scope) and link.context.replies != "none"
+        MessageRouter(link, _AnswerLink(self._scope)).start(announced_capabilities(link, honours))
 
 
 class _AnswerLink:
@@ -52,12 +52,12 @@ class _AnswerLink:
 
     def __init__(self, scope: Resolver) -> None:
         self._scope: Final = scope
-        self._here: Final = _Here(way(scope.name), _ServiceCapabilities((RESPONSE_ADDRESS_SUPPORTED,)))
+        self._here: Final = _Here(link_context(scope.name), _ServiceCapabilities((RESPONSE_ADDRESS_SUPPORTED,)))
         self._crossing: tuple[Any, Crossing | None] = (None, None)
 
-    def __call__(self, link: Link, data: bytes) -> Destination:
+    def __call__(self, link: IncomingLink, data: bytes) -> Destination:
         scope = self._scope
-        if link.way.scope != scope.name and (crossing := self._crossed(link)) is not None:
+        if link.context.scope != scope.name and (crossing := self._crossed(link)) is not None:
             data = crossing(data)
         request = read_request(data, honoured=scope.world.crossings.routes(scope.name))
         address = _destination(link, request, scope.name)
@@ -65,7 +65,7 @@ class _AnswerLink:
             (scope.name, address, ""), echo(request), _attach(scope, address, _responder(link, scope.name))
         )
 
-    def _crossed(self, link: Link) -> Crossing | None:
+    def _crossed(self, link: IncomingLink) -> Crossing | None:
         """How a request of another scope comes in; decided anew when a reload has made new crossings."""
         crossings = self._scope.world.crossings
         if self._crossing[0] is not crossings:
@@ -73,11 +73,11 @@ class _AnswerLink:
         return self._crossing[1]
 
 
-def _destination(link: Link, request: Request, scope: str) -> str:
+def _destination(link: IncomingLink, request: Request, scope: str) -> str:
     """Over the pair, to the link target, or to the reply-to (RA-2.3-5, -7, -9)."""
     address: str | None
-    if request.reply_to == ME and link.way.scope == scope and link.way.pair is not None:
-        address = link.way.pair.address
+    if request.reply_to == ME and link.context.scope == scope and link.context.pair is not None:
+        address = link.context.pair.address
     else:
         address = request.target or request.reply_to
         if address is None:
@@ -87,7 +87,7 @@ def _destination(link: Link, request: Request, scope: str) -> str:
     return address
 
 
-def _responder(link: Link, scope: str) -> User:
+def _responder(link: IncomingLink, scope: str) -> User:
     """The answer of a service is no way around the access rules: it goes where its requester may send."""
     asked = link.requester
     return asked if isinstance(asked, User) and asked.scope == scope else nobody(scope)
@@ -95,7 +95,7 @@ def _responder(link: Link, scope: str) -> User:
 
 def _attach(scope: Resolver, address: str, responder: User) -> Callable[[DestinationLink], None]:
     def attach(route: DestinationLink) -> None:
-        route.way, route.requester = way(scope.name), responder
+        route.context, route.requester = link_context(scope.name), responder
         scope.attach_to(route, address, responder)
 
     return attach

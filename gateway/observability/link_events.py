@@ -140,7 +140,7 @@ class LinkEvents:
         link.recount()
 
     def _counters(self, link: Link) -> LinkCounters:
-        rule = getattr(link.node, "rule", None)
+        rule = getattr(link.decision, "rule", None)
         return self.metrics.links(link.scope, _unruled(link) if rule is None else rule)
 
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.nodes.link_pairs import ME
+from gateway.nodes.link import IncomingLink
+from gateway.nodes.pairs import ME
 from gateway.principal import GatewayItself, client
 from gateway.response.annotate import Restored
 from gateway.response.crossing_rule import HOMEWARD
 from gateway.response.fields import NULL, TO, address_text
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announcing, way
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities, link_context
 from gateway.routing.message_router import WINDOW, Destination, DestinationLink, RequiredCapabilities
 from gateway.routing.reply_rights import asker
 from gateway.routing.response_router import AdmissionRequired, ResponseRouter
 from gateway.routing.transforms import replies_address
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
     from gateway.nodes.resolver import Resolver
 
 _PARTITION: Final = Symbol("event-streams-partition")
@@ -36,7 +36,7 @@ _PASSED_ON: Final = ", passed on"
 _new: Final = tuple.__new__
 
 
-def attach_anonymous(scope: Resolver, link: Link) -> None:
+def attach_anonymous(scope: Resolver, link: IncomingLink) -> None:
     """The anonymous terminus of `scope` (AT 2.3)."""
 
     world, name, replies = scope.world, scope.name, replies_address(scope.name)
@@ -45,7 +45,7 @@ def attach_anonymous(scope: Resolver, link: Link) -> None:
     def attach(route: DestinationLink) -> None:
         scope.attach_to(route, route.key[1], sender)
 
-    def aim(link: Link, data: bytes) -> Destination:
+    def aim(link: IncomingLink, data: bytes) -> Destination:
         layout = walk(data)
         raw = property_field(data, layout, TO) or NULL
         crossings = world.crossings
@@ -59,17 +59,17 @@ def attach_anonymous(scope: Resolver, link: Link) -> None:
             restored = crossings.undo(name, token, data, layout)
             crossings.remember(name, raw, token)
             return home(restored)
-        if to == replies or (to == ME and link.way.pair is not None and link.way.pair.responder):
+        if to == replies or (to == ME and link.context.pair is not None and link.context.pair.responder):
             return home(crossings.restore(name, data))
         return Destination((name, to, ""), data, attach)
 
     capabilities, properties = _wishes(scope, link)
-    announcing(link, bool(capabilities))
+    announced_capabilities(link, bool(capabilities))
     demands = RequiredCapabilities(frozenset(capabilities), frozenset(properties))
     ResponseRouter(link, aim, scope.world.waits, demands).start(capabilities, properties)
 
 
-def _wishes(scope: Resolver, link: Link) -> tuple[tuple[str, ...], dict[Any, Any]]:
+def _wishes(scope: Resolver, link: IncomingLink) -> tuple[tuple[str, ...], dict[Any, Any]]:
     """What of a sender's wishes at least some destination can fulfil (AT-2.2.1-3); by policy, not by asking them."""
     routed = scope.world.crossings.routes(scope.name) and scope.rules.responses
     wanted = routed and RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities
@@ -86,10 +86,10 @@ def attach_replies(scope: Resolver, link: Any, address: str) -> None:
         raise AmqpError(NOT_ALLOWED, "this address accepts responses; nothing can be received from it")
     aim = _responses(scope, address, link.user)
     router = ResponseRouter(link, aim, scope.world.waits, window=window(scope))
-    router.start(announcing(link, scope.world.crossings.routes(link.way.scope)))
+    router.start(announced_capabilities(link, scope.world.crossings.routes(link.context.scope)))
 
 
-def _responses(scope: Resolver, address: str, user: str) -> Callable[[Link, bytes], Destination]:
+def _responses(scope: Resolver, address: str, user: str) -> Callable[[IncomingLink, bytes], Destination]:
     world, name, home = scope.world, scope.name, homing(scope, user)
     _, rewritten, token = address.partition("/")
     if not rewritten:
@@ -112,7 +112,7 @@ def homing(scope: Resolver, responder: str) -> Callable[[Restored], Destination]
     def attach(route: DestinationLink) -> None:
         origin, address, kind = route.key
         kind, passed_on = kind.removesuffix(_COUNTED), kind.removesuffix(_COUNTED).endswith(_PASSED_ON)
-        route.way = way(scope.name, kind.removesuffix(_PASSED_ON), answer=True)
+        route.context = link_context(scope.name, kind.removesuffix(_PASSED_ON), answer=True)
         there = scope.world.scopes.get(origin)
         if there is None:  # a reload has taken it away while this response waited
             raise AmqpError(NOT_FOUND, "the requester is gone")

@@ -15,10 +15,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gateway.nodes.link import IncomingLink
 from gateway.routing.requester_limits import RequesterLimit
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
     from gateway.routing.message_router import DestinationLink
 
 LOOK: Final = 1.0
@@ -36,7 +36,7 @@ class FairShare:
 
     def __init__(
         self,
-        link: Link,
+        link: IncomingLink,
         window: int,
         routes: Callable[[], Collection[DestinationLink]],
         later: Callable[[float, Callable[[], None]], Timer],

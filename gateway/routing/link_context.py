@@ -8,14 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.amqp.message.response_annotations import SUPPORTED
 
 if TYPE_CHECKING:
-    from gateway.nodes.link_pairs import Pair
+    from gateway.amqp.engine.proton_data import TerminusFields
 
 RESPONSE_ADDRESS_SUPPORTED: Final = SUPPORTED
+
+
+class PairSender(Protocol):
+    """The sending half of a link pair."""
+
+    @property
+    def open(self) -> bool: ...
+    @property
+    def target(self) -> TerminusFields: ...
+
+
+class Pair:
+    """What the halves of a link pair share (`gateway.nodes.pairs`).
+
+    `address` is that of the half that takes responses, None while it is not there.
+    """
+
+    __slots__ = ("__weakref__", "address", "responder", "sender")
+
+    def __init__(self) -> None:
+        self.address: str | None = None
+        self.sender: PairSender | None = None
+        """Its sending half; one that is not open counts for nothing: a new session may be where its session was."""
+        self.responder = False
+        """Its receiving half consumes requests."""
 
 
 class ReplyAddress(Protocol):
@@ -56,10 +81,10 @@ class LinkContext(NamedTuple):
     """How many responses each request may have; None: any number."""
 
 
-_way: Final = cache(LinkContext)
+_cached: Final = cache(LinkContext)
 
 
-def way(
+def link_context(
     scope: str,
     replies: str = "auto",
     announces: bool = False,
@@ -68,13 +93,19 @@ def way(
     uses: int | None = None,
 ) -> LinkContext:
     """The one `Way` of these words: the per-message path compares by identity; as many as a policy has words."""
-    made: Callable[..., LinkContext] = _way if pair is None else LinkContext
+    made: Callable[..., LinkContext] = _cached if pair is None else LinkContext
     return made(scope, replies, announces, pair, answer, None, uses)
 
 
-def announcing(link: Any, announces: bool) -> tuple[str, ...]:
+class HasContext(Protocol):
+    """A link whose context is decided."""
+
+    context: LinkContext
+
+
+def announced_capabilities(link: HasContext, announces: bool) -> tuple[str, ...]:
     """What the target of `link` announces; the link remembers it for its messages."""
-    if link.way is not None and link.way.announces is not announces:
-        own = link.way
-        link.way = way(own.scope, own.replies, announces, own.pair, own.answer, own.uses)
+    if link.context.announces is not announces:
+        own = link.context
+        link.context = link_context(own.scope, own.replies, announces, own.pair, own.answer, own.uses)
     return (RESPONSE_ADDRESS_SUPPORTED,) if announces else ()

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.amqp.link.outcomes import RELEASED, Outcome
 from gateway.amqp.message.hop import ROUTING, TARGETED, may_be_annotated, only
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.internal_link import InternalLink
+from gateway.nodes.link import Delivery, IncomingLink
 from gateway.nodes.reject import refuse
 from gateway.response.cookie_store import CookieNotLoaded
 from gateway.routing.requester_limits import BESIDE, DETACHED, HeldMessage, RequesterLimit, dispensable
-
-if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
 
 WINDOW: Final = 1000  # the credit of such a link
 HELD: Final = 250
@@ -64,8 +62,8 @@ class DestinationLink(InternalLink):
 
     incoming: Final = True
 
-    def __init__(self, router: MessageRouter, link: Link, key: tuple[str, str, str]) -> None:
-        super().__init__(link.way, link.requester)
+    def __init__(self, router: MessageRouter, link: IncomingLink, key: tuple[str, str, str]) -> None:
+        super().__init__(link.context, link.requester)
         self._router: Final = router
         self._link: Final = link
         self.key: Final = key
@@ -106,7 +104,7 @@ class DestinationLink(InternalLink):
     def rejects(self) -> bool:
         return self._link.rejects
 
-    def drop(self, delivery: Any) -> None:
+    def drop(self, delivery: Delivery) -> None:
         self.busy -= 1
         self._done += 1
         self._link.drop(delivery)
@@ -115,7 +113,7 @@ class DestinationLink(InternalLink):
     def message_refused(self, error: AmqpError) -> None:
         self._link.message_refused(error)
 
-    def tag(self, delivery: Any) -> bytes:
+    def tag(self, delivery: Delivery) -> bytes:
         return self._link.tag(delivery)
 
     # -- what a node does
@@ -148,7 +146,7 @@ class DestinationLink(InternalLink):
         if stayed:
             self.perhaps_done()
 
-    def settle(self, delivery: Any, outcome: Outcome) -> None:
+    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         self.busy -= 1
         self._done += 1
         self._link.settle(delivery, outcome)
@@ -156,7 +154,7 @@ class DestinationLink(InternalLink):
 
     def fail(self, error: AmqpError) -> None:
         """A pre-settled message cannot be refused: its link ends, unless it brings the answers of others."""
-        if not (self.way.answer and self._link.rejects):
+        if not (self.context.answer and self._link.rejects):
             self._router.fail(error)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
@@ -171,12 +169,12 @@ class DestinationLink(InternalLink):
             if error is None:
                 self._release(message.delivery, message.settled)
             else:
-                self._router.unreachable(message.delivery, error, message.settled, answer=self.way.answer)
+                self._router.unreachable(message.delivery, error, message.settled, answer=self.context.answer)
         self._waiting.clear()
 
     # -- what the router does
 
-    def transfer(self, delivery: Any, data: bytes, settled: bool, until_ms: int | None = None) -> None:
+    def transfer(self, delivery: Delivery, data: bytes, settled: bool, until_ms: int | None = None) -> None:
         if not self.busy:
             self._router.busy()
         self.busy += 1
@@ -191,7 +189,7 @@ class DestinationLink(InternalLink):
         message.give_back()
         self._release(message.delivery, message.settled)
 
-    def _release(self, delivery: Any, settled: bool) -> None:
+    def _release(self, delivery: Delivery, settled: bool) -> None:
         """It was not sent on; who can hear that may send it again."""
         if settled:
             self.drop(delivery)
@@ -199,7 +197,7 @@ class DestinationLink(InternalLink):
             self.settle(delivery, RELEASED)
         self._done -= 1  # no sign that somebody takes messages
 
-    def _give(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def _give(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         self.granted -= 1
         if may_be_annotated(data):  # the link around it understands what some destination does
             data = only(data, self.understands)
@@ -222,7 +220,7 @@ class DestinationLink(InternalLink):
         attended = not self.open or getattr(self.handler, "attended", True)
         return not self.gone and attended and self._router.outlived and DETACHED.take(len(data) + BESIDE)
 
-    def abandon(self, delivery: Any, settled: bool) -> None:
+    def abandon(self, delivery: Delivery, settled: bool) -> None:
         """It goes nowhere, and its sender cannot hear that any more."""
         if settled:
             self._link.drop(delivery)
@@ -288,8 +286,8 @@ class MessageRouter:
 
     def __init__(
         self,
-        link: Link,
-        aim: Callable[[Link, bytes], Destination],
+        link: IncomingLink,
+        aim: Callable[[IncomingLink, bytes], Destination],
         demands: RequiredCapabilities = RequiredCapabilities(),  # noqa: B008  immutable
     ) -> None:
         self.link: Final = link
@@ -306,7 +304,7 @@ class MessageRouter:
         )
         self.link.grant(WINDOW)
 
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         try:
             aim = self._aim(self.link, data)
         except AmqpError as error:
@@ -348,7 +346,7 @@ class MessageRouter:
             del self._routes[route.key]
             route.end(None)
 
-    def wait(self, wait: PendingDestination | CookieNotLoaded, delivery: Any, data: bytes, settled: bool) -> None:
+    def wait(self, wait: PendingDestination | CookieNotLoaded, delivery: Delivery, data: bytes, settled: bool) -> None:
         """See `homeward`; nothing waits here."""
         raise wait
 
@@ -372,11 +370,11 @@ class MessageRouter:
         if self._routes.get(route.key) is route:
             del self._routes[route.key]
 
-    def refuse(self, delivery: Any, error: AmqpError, settled: bool) -> None:
+    def refuse(self, delivery: Delivery, error: AmqpError, settled: bool) -> None:
         refuse(self.link, delivery, error, settled)
         self.passed()
 
-    def unreachable(self, delivery: Any, error: AmqpError, settled: bool, *, answer: bool) -> None:
+    def unreachable(self, delivery: Delivery, error: AmqpError, settled: bool, *, answer: bool) -> None:
         """Its destination does not take it.
 
         A settled `answer` is dropped: that its requester has gone is no fault of the responder, whose link brings

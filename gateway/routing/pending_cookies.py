@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.link.outcomes import SETTLED
 from gateway.nodes.direct.queue import WaitingMessage
 from gateway.nodes.direct.receivers import ReceiverGroup
+from gateway.nodes.link import Delivery
 from gateway.routing.cookie_offload import CookieOffload
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class PendingCookieQueue:
             node.undeliverable(message.link, message.delivery, message.settled)
 
 
-def send(target: Link, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+def send(target: Link, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
     """Send what is fit to go; the sender's delivery waits for the outcome."""
     if settled:
         link.settle(delivery, SETTLED)

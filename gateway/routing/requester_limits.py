@@ -6,6 +6,8 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from gateway.nodes.link import Delivery
+
 STILL: Final = 10
 """Looks at a destination (`fair_share`) without an outcome after which it counts as stuck."""
 QUIET: Final = 2
@@ -43,7 +45,7 @@ DETACHED: Final = DetachedBudget(16 * 2**20)
 class HeldMessage(NamedTuple):
     """A message that waits for its destination; `charged`: it has room of `DETACHED`, since its link has ended."""
 
-    delivery: int
+    delivery: Delivery
     data: bytes
     settled: bool
     until_ms: int | None

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.amqp.link.outcomes import RELEASED, Modified, Outcome
 from gateway.amqp.message.hop import TARGETED
 from gateway.errors import AmqpError
 from gateway.instance import instance
+from gateway.nodes.link import Delivery, IncomingLink
 from gateway.response.cookie import Cookie
 from gateway.response.cookie_store import CookieNotLoaded, Refusal
 from gateway.response.keys import BadToken
@@ -31,9 +32,6 @@ from gateway.routing.message_router import (
 )
 from gateway.routing.requester_limits import BESIDE, DETACHED
 from gateway.state.counters.store import CounterStore
-
-if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
 
 PATIENCE: Final = 10.0
 """Seconds a response may wait for its turn; one that would wait longer is released."""
@@ -82,24 +80,24 @@ class UseLimitedRoute(DestinationLink):
     It is not when it was released or modified, or never left the gateway.
     """
 
-    def __init__(self, router: ResponseRouter, link: Link, key: tuple[str, str, str]) -> None:
+    def __init__(self, router: ResponseRouter, link: IncomingLink, key: tuple[str, str, str]) -> None:
         super().__init__(router, link, key)
         self._store: Final = router.waits.store
         self._claims: dict[Any, UseClaim] = {}
         self._refusing = False
 
-    def counted(self, delivery: Any, claim: UseClaim) -> None:
+    def counted(self, delivery: Delivery, claim: UseClaim) -> None:
         """Remember what was taken for a delivery that comes now."""
         self._claims[delivery] = claim
 
-    def settle(self, delivery: Any, outcome: Outcome) -> None:
+    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         if self._refusing or outcome is RELEASED or isinstance(outcome, Modified):
             self._free(delivery)
         self._refusing = False
         self._claims.pop(delivery, None)
         super().settle(delivery, outcome)
 
-    def drop(self, delivery: Any) -> None:
+    def drop(self, delivery: Delivery) -> None:
         self._free(delivery)
         super().drop(delivery)
 
@@ -108,7 +106,7 @@ class UseLimitedRoute(DestinationLink):
         self._refusing = True
         super().message_refused(error)
 
-    def abandon(self, delivery: Any, settled: bool) -> None:
+    def abandon(self, delivery: Delivery, settled: bool) -> None:
         self._free(delivery)
         super().abandon(delivery, settled)
 
@@ -121,7 +119,7 @@ class UseLimitedRoute(DestinationLink):
         for delivery, *_ in self._waiting:
             self._free(delivery)
 
-    def _free(self, delivery: Any) -> None:
+    def _free(self, delivery: Delivery) -> None:
         if (claim := self._claims.pop(delivery, None)) is not None:
             self._store.give_back(*claim)
 
@@ -131,7 +129,7 @@ class Pending:
 
     __slots__ = ("charged", "delivery", "settled", "size")
 
-    def __init__(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def __init__(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         self.delivery, self.settled, self.size = delivery, settled, len(data) + BESIDE
         self.charged = 0
 
@@ -143,8 +141,8 @@ class ResponseRouter(MessageRouter):
 
     def __init__(
         self,
-        link: Link,
-        aim: Callable[[Link, bytes], Destination],
+        link: IncomingLink,
+        aim: Callable[[IncomingLink, bytes], Destination],
         waits: AdmissionContext,
         demands: RequiredCapabilities = RequiredCapabilities(),  # noqa: B008  immutable
         window: int = WINDOW,
@@ -181,7 +179,7 @@ class ResponseRouter(MessageRouter):
             self.link.grant(self._owed)
             self._owed = 0
 
-    def wait(self, wait: PendingDestination | CookieNotLoaded, delivery: Any, data: bytes, settled: bool) -> None:
+    def wait(self, wait: PendingDestination | CookieNotLoaded, delivery: Delivery, data: bytes, settled: bool) -> None:
         """The aim says that this response cannot go on yet."""
         if isinstance(wait, AdmissionRequired):
             self._admit(wait, delivery, settled)
@@ -208,7 +206,7 @@ class ResponseRouter(MessageRouter):
 
     # -- what waits
 
-    def _wait(self, delivery: Any, data: bytes, settled: bool) -> Pending:
+    def _wait(self, delivery: Delivery, data: bytes, settled: bool) -> Pending:
         pending = Pending(delivery, data, settled)
         self._pending[pending] = None
         if self.ended:
@@ -231,7 +229,7 @@ class ResponseRouter(MessageRouter):
 
     # -- what the cookie stands for
 
-    def _fetch(self, missing: CookieNotLoaded, delivery: Any, data: bytes, settled: bool) -> None:
+    def _fetch(self, missing: CookieNotLoaded, delivery: Delivery, data: bytes, settled: bool) -> None:
         pending = self._wait(delivery, data, settled)
 
         def got(value: bytes | None) -> None:
@@ -258,7 +256,7 @@ class ResponseRouter(MessageRouter):
 
     # -- its turn
 
-    def _admit(self, toll: AdmissionRequired, delivery: Any, settled: bool) -> None:
+    def _admit(self, toll: AdmissionRequired, delivery: Delivery, settled: bool) -> None:
         if toll.bucket is None:
             self._count(toll, delivery, settled)
             return
@@ -285,7 +283,7 @@ class ResponseRouter(MessageRouter):
 
     # -- its use
 
-    def _count(self, toll: AdmissionRequired, delivery: Any, settled: bool) -> None:
+    def _count(self, toll: AdmissionRequired, delivery: Delivery, settled: bool) -> None:
         uses = toll.cookie.uses
         if uses is None:
             self._forward(toll.aim, delivery, settled)
@@ -307,7 +305,7 @@ class ResponseRouter(MessageRouter):
         ttl_ms = remaining(toll.cookie.expiry_ms, self.waits.now_ms())
         self.waits.store.count(*claim, uses.limit, ttl_ms, counted)
 
-    def _forward(self, aim: Destination, delivery: Any, settled: bool, claim: UseClaim | None = None) -> None:
+    def _forward(self, aim: Destination, delivery: Delivery, settled: bool, claim: UseClaim | None = None) -> None:
         try:
             route = self._routes.get(aim.key) or (
                 self._open(aim, DestinationLink if claim is None else UseLimitedRoute)
@@ -325,12 +323,12 @@ class ResponseRouter(MessageRouter):
 
     # -- none of it
 
-    def _turn_away(self, refuse: Refusal, fault: BadToken, delivery: Any, settled: bool) -> None:
+    def _turn_away(self, refuse: Refusal, fault: BadToken, delivery: Delivery, settled: bool) -> None:
         error = refuse(fault)
         error.__cause__ = fault  # for the log and the counter; the peer hears what any bad cookie hears
         self.refuse(delivery, error, settled)
 
-    def _release(self, delivery: Any, settled: bool) -> None:
+    def _release(self, delivery: Delivery, settled: bool) -> None:
         """Certainly not delivered; the responder may send it again."""
         if settled:
             self.link.drop(delivery)

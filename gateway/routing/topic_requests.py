@@ -18,7 +18,7 @@ from gateway.errors import AmqpError
 from gateway.principal import nobody
 from gateway.response.annotations import REQUEST_ANNOTATIONS
 from gateway.routing.cookie_offload import CookieOffload
-from gateway.routing.link_context import LinkContext, way
+from gateway.routing.link_context import LinkContext, link_context
 from gateway.routing.reply_rights import permit
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class TopicEvent(Protocol):
 class _Topic(NamedTuple):
     """The topic as the sender of what is read of it."""
 
-    way: LinkContext
+    context: LinkContext
 
 
 class TopicRequests:
@@ -52,7 +52,7 @@ class TopicRequests:
     def __init__(self, scope: Resolver, link: Any) -> None:
         self._scope: Final = scope
         self._link: Final = link
-        self._topic: Final = _Topic(way(scope.name, announces=True))
+        self._topic: Final = _Topic(link_context(scope.name, announces=True))
         self._crossing: tuple[Any, Crossing | None] = (None, None)
         self._kept: Final[dict[tuple[int, int], bytes]] = {}
         """Messages whose cookies had to be kept first, by partition and offset; one of a partition at most."""

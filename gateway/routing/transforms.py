@@ -16,7 +16,7 @@ from gateway.amqp.message.hop import without
 from gateway.amqp.message.response_annotations import annotated
 from gateway.amqp.message.sections import SectionOffsets, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
-from gateway.nodes.link_pairs import asks_me, own_address, with_own_address
+from gateway.nodes.pairs import asks_me, own_address, with_own_address
 from gateway.response.annotate import Annotator, LinkTarget, Restored
 from gateway.response.annotations import REQUEST_ANNOTATIONS, RESPONSE_COOKIE
 from gateway.response.cookie_store import CookieStore
@@ -104,17 +104,17 @@ class TransformRegistry:
 
     def honours(self, scope: str, receiver: FilterGroupKey) -> bool:
         """Whether annotations on requests from `scope` do what they say when such a receiver gets them (RA-2.2-4)."""
-        if receiver.way.scope != scope:
-            return receiver.way.replies != "none"
+        if receiver.context.scope != scope:
+            return receiver.context.replies != "none"
         return receiver.supports
 
     def choose(self, origin: Link, target: Link) -> CrossingDecision:
         """What becomes of messages from `origin` that go to `target`."""
-        from_way, to_way = origin.way, target.way
-        if from_way.scope == to_way.scope:
+        origin_context, target_context = origin.context, target.context
+        if origin_context.scope == target_context.scope:
             return WITHIN
-        wanted = from_way.replies if from_way.replies != "auto" else to_way.replies
-        home = to_way.home
+        wanted = origin_context.replies if origin_context.replies != "auto" else target_context.replies
+        home = target_context.home
         carries = home is not None and home.address is not None
         return choose(wanted, keys=self._ring is not None, capable=self._capable(target), carries=carries)
 
@@ -123,32 +123,33 @@ class TransformRegistry:
 
         `right` is that of their requester to be answered where they say.
         """
-        from_way, to_way = origin.way, target.way
+        origin_context, target_context = origin.context, target.context
         choice = self.choose(origin, target)
         if choice is WITHIN:
-            return self._within(from_way, to_way, self._capable(target), right)
+            return self._within(origin_context, target_context, self._capable(target), right)
         if choice.result == UNCHANGED:
-            return partial(without, names=(*REQUEST_ANNOTATIONS, *(() if from_way.answer else (RESPONSE_COOKIE,))))
+            cookie = () if origin_context.answer else (RESPONSE_COOKIE,)
+            return partial(without, names=(*REQUEST_ANNOTATIONS, *cookie))
         if choice.result == REFUSED:
             fault = Fault.GATEWAY if choice.condition == NOT_ALLOWED else Fault.PEER
             return _refuse(AmqpError(choice.condition or "", choice.why, fault=fault))
-        if from_way.uses is None and to_way.uses is not None and from_way.replies != HOMEWARD:
-            from_way = from_way._replace(uses=to_way.uses)
-        return self._into(from_way, to_way, choice.result, right)
+        if origin_context.uses is None and target_context.uses is not None and origin_context.replies != HOMEWARD:
+            origin_context = origin_context._replace(uses=target_context.uses)
+        return self._into(origin_context, target_context, choice.result, right)
 
-    def _into(self, from_way: LinkContext, to_way: LinkContext, result: str, right: Right) -> Crossing:
+    def _into(self, origin_context: LinkContext, target_context: LinkContext, result: str, right: Right) -> Crossing:
         """The request as the other side understands it, with an address that can be answered there."""
         if result == ANNOTATED:
-            return self._annotating(from_way, to_way.scope, right, to_way.home)
+            return self._annotating(origin_context, target_context.scope, right, target_context.home)
         if result == CARRIED:
-            assert to_way.home is not None
-            return self._carrying(from_way, to_way.scope, to_way.home, right)
-        return self._rewriting(from_way, to_way.scope, right)
+            assert target_context.home is not None
+            return self._carrying(origin_context, target_context.scope, target_context.home, right)
+        return self._rewriting(origin_context, target_context.scope, right)
 
     def _capable(self, target: Link) -> bool:
         """Whether requests to this target are annotated; the target's word counts, not the container's (RA-2.1-4)."""
-        home = target.way.home
-        believed = target.way.scope not in self._unrouted and (home is None or home.annotates)
+        home = target.context.home
+        believed = target.context.scope not in self._unrouted and (home is None or home.annotates)
         return believed and RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
 
     def _within(self, origin: LinkContext, target: LinkContext, capable: bool, right: Right) -> Crossing | None:

@@ -331,7 +331,7 @@ class Gateway:
         for link in self.links():
             self.report.flush(link)
         for link in self.far_links():
-            if link.node is not None:  # pulled: it has no near half that counts
+            if link.decision is not None:  # pulled: it has no near half that counts
                 self.report.flush(link)
 
     def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ class LinkRevalidator:
 
     def decided(self, link: Any) -> AmqpError | None:
         """The same for what the policy had decided; for what no rule decides there is no reason to go."""
-        node = link.node
+        node = link.decision
         if not isinstance(node, Decided):
             return None
         scope = self._scopes.get(node.scope)

@@ -40,11 +40,11 @@ class LinkState:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at", "counted",
-        "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone", "handle", "handler", "held",
-        "incoming", "leaving", "left", "max_message_size", "most", "name", "node", "open", "others", "presettled",
-        "properties", "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
-        "understands", "unsaid", "unsettled", "way", "window",
+        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at", "context",
+        "counted", "decision", "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone",
+        "handle", "handler", "held", "incoming", "leaving", "left", "max_message_size", "most", "name", "open",
+        "others", "presettled", "properties", "ptr", "refusals", "requester", "session", "source", "target",
+        "transfers", "unannounced", "understands", "unsaid", "unsettled", "window",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, pointer: Any) -> None:
@@ -66,10 +66,10 @@ class LinkState:
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
-        self.node: Any = None
+        self.decision: Any = None
         self.flow: Any = None  # where the journal counts what is on the link (`journal.Flow`)
         self.filter_rules: Any = None  # how the resolver wants its filters read (`filters.filter_set.Rules`)
-        self.way: Any = None
+        self.context: Any = None
         self.leaving: Any = None  # how requests in a topic become what its reader may get (`nodes.leaving.Leaving`)
         self.requester: Final = engine.peer.requester  # whose messages come on it, and who resolves its address
         self.draining = self._several = False  # `_several`: the handler takes several messages at once

@@ -32,7 +32,7 @@ class Copies:
     def __init__(self, link: Link, delivery: int, count: int) -> None:
         self._link, self._delivery, self._left = link, delivery, count
         self._worst: Outcome | None = None
-        self.way, self.requester = link.way, link.requester
+        self.context, self.requester = link.context, link.requester
 
     @property
     def rejects(self) -> bool:

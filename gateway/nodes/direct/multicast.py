@@ -19,6 +19,7 @@ from gateway.nodes.direct.node import DirectNode, ReceiverEndpoint
 from gateway.nodes.direct.queue import WaitingMessage
 from gateway.nodes.direct.receiver_filter import source_of
 from gateway.nodes.direct.receivers import ReceiverGroup
+from gateway.nodes.link import Delivery
 from gateway.nodes.reject import refuse
 from gateway.routing.cookie_offload import CookieOffload
 from gateway.routing.pending_cookies import send
@@ -70,7 +71,7 @@ class Multicast(DirectNode):
             self._go_on()
         super().credited(outlet)
 
-    def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+    def transfer(self, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
         if not self.receivers.all:
             self.undeliverable(link, delivery, settled)
         elif not self.waiting and self._round is None and self._all_ready():
@@ -92,7 +93,7 @@ class Multicast(DirectNode):
             deliver(message.link, message.delivery, message.data, message.settled)
             copies += len(self.receivers.all)
 
-    def _nobody(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+    def _nobody(self, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
         self.undeliverable(link, delivery, settled)
 
     def _all_ready(self) -> bool:
@@ -107,7 +108,7 @@ class Multicast(DirectNode):
     def supply(self) -> int:
         return max(self._pace.least(), 0)
 
-    def _forward_all(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+    def _forward_all(self, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
         receivers = self.receivers
         groups = receivers.takers(source_of(data)) if receivers.filtered else receivers.groups.values()
         outlets = sorted((outlet for group in groups for outlet in group.members), key=_serial)
@@ -183,7 +184,7 @@ class Multicast(DirectNode):
     def _end_round(self, copies: Copies) -> None:
         self._round, self._pace.owed = None, ()
         if not copies.open:  # its sender has left meanwhile
-            for outlet in self._crossed.pop(copies.way, ()):
+            for outlet in self._crossed.pop(copies.context, ()):
                 outlet.forget(copies)  # type: ignore[arg-type]
 
     @property

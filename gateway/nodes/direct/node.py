@@ -19,9 +19,10 @@ from gateway.nodes.direct.queue import UNREAD, WaitingMessage, WaitingMessages
 from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate, source_of, wanted
 from gateway.nodes.direct.receivers import FilterGroupKey, ReceiverGroup, Receivers
 from gateway.nodes.direct.sender_credit import SenderCredit
+from gateway.nodes.link import Delivery, SendContext
 from gateway.nodes.reject import refuse
 from gateway.routing.cookie_offload import CookieOffload
-from gateway.routing.link_context import announcing
+from gateway.routing.link_context import announced_capabilities
 from gateway.routing.pending_cookies import PendingCookieQueue, send
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ class SenderEndpoint:
         self.left = self.level = 0
         """Messages that it may send until its credit is looked at, and where `Shares` has filed it."""
 
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """Straight to the one receiver where that is all there is to do; else the meeting point decides."""
         meeting, link = self._meeting, self.link
         outlet = meeting.only
         if outlet is None or settled or (target := outlet.link).window <= 0 or target.engine.blocked:
             meeting.transfer(link, delivery, data, settled)
-        elif target.way is link.way:
+        elif target.context is link.context:
             target.send(data, (link, delivery))
         else:
             meeting.forward(outlet, link, delivery, data, False)
@@ -77,7 +78,7 @@ class ReceiverEndpoint:
     """A receiver at the meeting point, with the crossings from each sender's scope to its own."""
 
     __slots__ = (
-        "__weakref__", "_crossings", "_meeting", "counted", "group", "kind", "last", "last_requester", "last_way",
+        "__weakref__", "_crossings", "_meeting", "counted", "group", "kind", "last", "last_context", "last_requester",
         "link", "predicate", "serial", "turn",
     )  # fmt: skip
 
@@ -92,39 +93,39 @@ class ReceiverEndpoint:
         self.counted = self.turn = self.serial = 0
         """Its part of `Receivers.supply`, when it had its last turn, and when it came."""
         self._crossings: dict[Any, Crossing | None] = {}
-        self.last_way: Any = None
+        self.last_context: Any = None
         self.last_requester: Any = None
         self.last: Crossing | None = None
         """What `crossing` said for an origin with `last_way` and `last_requester`."""
 
     def crossing(self, origin: Link) -> Crossing | None:
         """How messages of `origin` must be changed for this receiver; decided once per sender."""
-        way, requester = key = origin.way, origin.requester
+        context, requester = key = origin.context, origin.requester
         try:
             made = self._crossings[key]
         except KeyError:
             if len(self._crossings) >= _CROSSINGS:
                 self._crossings.clear()
             made = self._crossings[key] = self._meeting.make_crossing(origin, self.link)
-            if way.pair is not None:
-                self._meeting.crossed(way, self)
-        self.last_way, self.last_requester, self.last = way, requester, made
+            if context.pair is not None:
+                self._meeting.crossed(context, self)
+        self.last_context, self.last_requester, self.last = context, requester, made
         return made
 
     def forget(self, origin: Link) -> None:
         """A sender whose crossing is its own, for what `$me` means, has left."""
-        self._crossings.pop((origin.way, origin.requester), None)
-        self.last_way = None
+        self._crossings.pop((origin.context, origin.requester), None)
+        self.last_context = None
 
     def policy_changed(self, verdict: Any) -> None:
         """A reload may have changed keys or rules: decide anew at the next message."""
         self._crossings.clear()
-        self.last_way = None
+        self.last_context = None
 
     def on_credit(self) -> None:
         self._meeting.credited(self)
 
-    def on_outcome(self, context: Any, outcome: Outcome) -> None:
+    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
         link, delivery = context
         link.settle(delivery, outcome)
 
@@ -194,7 +195,7 @@ class DirectNode:
         link.accept(
             end,
             address=self.address if self.named_here else None,
-            capabilities=announcing(link, link.way.announces) if wish is None else CAPABILITIES,
+            capabilities=announced_capabilities(link, link.context.announces) if wish is None else CAPABILITIES,
             filter=None if wish is None else wish.in_force,
             max_message_size=link.engine.config.max_message_size,
             node_properties=self._node_properties,
@@ -232,9 +233,9 @@ class DirectNode:
             message.source = source_of(message.data)
         return message is not self._holding.message and group.takes(message.source)
 
-    def crossed(self, way: Any, outlet: ReceiverEndpoint) -> None:
+    def crossed(self, context: Any, outlet: ReceiverEndpoint) -> None:
         """A receiver has made a crossing that is for one sender alone."""
-        self._crossed.setdefault(way, WeakSet()).add(outlet)
+        self._crossed.setdefault(context, WeakSet()).add(outlet)
 
     def _choose(self) -> None:
         receivers = self.receivers
@@ -244,7 +245,7 @@ class DirectNode:
     def leave_inlet(self, inlet: SenderEndpoint) -> None:
         """A sender has left; what it sent settled is delivered all the same, for nobody could send that again."""
         self.shares.leave(inlet)
-        for outlet in self._crossed.pop(inlet.link.way, ()):
+        for outlet in self._crossed.pop(inlet.link.context, ()):
             outlet.forget(inlet.link)
         self.give_back(inlet.link)  # heard where a routed link is inside another
         for message in self.waiting.left_by(inlet.link):
@@ -281,7 +282,7 @@ class DirectNode:
 
     # -- messages
 
-    def transfer(self, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+    def transfer(self, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
         """A message came from `link`: pass it on, or let it wait for credit."""
         receivers, source = self.receivers, UNREAD
         groups: Any = receivers.groups.values()
@@ -308,17 +309,17 @@ class DirectNode:
         self.waiting.add(message, [group.queue for group in groups], first=first)
         self._holding.stir(groups)
 
-    def unwanted(self, link: Link, delivery: Any, settled: bool) -> None:
+    def unwanted(self, link: Link, delivery: Delivery, settled: bool) -> None:
         """No receiver's filter matches: as if none were here."""
         self.undeliverable(link, delivery, settled)
         self.share_credit()
 
-    def forward(self, outlet: ReceiverEndpoint, link: Link, delivery: Any, data: bytes, settled: bool) -> None:
+    def forward(self, outlet: ReceiverEndpoint, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
         """Send to one receiver; the sender's delivery waits for that receiver's outcome."""
         target = outlet.link
-        if (way := link.way) is not target.way:
+        if (context := link.context) is not target.context:
             try:
-                same = outlet.last_way is way and outlet.last_requester is link.requester
+                same = outlet.last_context is context and outlet.last_requester is link.requester
                 crossing = outlet.last if same else outlet.crossing(link)
                 if crossing is not None:
                     data = crossing(data)
@@ -339,7 +340,7 @@ class DirectNode:
         self._not_only()
         self._holding.hold(wait, outlet, message)
 
-    def undeliverable(self, link: Link, delivery: Any, settled: bool) -> None:
+    def undeliverable(self, link: Link, delivery: Delivery, settled: bool) -> None:
         """No receiver is there, or none that takes the message."""
         if settled:
             link.drop(delivery)

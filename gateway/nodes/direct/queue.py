@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.nodes.link import Delivery
 from gateway.routing.requester_limits import BESIDE, DETACHED
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class WaitingMessage:
 
     __slots__ = ("charged", "data", "delivery", "gone", "link", "queues", "settled", "source", "takers")
 
-    def __init__(self, link: Link, delivery: Any, data: bytes, settled: bool, source: Any = UNREAD) -> None:
+    def __init__(self, link: Link, delivery: Delivery, data: bytes, settled: bool, source: Any = UNREAD) -> None:
         """`source`: the message as filters read it (`filtering.source_of`), where that is known."""
         self.link, self.delivery, self.data, self.settled = link, delivery, data, settled
         self.source = source

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 class FilterGroupKey(NamedTuple):
     """What a sender's attach has to know of the receivers that are there (RA-2.2-4)."""
 
-    way: LinkContext
+    context: LinkContext
     supports: bool
     """It said that it follows response annotations."""
 
 
 def kind_of(link: Link) -> FilterGroupKey:
     """The kind of a receiver; there are few."""
-    return FilterGroupKey(link.way, RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities)
+    return FilterGroupKey(link.context, RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities)
 
 
 class ReceiverGroup:

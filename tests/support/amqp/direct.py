@@ -13,9 +13,9 @@ from gateway.amqp.engine.config import EngineConfig
 from gateway.errors import AmqpError
 from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.node import DirectNode
-from gateway.routing.link_context import way
+from gateway.routing.link_context import link_context
 
-HERE = way("here")
+HERE = link_context("here")
 
 
 class Wire:
@@ -32,7 +32,7 @@ class Wire:
         self.source = SimpleNamespace(filter=given)
         self.target = SimpleNamespace(capabilities=())
         self.engine = SimpleNamespace(blocked=False, config=EngineConfig(container_id="t"))
-        self.way = HERE
+        self.context = HERE
         self.granted = self.window = self.grants = 0
         self.open = False
         self.handler: Any = None

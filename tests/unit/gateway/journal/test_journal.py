@@ -138,9 +138,9 @@ def test_what_is_no_message_is_told_as_such() -> None:
 
 def test_crossings_count_what_they_do() -> None:
     table = journal()
-    way = SimpleNamespace(scope="core", home=None)
-    target = SimpleNamespace(way=way, address="svc", target=SimpleNamespace(capabilities=()))
-    origin = SimpleNamespace(way=SimpleNamespace(scope="edge", replies="auto"))
+    context = SimpleNamespace(scope="core", home=None)
+    target = SimpleNamespace(context=context, address="svc", target=SimpleNamespace(capabilities=()))
+    origin = SimpleNamespace(context=SimpleNamespace(scope="edge", replies="auto"))
 
     def crossing(data: bytes) -> bytes:
         if data == b"bad":

@@ -139,7 +139,7 @@ def test_messages_into_a_topic_cross_in_batches_and_in_their_order() -> None:
     between = lambda link, inside: crossing  # noqa: E731
     world = SimpleNamespace(crossings=object(), between=between)
     scope: Any = SimpleNamespace(name="core", world=world)
-    link: Any = SimpleNamespace(way=SimpleNamespace(replies="rewrite"), open=True)
+    link: Any = SimpleNamespace(context=SimpleNamespace(replies="rewrite"), open=True)
     handler = Batches()
     entrance = _CrossScopeHandler(link, handler, scope)
     assert takes_batches(entrance)
@@ -156,7 +156,7 @@ def test_what_crosses_is_handed_on_before_what_ends_the_link() -> None:
         return data
 
     class Ending:
-        way, open, scope, rejects = SimpleNamespace(replies="rewrite"), True, "edge", True
+        context, open, scope, rejects = SimpleNamespace(replies="rewrite"), True, "edge", True
 
         def fail(self, error: AmqpError) -> None:
             self.open = False

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.amqp.message.response_annotations import annotated
 from gateway.errors import INVALID_FIELD, NOT_FOUND, AmqpError
-from gateway.nodes.link_pairs import Pair, asks_me, with_own_address
+from gateway.nodes.pairs import Pair, asks_me, with_own_address
 from gateway.response.echo import echo, read_request
-from gateway.routing.link_context import way
+from gateway.routing.link_context import link_context
 from tests.support.amqp.messages import message, sections
 from tests.support.gateway.crossing import hop_annotations
 
@@ -78,7 +78,7 @@ def test_me_needs_the_other_half() -> None:
 
 
 def test_ways_of_the_same_words_are_one_and_those_of_pairs_are_their_own() -> None:
-    assert way("s") is way("s")
-    assert way("s", announces=True) is not way("s")
+    assert link_context("s") is link_context("s")
+    assert link_context("s", announces=True) is not link_context("s")
     pair, other = Pair(), Pair()
-    assert way("s", pair=pair) == way("s", pair=pair) != way("s", pair=other)
+    assert link_context("s", pair=pair) == link_context("s", pair=pair) != link_context("s", pair=other)

@@ -41,7 +41,8 @@ class Store:
 class Responder:
     """The link that brings responses: what became of them."""
 
-    scope, user, name, way, requester = "core", "anonymous", "responses", SimpleNamespace(answer=True), nobody("core")
+    scope, user, name = "core", "anonymous", "responses"
+    context, requester = SimpleNamespace(answer=True), nobody("core")
     source, target, properties, presettled, engine = None, SimpleNamespace(_replace=lambda **_: None), {}, False, None
     rejects, granted = True, 0
 

@@ -53,7 +53,7 @@ def test_who_takes_a_message(data: bytes, found: list[str]) -> None:
         __hash__ = object.__hash__
 
     filters = {"one": "x = 1", "not one": "NOT x = 1", "all": None, "two": "x = 2 AND y = 3"}
-    receivers, link = Receivers(), SimpleNamespace(way=None, target=SimpleNamespace(capabilities=()))
+    receivers, link = Receivers(), SimpleNamespace(context=None, target=SimpleNamespace(capabilities=()))
     for name, text in filters.items():
         predicate = text and parse_sql(text)
         receivers.join(End(name=name, link=link, predicate=predicate))  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from gateway.amqp.message.sections import property_field, replace_properties, wa
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.nodes.temporary import Temporary
 from gateway.principal import client
+from gateway.routing.link_context import Pair, PairSender
 from policies.rules import ServiceRoute
 
 if TYPE_CHECKING:
@@ -32,19 +33,6 @@ PAIRED: Final = Symbol("paired")
 ECHO: Final = {PAIRED: True}
 """What both answers say (CORE-10)."""
 _LATE: Final = "a responder has to attach the sending half of its link pair, to $replies, first"
-
-
-class Pair:
-    """What the halves share; `address` is that of the half that takes responses, None while it is not there."""
-
-    __slots__ = ("__weakref__", "address", "responder", "sender")
-
-    def __init__(self) -> None:
-        self.address: str | None = None
-        self.sender: Link | None = None
-        """Its sending half; one that is not open counts for nothing: a new session may be where its session was."""
-        self.responder = False
-        """Its receiving half consumes requests."""
 
 
 class _Responses(Temporary):
@@ -88,7 +76,7 @@ class Pairs:
         if pair.address is not None and self._takes_responses(link):  # the other half was taken for a requester's
             self._scope.temporaries.at(pair.address).close(AmqpError(NOT_ALLOWED, _LATE))
 
-    def _takes_responses(self, sender: Link) -> bool:
+    def _takes_responses(self, sender: PairSender) -> bool:
         return sender.target.address is not None and self._scope.takes_replies(sender.target.address)
 
     def consumes(self, link: Link, pair: Pair) -> bool:
