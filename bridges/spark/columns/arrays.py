@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from bridges.spark.columns import schema
-from bridges.spark.columns.batch_decoder import Column, FoundField, Messages
+from bridges.spark.columns.batch_decoder import Bools, Column, FoundField, Int64s, Messages
 from bridges.spark.columns.message_shape import MessageShape, ShapeEntry
 from bridges.spark.columns.value_arrays import TYPES, VALUE
 from gateway.amqp.message import sections
@@ -31,7 +31,7 @@ class NotText(Exception):
     """Bytes that no text of their type has: read these messages one by one."""
 
 
-def arrays(messages: Messages, shape: MessageShape, found: FoundField) -> dict[str, Any]:
+def arrays(messages: Messages, shape: MessageShape, found: FoundField) -> dict[str, pa.Array]:
     """The columns of `columns.COLUMNS` that a message itself fills. Raises `NotText`."""
     try:
         return _Arrays(messages, found).all(shape)
@@ -48,7 +48,7 @@ class _Arrays:
         self._ends: Final = messages.ends[found.rows]
         self._count: Final = len(found.rows)
 
-    def all(self, shape: MessageShape) -> dict[str, Any]:
+    def all(self, shape: MessageShape) -> dict[str, pa.Array]:
         found, nothing = self._found, self._nulls
         return {
             "header": self._struct("header", found.header),
@@ -65,18 +65,18 @@ class _Arrays:
             "not_shown": nothing(TYPES["array<string>"]),
         }
 
-    def _nulls(self, kind: Any) -> Any:
+    def _nulls(self, kind: pa.DataType) -> pa.Array:
         return pa.nulls(self._count, kind)
 
-    def _body(self, shape: MessageShape) -> dict[str, Any]:
+    def _body(self, shape: MessageShape) -> dict[str, pa.Array]:
         found = self._found
         if found.value is None:
             return {"body": self._nulls(pa.binary()), "body_value": self._nulls(VALUE)}
         if shape.body == sections.DATA:
-            return {"body": self._cut(found.value.starts, found.value.ends), "body_value": self._nulls(VALUE)}
+            return {"body": self._cut(*found.value.places), "body_value": self._nulls(VALUE)}
         return {"body": self._cut(found.body, found.body_end), "body_value": self._values([found.value])}
 
-    def _cut(self, starts: Any, ends: Any, places: Any = None) -> Any:
+    def _cut(self, starts: Int64s, ends: Int64s, places: pa.Array | None = None) -> pa.Array:
         """What lies between these places of the buffer; `places` picks among them, null where it is masked."""
         count = len(starts)
         edges = np.empty(2 * count + 1, np.int32)
@@ -87,7 +87,7 @@ class _Arrays:
 
     # -- sections
 
-    def _struct(self, name: str, found: Sequence[Column] | None) -> Any:
+    def _struct(self, name: str, found: Sequence[Column] | None) -> pa.Array:
         kind = STRUCTS[name]
         if found is None:
             return self._nulls(kind)
@@ -97,18 +97,16 @@ class _Arrays:
             children.append(self._field(column, field.type))
         return pa.StructArray.from_arrays(children, fields=list(kind))
 
-    def _field(self, column: Column | None, kind: Any) -> Any:
+    def _field(self, column: Column | None, kind: pa.DataType) -> pa.Array:
         if column is None or column.kind.member is None:
             return self._nulls(kind)
         if kind == VALUE:
             return self._values([column], column.missing)
         if column.numbers is not None:
-            missing = None if column.missing is None else pa.array(column.missing)
-            found = pa.array(column.numbers, mask=column.missing) if missing is not None else pa.array(column.numbers)
-            return found.cast(kind)
+            return pa.array(column.numbers, mask=column.missing).cast(kind)
         return self._texts([column], kind, column.kind.name == "symbol")
 
-    def _entries(self, entries: Sequence[ShapeEntry] | None, found: Sequence[Column] | None) -> Any:
+    def _entries(self, entries: Sequence[ShapeEntry] | None, found: Sequence[Column] | None) -> pa.Array:
         width = 0 if found is None else len(found)
         ends = np.arange(self._count + 1, dtype=np.int32) * width
         names = _repeated(tuple(entry.name for entry in entries or ()), self._count)
@@ -116,7 +114,7 @@ class _Arrays:
 
     # -- values
 
-    def _values(self, found: Sequence[Column], absent: Any = None) -> Any:
+    def _values(self, found: Sequence[Column], absent: Bools | None = None) -> pa.Array:
         """One value of each column for each message, message by message."""
         total = self._count * len(found)
         members = {name: [each for each in found if each.kind.member == name] for name in schema.MEMBERS}
@@ -134,7 +132,7 @@ class _Arrays:
         mask = None if absent is None else pa.array(absent)
         return pa.StructArray.from_arrays(children, fields=list(VALUE), mask=mask)
 
-    def _types(self, found: Sequence[Column]) -> Any:
+    def _types(self, found: Sequence[Column]) -> pa.Array:
         names = tuple(each.kind.name for each in found)
         usual = _repeated(names, self._count)
         if all(each.missing is None for each in found):
@@ -145,16 +143,17 @@ class _Arrays:
                 kinds[each.missing, index] = len(names)
         return pa.array([*names, "null"]).take(pa.array(kinds.reshape(-1)))
 
-    def _numbers(self, found: Sequence[Column], group: Sequence[Column], kind: Any) -> Any:
+    def _numbers(self, found: Sequence[Column], group: Sequence[Column], kind: pa.DataType) -> pa.Array:
+        assert group[0].numbers is not None
         values = np.zeros((self._count, len(found)), group[0].numbers.dtype)
         absent = np.ones((self._count, len(found)), bool)
         for index, each in enumerate(found):
-            if any(each is one for one in group):
+            if each.numbers is not None and any(each is one for one in group):
                 values[:, index] = each.numbers
                 absent[:, index] = False if each.missing is None else each.missing
         return pa.array(values.reshape(-1), kind, mask=absent.reshape(-1))
 
-    def _spread(self, found: Sequence[Column], group: Sequence[Column], kind: Any) -> Any:
+    def _spread(self, found: Sequence[Column], group: Sequence[Column], kind: pa.DataType) -> pa.Array:
         """Texts or binaries of some columns at their places among all."""
         if len(found) == 1 and found[0].missing is None:
             return self._texts(group, kind, group[0].kind.name == "symbol")
@@ -169,17 +168,17 @@ class _Arrays:
         picked = pa.array(2 * places.reshape(-1), mask=absent.reshape(-1))
         return self._checked(self._pieces(group, picked), kind, group)
 
-    def _texts(self, group: Sequence[Column], kind: Any, symbol: bool) -> Any:
+    def _texts(self, group: Sequence[Column], kind: pa.DataType, symbol: bool) -> pa.Array:
         (column,) = group
         picked = np.arange(0, 2 * self._count, 2)
         return self._checked(self._pieces(group, pa.array(picked, mask=column.missing)), kind, group if symbol else ())
 
-    def _pieces(self, group: Sequence[Column], picked: Any) -> Any:
-        starts = np.stack([each.starts for each in group], axis=1).reshape(-1)
-        ends = np.stack([each.ends for each in group], axis=1).reshape(-1)
+    def _pieces(self, group: Sequence[Column], picked: pa.Array) -> pa.Array:
+        starts = np.stack([each.places[0] for each in group], axis=1).reshape(-1)
+        ends = np.stack([each.places[1] for each in group], axis=1).reshape(-1)
         return self._cut(starts, ends, picked)
 
-    def _checked(self, pieces: Any, kind: Any, group: Sequence[Column]) -> Any:
+    def _checked(self, pieces: pa.Array, kind: pa.DataType, group: Sequence[Column]) -> pa.Array:
         """As text, if that is what it is: Arrow looks for UTF-8, a symbol is ASCII."""
         found = pieces.cast(kind)
         content = pieces.buffers()[2]
@@ -190,15 +189,15 @@ class _Arrays:
         return found
 
     def _ascii(self, column: Column) -> bool:
-        content = self._cut(column.starts, column.ends).buffers()[2]
+        content = self._cut(*column.places).buffers()[2]
         return content is None or int(np.frombuffer(content, np.uint8).max(initial=0)) <= 0x7F
 
-    def _uuids(self, found: Sequence[Column], group: Sequence[Column]) -> Any:
+    def _uuids(self, found: Sequence[Column], group: Sequence[Column]) -> pa.Array:
         texts = np.zeros((self._count, len(found), 36), np.uint8)
         absent = np.ones((self._count, len(found)), bool)
         for index, each in enumerate(found):
             if any(each is one for one in group):
-                raw = self._octets[each.starts[:, None] + np.arange(16)]
+                raw = self._octets[each.places[0][:, None] + np.arange(16)]
                 texts[:, index] = _HEXADECIMAL[raw].reshape(self._count, 32)[:, _DIGITS]
                 texts[:, index, _HYPHENS] = ord("-")
                 absent[:, index] = False if each.missing is None else each.missing
@@ -217,6 +216,6 @@ STRUCTS: Final = {
 
 
 @lru_cache(maxsize=32)
-def _repeated(texts: tuple[str, ...], count: int) -> Any:
+def _repeated(texts: tuple[str, ...], count: int) -> pa.Array:
     """The same texts for each message; batches of a stream have the same names and often the same size."""
     return pa.array(texts, pa.string()).take(pa.array(np.tile(np.arange(len(texts)), count)))

@@ -8,17 +8,25 @@ is `ok` at the end was compared byte by byte, but for the characters of texts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridges.spark.columns.message_shape import BINARY, NULL, MessageShape, ShapeEntry, ShapeKind
 from gateway.amqp.message import sections
 
+Bools: TypeAlias = NDArray[np.bool_]
+Int64s: TypeAlias = NDArray[np.int64]
+Octets: TypeAlias = NDArray[np.uint8]
+Numbers: TypeAlias = Int64s | NDArray[np.float64] | Bools
+RowSelection: TypeAlias = Bools | slice
+Constructor: TypeAlias = tuple[int, int, Bools | None]
+"""The code of a constructor, the width behind it, and the messages that have it: `None` for all."""
 _NULL: Final = 0x40
 _SECTION: Final = b"\x00\x53"
 _TRUE, _BOOLEAN = 0x41, 0x56
-_ARRAYS: Final[dict[str, Any]] = {"boolean": np.bool_, "double": np.float64}
+_ARRAYS: Final[dict[str, type[np.generic]]] = {"boolean": np.bool_, "double": np.float64}
 PADDING: Final = 4096
 """Bytes behind the messages: who is beyond the end of the last one is no longer `ok`, but still looks."""
 
@@ -27,30 +35,43 @@ class Column(NamedTuple):
     """A value of each message: numbers, or where the bytes of a text, binary or uuid are; `missing` are null."""
 
     kind: ShapeKind
-    numbers: Any = None
-    starts: Any = None
-    ends: Any = None
-    missing: Any = None
+    numbers: Numbers | None = None
+    starts: Int64s | None = None
+    ends: Int64s | None = None
+    missing: Bools | None = None
 
-    def at(self, rows: Any) -> Column:
+    def at(self, rows: Int64s) -> Column:
         """The same for these messages only."""
-        return Column(self.kind, *(None if each is None else each[rows] for each in self[1:]))
+        return Column(
+            self.kind,
+            None if self.numbers is None else self.numbers[rows],
+            None if self.starts is None else self.starts[rows],
+            None if self.ends is None else self.ends[rows],
+            None if self.missing is None else self.missing[rows],
+        )
+
+    @property
+    def places(self) -> tuple[Int64s, Int64s]:
+        """Where the bytes of a text, binary or uuid begin and end in the buffer."""
+        assert self.starts is not None
+        assert self.ends is not None, "only numbers have no places"
+        return self.starts, self.ends
 
 
 class FoundField(NamedTuple):
     """What `read` found; columns are of the messages that `rows` counts, which are those that fit."""
 
-    rows: Any
+    rows: Int64s
     header: tuple[Column, ...] | None
     delivery_annotations: tuple[Column, ...] | None
     message_annotations: tuple[Column, ...] | None
-    bare: Any
+    bare: Int64s
     """Where the bare message starts."""
     properties: tuple[Column, ...] | None
     application_properties: tuple[Column, ...] | None
-    body: Any
+    body: Int64s
     """Where the body starts, and where it ends."""
-    body_end: Any
+    body_end: Int64s
     value: Column | None
     """The content of a data section, or an amqp-value."""
     footer: tuple[Column, ...] | None
@@ -67,13 +88,13 @@ class Messages:
         self.ends: Final = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
         self.starts: Final = self.ends - np.fromiter(map(len, messages), np.int64, len(messages))
 
-    def read(self, shape: MessageShape, rows: Any) -> FoundField:
+    def read(self, shape: MessageShape, rows: Int64s) -> FoundField:
         """What those of these messages hold that are built like that."""
         return _BatchReading(self, shape, rows).found()
 
 
 class _BatchReading:
-    def __init__(self, messages: Messages, shape: MessageShape, rows: Any) -> None:
+    def __init__(self, messages: Messages, shape: MessageShape, rows: Int64s) -> None:
         self._octets, self._words = messages.octets, messages.words
         self._shape, self._rows = shape, rows
         self._ends = messages.ends[rows]
@@ -99,7 +120,7 @@ class _BatchReading:
         def columns(group: list[Column] | None) -> tuple[Column, ...] | None:
             return None if group is None else tuple(each if whole else each.at(fit) for each in group)
 
-        def places(found: Any) -> Any:
+        def places(found: Int64s) -> Int64s:
             return found if whole else found[fit]
 
         return FoundField(
@@ -140,7 +161,7 @@ class _BatchReading:
             self._ok &= ~content.missing
         return [content]
 
-    def _opened(self, code: int, form: int, count: int) -> Any:
+    def _opened(self, code: int, form: int, count: int) -> Int64s:
         """Go into a list or map of so many items; where it ends."""
         self._expect(_SECTION + bytes((code,)))
         at = self._at
@@ -157,7 +178,7 @@ class _BatchReading:
         size = np.where(small, head >> 48 & 0xFF, head >> 24 & 0xFFFFFFFF).astype(np.int64)
         return at + np.where(small, 2, 5) + size
 
-    def _bounded(self, places: Any) -> Any:
+    def _bounded(self, places: Int64s) -> Int64s:
         """Nobody looks beyond the end of his message and a few bytes."""
         return np.minimum(places, self._limit)
 
@@ -181,7 +202,7 @@ class _BatchReading:
             return self._bytes(kind, constructors)
         return self._numbers(kind, constructors)
 
-    def _split(self, codes: Any, kind: ShapeKind) -> Iterator[tuple[int, int, Any]]:
+    def _split(self, codes: Octets, kind: ShapeKind) -> Iterator[Constructor]:
         """Each constructor that is there, the width behind it, and the messages that have it: `None` for all."""
         for code, width in kind.widths:
             same = codes == code
@@ -195,7 +216,7 @@ class _BatchReading:
             if missing.any():
                 yield _NULL, 0, missing
 
-    def _bytes(self, kind: ShapeKind, constructors: list[tuple[int, int, Any]]) -> Column:
+    def _bytes(self, kind: ShapeKind, constructors: list[Constructor]) -> Column:
         at = self._at
         if len(constructors) == 1 and constructors[0][2] is None:
             _, width, _ = constructors[0]
@@ -215,26 +236,27 @@ class _BatchReading:
         self._leave(starts + sizes)
         return Column(kind, None, starts, self._at, missing)
 
-    def _size(self, at: Any, width: int) -> Any:
+    def _size(self, at: Int64s, width: int) -> Int64s | int:
         if width >= 0:
             return width
         if width == -1:
             return self._octets[at + 1].astype(np.int64)
         return (self._words[at + 1] >> 32).astype(np.int64)
 
-    def _leave(self, ends: Any) -> None:
+    def _leave(self, ends: Int64s) -> None:
         self._ok &= ends <= self._ends
         self._at = self._bounded(ends)
 
-    def _numbers(self, kind: ShapeKind, constructors: list[tuple[int, int, Any]]) -> Column:
+    def _numbers(self, kind: ShapeKind, constructors: list[Constructor]) -> Column:
         at = self._at
         if len(constructors) == 1 and constructors[0][2] is None:
             code, width, _ = constructors[0]
             self._at = self._bounded(at + (1 + width))
             return Column(kind, self._number(kind, code, width, at, slice(None)))
-        numbers: Any = np.zeros(len(at), _ARRAYS.get(kind.member or "", np.int64))
+        numbers: Numbers = np.zeros(len(at), _ARRAYS.get(kind.member or "", np.int64))
         steps, missing = np.zeros(len(at), np.int64), None
         for code, width, mask in constructors:
+            assert mask is not None, "it is None only for the one constructor of all messages"
             steps[mask] = 1 + width
             if code == _NULL:
                 missing = mask
@@ -244,7 +266,7 @@ class _BatchReading:
         self._at = self._bounded(at + steps)
         return Column(kind, numbers, missing=missing)
 
-    def _number(self, kind: ShapeKind, code: int, width: int, at: Any, rows: Any) -> Any:
+    def _number(self, kind: ShapeKind, code: int, width: int, at: Int64s, rows: RowSelection) -> Numbers:
         """The numbers of these messages; those that no column can hold make them unusual."""
         if kind.member == "boolean":
             return self._booleans(code, at, rows)
@@ -261,14 +283,15 @@ class _BatchReading:
             self._ok[rows] &= found >= 0
         return found
 
-    def _booleans(self, code: int, at: Any, rows: Any) -> Any:
+    def _booleans(self, code: int, at: Int64s, rows: RowSelection) -> Bools:
         if code != _BOOLEAN:
             return np.full(len(at), code == _TRUE)
         octets = self._octets[at + 1]
         self._ok[rows] &= octets <= 1
-        return octets == 1
+        found: Bools = octets == 1
+        return found
 
-    def _doubles(self, raw: Any, width: int, rows: Any) -> Any:
+    def _doubles(self, raw: NDArray[np.uint64], width: int, rows: RowSelection) -> NDArray[np.float64]:
         if width == 8:
             return raw.view(np.float64)
         found = (raw >> np.uint64(32)).astype(np.uint32).view(np.float32)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
 
 from bridges.spark.columns import schema
 from bridges.spark.columns.arrays import BODY_KINDS, STRUCTS
-from bridges.spark.columns.schema import DEPTH, ENTRIES_LIMIT, NAME_LIMIT
+from bridges.spark.columns.schema import DEPTH, ENTRIES_LIMIT, NAME_LIMIT, AmqpValue
 from bridges.spark.columns.value_arrays import COMPOSITES, TYPES, VALUE, EntryArrays, Values
 from gateway.amqp.codec.codec import Array, Char, MapKey, Symbol, Timestamp, Ubyte, Uint, Ulong
 from gateway.amqp.message import sections
@@ -24,6 +24,12 @@ from gateway.amqp.message.sections import SectionOffsets
 from gateway.errors import AmqpError
 from gateway.filters.predicate import MessageSection
 
+AmqpMap: TypeAlias = dict[AmqpValue, AmqpValue]
+Fields: TypeAlias = Sequence[AmqpValue]
+"""Fields of the header or the properties, in the specification's order; shorter where the last are absent."""
+FixedSection: TypeAlias = Callable[[bytes, SectionOffsets], tuple[Fields | None, bool]]
+"""Reads a section with fixed fields: those of the right types, and whether all are."""
+MapSection: TypeAlias = Callable[[bytes, SectionOffsets], AmqpMap]
 _MAPS: Final = (
     (MessageSection.DELIVERY_ANNOTATIONS, sections.delivery_annotations),
     (MessageSection.MESSAGE_ANNOTATIONS, sections.message_annotations),
@@ -51,9 +57,9 @@ class _TooMuch(Exception):
     """More nested values than are shown."""
 
 
-def _text_entries(value: dict[Any, Any]) -> tuple[dict[str, Any], bool]:
+def _text_entries(value: AmqpMap) -> tuple[dict[str, AmqpValue], bool]:
     """What the text keys of a map lead to, and whether that is all: of a string and a symbol the string counts."""
-    found: dict[str, Any] = {}
+    found: dict[str, AmqpValue] = {}
     hidden = False
     for key, item in value.items():
         name = key.value if isinstance(key, MapKey) else key
@@ -69,10 +75,10 @@ class _Nested:
     """The nested entries of one section of one message, within the bounds of `columns`."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[str, Any]] = []
+        self.found: list[tuple[str, AmqpValue]] = []
         self.complete = True
 
-    def below(self, name: str, value: Any, depth: int = DEPTH) -> None:
+    def below(self, name: str, value: AmqpValue, depth: int = DEPTH) -> None:
         """Everything below the entry `name`; raises `_TooMuch`."""
         for step, item in self._steps(value):
             path = name + step
@@ -82,7 +88,7 @@ class _Nested:
             if type(item) in _COMPOSITE:
                 self.below(path, item, depth - 1)
 
-    def _steps(self, value: Any) -> Iterator[tuple[str, Any]]:
+    def _steps(self, value: AmqpValue) -> Iterator[tuple[str, AmqpValue]]:
         if type(value) is dict:
             entries, hidden = _text_entries(value)
             self.complete = self.complete and not hidden
@@ -104,10 +110,10 @@ class Rows:
     """Messages to become columns."""
 
     def __init__(self) -> None:
-        self._plain: dict[str, list[Any]] = {name: [] for name in _PLAIN}
+        self._plain: dict[str, list[AmqpValue]] = {name: [] for name in _PLAIN}
         self._entries = {section: EntryArrays() for section, _ in _MAPS} | {MessageSection.AMQP_VALUE: EntryArrays()}
-        self._header: list[Sequence[Any] | None] = []
-        self._properties: list[Sequence[Any] | None] = []
+        self._header: list[Fields | None] = []
+        self._properties: list[Fields | None] = []
         self._marks: list[str] = []
 
     def add(self, data: bytes) -> None:
@@ -128,7 +134,7 @@ class Rows:
         self._body(data, layout)
         plain["not_shown"].append(self._marks or None)
 
-    def _fixed(self, name: str, read: Callable[..., Any], data: bytes, layout: SectionOffsets) -> Sequence[Any] | None:
+    def _fixed(self, name: str, read: FixedSection, data: bytes, layout: SectionOffsets) -> Fields | None:
         try:
             found, typed = read(data, layout)
         except AmqpError:
@@ -136,10 +142,10 @@ class Rows:
             return None
         if not typed:
             self._marks.append(f"{name}.*")
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _map(
-        self, section: MessageSection, read: Callable[..., dict[Any, Any]], data: bytes, layout: SectionOffsets
+        self, section: MessageSection, read: MapSection, data: bytes, layout: SectionOffsets
     ) -> None:
         entries = self._entries[section]
         try:
@@ -151,7 +157,7 @@ class Rows:
             self._fill(section, found, entries)
         entries.end()
 
-    def _fill(self, section: MessageSection, found: dict[Any, Any], entries: EntryArrays) -> None:
+    def _fill(self, section: MessageSection, found: AmqpMap, entries: EntryArrays) -> None:
         if _TEXT_KEYS.issuperset(map(type, found)):
             application = section is MessageSection.APPLICATION_PROPERTIES
             names = found if application else map(_simple_name, found)
@@ -171,7 +177,7 @@ class Rows:
         if composite:
             self._nested(section, composite, entries)
 
-    def _nested(self, section: MessageSection, composite: list[tuple[str, Any]], entries: EntryArrays) -> None:
+    def _nested(self, section: MessageSection, composite: list[tuple[str, AmqpValue]], entries: EntryArrays) -> None:
         nested = _Nested()
         try:
             if section is MessageSection.APPLICATION_PROPERTIES:
@@ -189,7 +195,7 @@ class Rows:
     def _body(self, data: bytes, layout: SectionOffsets) -> None:
         plain = self._plain
         kind, value, body = 0, None, None
-        fields: dict[Any, Any] = {}
+        fields: AmqpMap = {}
         try:
             kind = sections.body_kind(data, layout)
             values = sections.body_values(data, layout)
@@ -206,7 +212,7 @@ class Rows:
             self._fill(MessageSection.AMQP_VALUE, fields, entries)
         entries.end()
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, pa.Array]:
         """The columns of everything added so far."""
         plain = self._plain
         return {
@@ -218,7 +224,7 @@ class Rows:
         }
 
 
-def _header(data: bytes, layout: SectionOffsets) -> tuple[Sequence[Any] | None, bool]:
+def _header(data: bytes, layout: SectionOffsets) -> tuple[Fields | None, bool]:
     if layout.header == layout.da:
         return None, True
     fields = sections.header(data, layout)[: len(_HEADER_TYPES)]
@@ -226,7 +232,7 @@ def _header(data: bytes, layout: SectionOffsets) -> tuple[Sequence[Any] | None, 
     return [value if right else None for value, right in zip(fields, typed, strict=True)], all(typed)
 
 
-def _properties(data: bytes, layout: SectionOffsets) -> tuple[Sequence[Any] | None, bool]:
+def _properties(data: bytes, layout: SectionOffsets) -> tuple[Fields | None, bool]:
     if layout.properties == layout.app:
         return None, True
     view = sections.properties(data, layout)
@@ -235,7 +241,7 @@ def _properties(data: bytes, layout: SectionOffsets) -> tuple[Sequence[Any] | No
     return [value if right else None for value, right in zip(fields, typed, strict=True)], all(typed)
 
 
-def _structs(rows: list[Sequence[Any] | None], kind: Any) -> Any:
+def _structs(rows: list[Fields | None], kind: pa.StructType) -> pa.Array:
     """A column of structs from fields in order, `None` for a section that is not there."""
     children = []
     for index, field in enumerate(kind):
@@ -248,7 +254,7 @@ def _structs(rows: list[Sequence[Any] | None], kind: Any) -> Any:
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
 
 
-def _optional_values(rows: list[tuple[bool, Any]]) -> Any:
+def _optional_values(rows: list[tuple[bool, AmqpValue]]) -> pa.Array:
     """Values, null where there is none; a composite body says its type only, for its bytes are in `body`."""
     values = Values()
     for _, value in rows:

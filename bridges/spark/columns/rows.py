@@ -7,18 +7,20 @@ The columns are the same either way, and every message has its row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from bridges.spark.columns import schema
 from bridges.spark.columns.arrays import STRUCTS, NotText, arrays
-from bridges.spark.columns.batch_decoder import Messages
+from bridges.spark.columns.batch_decoder import Int64s, Messages
 from bridges.spark.columns.message_shape import shape_of
 from bridges.spark.columns.row_decoder import Rows
 from bridges.spark.columns.value_arrays import TYPES
 
+MessageColumns: TypeAlias = dict[str, pa.Array]
+"""The columns that a message itself fills, by name."""
 _FEW: Final = 8
 """Messages that are not worth reading together."""
 _SHAPES: Final = 8
@@ -44,7 +46,7 @@ class EventRow(NamedTuple):
     message: bytes
 
 
-def record_batch(events: Iterable[EventRow]) -> Any:
+def record_batch(events: Iterable[EventRow]) -> pa.RecordBatch:
     """A `pyarrow.RecordBatch` of `SCHEMA`, one row per event in their order."""
     found = list(events)
     partitions, offsets, times, keys, messages = zip(*found, strict=True) if found else ((),) * 5
@@ -52,7 +54,9 @@ def record_batch(events: Iterable[EventRow]) -> Any:
     return placed(columns_of, partitions, offsets, np.array(times, np.int64), pa.array(keys, pa.binary()))
 
 
-def placed(found: dict[str, Any], partitions: Any, offsets: Any, times_ms: Any, keys: Any) -> Any:
+def placed(
+    found: MessageColumns, partitions: Sequence[int], offsets: Sequence[int], times_ms: Int64s, keys: pa.Array
+) -> pa.RecordBatch:
     """A record batch of `message_columns` and where the messages were: arrays, times as numbers of numpy."""
     shown = (times_ms >= _FIRST_TIME) & (times_ms <= _LAST_TIME)
     micros = np.where(shown, times_ms, 0) * 1000
@@ -65,7 +69,7 @@ def placed(found: dict[str, Any], partitions: Any, offsets: Any, times_ms: Any, 
     return pa.RecordBatch.from_arrays([all_of_them[name] for name in schema.COLUMNS], schema=SCHEMA)
 
 
-def message_columns(messages: Sequence[bytes]) -> dict[str, Any]:
+def message_columns(messages: Sequence[bytes]) -> MessageColumns:
     """Every column that the message itself fills, in the order of the messages."""
     if len(messages) < _FEW or sum(map(len, messages)) > _MUCH:
         return _one_by_one(messages)
@@ -80,18 +84,18 @@ def message_columns(messages: Sequence[bytes]) -> dict[str, Any]:
     }
 
 
-def _one_by_one(messages: Iterable[bytes]) -> dict[str, Any]:
+def _one_by_one(messages: Iterable[bytes]) -> MessageColumns:
     rows = Rows()
     for message in messages:
         rows.add(message)
     return rows.arrays()
 
 
-Part = tuple[Any, dict[str, Any]]
+Part: TypeAlias = tuple[Int64s, MessageColumns]
 """Which messages, and their columns."""
 
 
-def _alike(messages: Sequence[bytes]) -> tuple[list[Part], Any]:
+def _alike(messages: Sequence[bytes]) -> tuple[list[Part], Int64s]:
     """What could be read together, and which messages are left."""
     together, parts = Messages(messages), []
     left, unlike = np.arange(len(messages)), []
@@ -108,7 +112,7 @@ def _alike(messages: Sequence[bytes]) -> tuple[list[Part], Any]:
     return parts, np.sort(np.concatenate([left, *unlike]))
 
 
-def _like_first(messages: Sequence[bytes], together: Messages, left: Any) -> Part | None:
+def _like_first(messages: Sequence[bytes], together: Messages, left: Int64s) -> Part | None:
     shape = shape_of(messages[left[0]])
     if shape is None:
         return None

@@ -7,10 +7,12 @@ Spark's columns ask them.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from gateway.filters.predicate import FieldReference, Literal, MessageSection
 
+AmqpValue: TypeAlias = Any
+"""A decoded value or a constant of any AMQP type; code that takes one decides by the type what to do with it."""
 MEMBERS: Final = {
     "type": "string",
     "boolean": "boolean",

@@ -6,13 +6,15 @@ Values are gathered in lists and become one array per member at the end, so that
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bridges.spark.columns import schema
+from bridges.spark.columns.schema import AmqpValue
 from gateway.amqp.codec.codec import (
     Array,
     Byte,
@@ -47,7 +49,7 @@ PRIMITIVES: Final = {
     "array<string>": pa.list_(pa.field("element", pa.string())),
 }
 VALUE: Final = pa.struct([pa.field(name, PRIMITIVES[kind]) for name, kind in schema.MEMBERS.items()])
-TYPES: Final[dict[str, Any]] = {**PRIMITIVES, schema.VALUE: VALUE, schema.ENTRIES: pa.map_(pa.string(), VALUE)}
+TYPES: Final[dict[str, pa.DataType]] = {**PRIMITIVES, schema.VALUE: VALUE, schema.ENTRIES: pa.map_(pa.string(), VALUE)}
 
 _NAMES: Final = (*schema.TYPES, "ulong", "decimal32", "decimal64", "decimal128", "list", "map", "array", "described")
 _HELD: Final = (*schema.TYPES.values(), "decimal", "binary", "binary", "binary", None, None, None, None)
@@ -70,7 +72,7 @@ _PLAIN: Final = {
 _LONG_MAX: Final = (1 << 63) - 1
 
 
-def _stored(value: Any) -> tuple[int, Any]:
+def _stored(value: AmqpValue) -> tuple[int, AmqpValue]:
     """The code of a value's type and member, and what goes there."""
     kind = type(value)
     if kind is Ulong:
@@ -96,21 +98,21 @@ class Values:
 
     def __init__(self) -> None:
         self.codes: list[int] = []
-        self.values: list[Any] = []
+        self.values: list[AmqpValue] = []
 
-    def add(self, value: Any) -> None:
+    def add(self, value: AmqpValue) -> None:
         code = _PLAIN.get(type(value))
         if code is None:
             code, value = _stored(value)
         self.codes.append(code)
         self.values.append(value)
 
-    def add_type(self, value: Any) -> None:
+    def add_type(self, value: AmqpValue) -> None:
         """What type a value has, and nothing of it."""
         self.codes.append(COMPOSITES[type(value)])
         self.values.append(None)
 
-    def array(self, absent: Any = None) -> Any:
+    def array(self, absent: pa.Array | None = None) -> pa.Array:
         codes = np.array(self.codes, dtype=np.uint8)
         members = _MEMBER_OF[codes]
         parts = [_TYPE_NAMES.take(pa.array(codes))]
@@ -119,7 +121,7 @@ class Values:
         return pa.StructArray.from_arrays(parts, fields=list(VALUE), mask=absent)
 
 
-def _scattered(values: list[Any], places: Any, kind: Any) -> Any:
+def _scattered(values: list[AmqpValue], places: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     """An array as long as `values` with those at `places`, null elsewhere."""
     total = len(values)
     if not len(places):
@@ -141,11 +143,11 @@ class EntryArrays:
         self.names: list[str] = []
         self.values = Values()
 
-    def add(self, name: str, value: Any) -> None:
+    def add(self, name: str, value: AmqpValue) -> None:
         self.names.append(name)
         self.values.add(value)
 
-    def add_plain(self, names: Iterable[str], values: Iterable[Any]) -> bool:
+    def add_plain(self, names: Iterable[str], values: Iterable[AmqpValue]) -> bool:
         """All of them at once, or nothing and `False` where one needs a closer look."""
         try:
             codes = [_PLAIN[type(value)] for value in values]
@@ -159,7 +161,7 @@ class EntryArrays:
     def end(self) -> None:
         self.ends.append(len(self.names))
 
-    def array(self) -> Any:
+    def array(self) -> pa.Array:
         return pa.MapArray.from_arrays(
             pa.array(self.ends, pa.int32()), pa.array(self.names, pa.string()), self.values.array()
         )

@@ -8,13 +8,15 @@ once, and placed by the offsets of the maps. A member is taken only when somebod
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from bridges.spark.columns import schema
+from bridges.spark.columns.arrow.datum import Datum
 from bridges.spark.columns.filters.engine import MEMBERS, OF_TYPE, ColumnPart
 from gateway.amqp.codec.codec import Char, encode
 from gateway.filters.predicate import FieldReference, MessageSection
@@ -23,35 +25,35 @@ from gateway.filters.predicate import FieldReference, MessageSection
 class AbsentColumn:
     """A field that no row has."""
 
-    def part(self, part: ColumnPart) -> Any:
+    def part(self, part: ColumnPart) -> pa.Array | None:
         return None
 
-    def present(self) -> Any:
+    def present(self) -> Datum:
         return pa.scalar(False)
 
     exists = present
 
-    def is_a(self, kind: str) -> Any:
+    def is_a(self, kind: str) -> Datum:
         return pa.scalar(False)
 
 
 class FoundColumn:
     """Values of any type: an array of `VALUE` structs, or entries of one, at places that may be -1 (absent)."""
 
-    def __init__(self, members: dict[str, Any], places: Any = None) -> None:
+    def __init__(self, members: dict[str, pa.Array], places: pa.Array | None = None) -> None:
         self._members, self._places = members, places
-        self._taken: dict[str, Any] = {}
+        self._taken: dict[str, pa.Array | None] = {}
         self._decided = False
         """Whether one member holds the values of all rows, and so no other holds any."""
-        self._parts: dict[ColumnPart, Any] = {}
+        self._parts: dict[ColumnPart, pa.Array | None] = {}
 
-    def member(self, name: str) -> Any:
+    def member(self, name: str) -> pa.Array | None:
         """A member of every row, `None` where all are null."""
         if name not in self._taken:
             self._taken[name] = None if self._decided and name != "type" else self._take(name)
         return self._taken[name]
 
-    def _take(self, name: str) -> Any:
+    def _take(self, name: str) -> pa.Array | None:
         array = self._members[name]
         if array.null_count < len(array) and self._places is not None:
             array = array.take(self._places)
@@ -59,12 +61,12 @@ class FoundColumn:
         self._decided = self._decided or (nulls == 0 and name != "type")
         return None if nulls == len(array) else array
 
-    def part(self, part: ColumnPart) -> Any:
+    def part(self, part: ColumnPart) -> pa.Array | None:
         if part not in self._parts:
             self._parts[part] = self._restricted(part)
         return self._parts[part]
 
-    def _restricted(self, part: ColumnPart) -> Any:
+    def _restricted(self, part: ColumnPart) -> pa.Array | None:
         array = self.member(MEMBERS[part])
         if array is None or part not in OF_TYPE:
             return array
@@ -76,15 +78,15 @@ class FoundColumn:
             theirs = pc.invert(theirs)
         return pc.if_else(theirs, array, pa.scalar(None, array.type))
 
-    def exists(self) -> Any:
+    def exists(self) -> Datum:
         types = self.member("type")
         return pa.scalar(False) if types is None else pc.is_valid(types)
 
-    def present(self) -> Any:
+    def present(self) -> Datum:
         types = self.member("type")
         return pa.scalar(False) if types is None else pc.fill_null(pc.not_equal(types, "null"), False)
 
-    def is_a(self, kind: str) -> Any:
+    def is_a(self, kind: str) -> Datum:
         types = self.member("type")
         return pa.scalar(False) if types is None else pc.fill_null(pc.equal(types, kind), False)
 
@@ -92,25 +94,28 @@ class FoundColumn:
 class PlainColumn:
     """Values of one kind: a promoted column, or a field of the header or the properties."""
 
-    def __init__(self, array: Any, *parts: ColumnPart) -> None:
+    def __init__(self, array: pa.Array, *parts: ColumnPart) -> None:
         self._array, self._parts = array, parts
 
-    def part(self, part: ColumnPart) -> Any:
+    def part(self, part: ColumnPart) -> pa.Array | None:
         return self._array if part in self._parts else None
 
-    def present(self) -> Any:
+    def present(self) -> Datum:
         return pc.is_valid(self._array)
 
     exists = present
 
-    def is_a(self, kind: str) -> Any:
+    def is_a(self, kind: str) -> Datum:
         return pa.scalar(False)
+
+
+ArrowField: TypeAlias = AbsentColumn | FoundColumn | PlainColumn
 
 
 class Maps:
     """One column of maps."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: pa.Array) -> None:
         offsets = np.asarray(array.offsets)
         first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
         self._offsets = offsets - first
@@ -120,14 +125,14 @@ class Maps:
         self._rows = len(array)
 
     @cached_property
-    def _starts(self) -> Any:
+    def _starts(self) -> NDArray[np.int64] | None:
         """Where each row's entries begin, if every row has as many; else nothing."""
         width = len(self._keys) // self._rows if self._rows else 0
         starts = np.arange(0, self._rows * width + 1, width or 1)
         return starts[:-1] if width and np.array_equal(self._offsets, starts) else None
 
     @cached_property
-    def _row_of(self) -> Any:
+    def _row_of(self) -> NDArray[np.int64]:
         return np.repeat(np.arange(self._rows), np.diff(self._offsets))
 
     @cached_property
@@ -144,9 +149,10 @@ class Maps:
 
     def found(self, name: str) -> FoundColumn | AbsentColumn:
         """The values under a key, which a map has once at most."""
-        if self._columns is not None:
-            place = self._columns.get(name)
-            return AbsentColumn() if place is None else FoundColumn(self._members, pa.array(self._starts + place))
+        starts, columns = self._starts, self._columns
+        if starts is not None and columns is not None:
+            place = columns.get(name)
+            return AbsentColumn() if place is None else FoundColumn(self._members, pa.array(starts + place))
         entries = np.asarray(pc.indices_nonzero(pc.equal(self._keys, name))).view(np.int64)
         if not len(entries):
             return AbsentColumn()
@@ -155,25 +161,25 @@ class Maps:
         return FoundColumn(self._members, pa.array(places, mask=places < 0))
 
 
-def _repeats(items: Any, period: int) -> bool:
+def _repeats(items: NDArray[np.integer], period: int) -> bool:
     return period == 0 or np.array_equal(items[period:], items[:-period])
 
 
 class Fields:
     """The fields of one record batch, each looked up once."""
 
-    def __init__(self, batch: Any) -> None:
+    def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._names: Final = frozenset(batch.schema.names)
         self._maps: dict[str, Maps] = {}
-        self._fields: dict[FieldReference, Any] = {}
+        self._fields: dict[FieldReference, ArrowField] = {}
 
-    def __getitem__(self, field: FieldReference) -> Any:
+    def __getitem__(self, field: FieldReference) -> ArrowField:
         if field not in self._fields:
             self._fields[field] = self._field(field)
         return self._fields[field]
 
-    def _field(self, field: FieldReference) -> Any:
+    def _field(self, field: FieldReference) -> ArrowField:
         promoted, path = schema.promoted(field), schema.steps(field)
         if not promoted or path is None:
             return AbsentColumn()
@@ -188,7 +194,7 @@ class Fields:
             self._maps[name] = Maps(self._batch.column(name))
         return self._maps[name].found(schema.entry(field.section, field.name, path))
 
-    def _header(self, name: str) -> Any:
+    def _header(self, name: str) -> ArrowField:
         name = schema.member(name, schema.HEADER)
         if not name:
             return AbsentColumn()
@@ -198,7 +204,7 @@ class Fields:
             return PlainColumn(array, ColumnPart.BOOLEAN)
         return PlainColumn(array.cast(pa.int64()), ColumnPart.INTEGER, ColumnPart.LONG)
 
-    def _property(self, name: str) -> Any:
+    def _property(self, name: str) -> ArrowField:
         name = schema.member(name, schema.PROPERTIES)
         if not name:
             return AbsentColumn()
@@ -208,7 +214,7 @@ class Fields:
         return PlainColumn(array, *_parts_of(array.type, name in schema.TIMES))
 
 
-def promoted_field(array: Any) -> Any:
+def promoted_field(array: pa.Array) -> ArrowField:
     """A promoted column: `VALUE` structs as they are, or a plain array whose type says what its values are."""
     kind = array.type
     if pa.types.is_struct(kind):
@@ -224,7 +230,7 @@ def promoted_field(array: Any) -> Any:
     return PlainColumn(array, *_parts_of(kind, False))
 
 
-def _parts_of(kind: Any, time: bool) -> tuple[ColumnPart, ...]:
+def _parts_of(kind: pa.DataType, time: bool) -> tuple[ColumnPart, ...]:
     if time:
         return ColumnPart.TIME, ColumnPart.LONG
     if pa.types.is_integer(kind):

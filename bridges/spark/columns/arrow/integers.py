@@ -6,24 +6,25 @@ digits (26.0: 18446744073709551615 / 2).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridges.spark.columns.arrow.datum import Datum
 from gateway.filters.predicate import Operator
 from gateway.filters.values import LONG_MAX, calculator
 
 _ULONG: Final = 1 << 64
 
 
-def digits(decimals: Any) -> Any:
+def digits(decimals: Datum) -> Datum:
     """Whole decimals as text without places: Arrow writes 7 with 18 places as 7.000000000000000000, and 0 as 0E-18."""
     return pc.replace_substring_regex(pc.cast(decimals, pa.string()), "(\\.0*|E-[0-9]+)$", "")
 
 
-def divided(operator: Operator, left: Any, right: Any) -> Any:
+def divided(operator: Operator, left: Datum, right: Datum) -> pa.Array:
     """Quotient or remainder as longs, null for what fits none and for a division by zero."""
     if any(
         isinstance(side, pa.Scalar) and side.is_valid and abs(int(side.as_py())) >= _ULONG for side in (left, right)
@@ -45,7 +46,7 @@ def divided(operator: Operator, left: Any, right: Any) -> Any:
 class _Magnitudes:
     """Integers as what numpy divides; one value for a scalar."""
 
-    def __init__(self, item: Any) -> None:
+    def __init__(self, item: Datum) -> None:
         array = pa.array([item.as_py()], item.type) if isinstance(item, pa.Scalar) else item
         self.missing = np.asarray(pc.is_null(array))
         if pa.types.is_integer(array.type):
@@ -60,7 +61,7 @@ class _Magnitudes:
             self.sizes = np.asarray(pc.fill_null(sizes, 0))
 
 
-def _by_row(operator: Operator, left: Any, right: Any) -> Any:
+def _by_row(operator: Operator, left: Datum, right: Datum) -> pa.Array:
     """For a constant beyond every integer of AMQP, which nobody has a use for."""
     rows = next(len(side) for side in (left, right) if not isinstance(side, pa.Scalar))
     sides = [[side.as_py()] * rows if isinstance(side, pa.Scalar) else side.to_pylist() for side in (left, right)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import reduce
-from typing import Any, Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -20,16 +20,19 @@ import pyarrow.compute as pc
 from bridges.spark.columns import schema
 from bridges.spark.columns.arrow import integers
 from bridges.spark.columns.arrow import text as arrow_text
-from bridges.spark.columns.arrow.fields import Fields, FoundColumn, char
+from bridges.spark.columns.arrow.datum import Datum
+from bridges.spark.columns.arrow.fields import ArrowField, Fields, FoundColumn, char
 from bridges.spark.columns.filters import check
 from bridges.spark.columns.filters.check import Needs
 from bridges.spark.columns.filters.compiler import ColumnCompiler
 from bridges.spark.columns.filters.engine import ColumnPart, LikePattern
+from bridges.spark.columns.schema import AmqpValue
 from gateway.filters.predicate import Affix, Comparison, FieldReference, Operator, Predicate
 from gateway.filters.values import LONG_MAX, LONG_MIN
 
-Mask = Callable[[Any], Any]
-"""From a `pyarrow.RecordBatch` to a `BooleanArray`, or from a `Table` to a `ChunkedArray`."""
+Mask: TypeAlias = Callable[[pa.RecordBatch | pa.Table], pa.BooleanArray | pa.ChunkedArray]
+"""From a record batch to an array, or from a table to a chunked array; the values are booleans."""
+BatchMask: TypeAlias = Callable[[pa.RecordBatch], Datum]
 
 
 def compile_filter(predicate: Predicate, *, strict: bool = True) -> Mask:
@@ -40,7 +43,7 @@ def compile_filter(predicate: Predicate, *, strict: bool = True) -> Mask:
     """
     needs, verdict = check.check(predicate), compile_verdict(predicate)
 
-    def mask(batch: Any) -> Any:
+    def mask(batch: pa.RecordBatch) -> Datum:
         return pc.and_(pc.fill_null(verdict(batch), False), _answerable(batch, needs, strict))
 
     return _each_batch(mask)
@@ -50,14 +53,14 @@ def compile_verdict(predicate: Predicate) -> Mask:
     """The predicate's three values for each row: true, false, null for unknown; marks of rows are not looked at."""
     check.check(predicate)
 
-    def verdict(batch: Any) -> Any:
+    def verdict(batch: pa.RecordBatch) -> pa.Array:
         found = ColumnCompiler(_ArrowOperations(batch)).truth(predicate)
         return _array(found, batch.num_rows, pa.bool_())
 
     return _each_batch(verdict)
 
 
-def promote(batch: Any, fields: Sequence[FieldReference]) -> Any:
+def promote(batch: pa.RecordBatch, fields: Sequence[FieldReference]) -> pa.RecordBatch:
     """The batch with a column for each of these fields: filters that name them then look up no map.
 
     Where all values of a field are of one kind its column is plain (text: dictionary-encoded), else it holds values.
@@ -70,7 +73,7 @@ def promote(batch: Any, fields: Sequence[FieldReference]) -> Any:
     return batch
 
 
-def _promoted(values: Any, rows: int) -> Any:
+def _promoted(values: ArrowField, rows: int) -> pa.Array:
     plain = {
         part: array
         for part in (ColumnPart.TEXT, ColumnPart.LONG, ColumnPart.DOUBLE, ColumnPart.BOOLEAN)
@@ -95,8 +98,8 @@ _KINDS: Final = {
 }  # fmt: skip
 
 
-def _each_batch(of_batch: Mask) -> Mask:
-    def of_any(batch: Any) -> Any:
+def _each_batch(of_batch: BatchMask) -> Mask:
+    def of_any(batch: pa.RecordBatch | pa.Table) -> pa.BooleanArray | pa.ChunkedArray:
         if isinstance(batch, pa.RecordBatch):
             return of_batch(batch)
         return pa.chunked_array([of_batch(part) for part in batch.to_batches()], pa.bool_())
@@ -104,11 +107,11 @@ def _each_batch(of_batch: Mask) -> Mask:
     return of_any
 
 
-def _array(item: Any, rows: int, kind: Any) -> Any:
+def _array(item: Datum, rows: int, kind: pa.DataType) -> pa.Array:
     return pa.repeat(item.cast(kind), rows) if isinstance(item, pa.Scalar) else item
 
 
-def _answerable(batch: Any, needs: Needs, strict: bool) -> Any:
+def _answerable(batch: pa.RecordBatch, needs: Needs, strict: bool) -> Datum:
     """False for rows marked as lacking what a predicate needs."""
     marks = batch.column("not_shown") if "not_shown" in batch.schema.names else None
     if marks is None or marks.null_count == len(marks):
@@ -132,7 +135,7 @@ _COMPARE: Final = {
     Comparison.GE: pc.greater_equal,
 }
 _DECIMAL: Final = pa.decimal128(38, 18)
-_LITERALS: Final[dict[ColumnPart, tuple[Any, Callable[[Any], Any]]]] = {
+_LITERALS: Final[dict[ColumnPart, tuple[pa.DataType, Callable[[AmqpValue], object]]]] = {
     ColumnPart.LONG: (pa.int64(), int),
     ColumnPart.INTEGER: (pa.int64(), int),
     ColumnPart.TIME: (pa.int64(), int),
@@ -153,62 +156,62 @@ _DIVISIONS: Final = (Operator.DIV, Operator.MOD)
 class _ArrowOperations:
     """`vectors.Engine` with arrays and scalars of Arrow."""
 
-    def __init__(self, batch: Any) -> None:
+    def __init__(self, batch: pa.RecordBatch) -> None:
         self._fields = Fields(batch)
 
-    def field(self, field: FieldReference) -> Any:
+    def field(self, field: FieldReference) -> ArrowField:
         return self._fields[field]
 
-    def literal(self, part: ColumnPart, value: Any) -> Any:
+    def literal(self, part: ColumnPart, value: AmqpValue) -> Datum:
         kind, convert = _LITERALS[part]
         return pa.scalar(None if value is None else convert(value), kind)
 
-    def constant(self, value: bool | None) -> Any:
+    def constant(self, value: bool | None) -> Datum:
         return pa.scalar(value, pa.bool_())
 
-    def compare(self, comparison: Comparison, left: Any, right: Any) -> Any:
+    def compare(self, comparison: Comparison, left: Datum, right: Datum) -> Datum:
         compare = _COMPARE[comparison]
         if isinstance(right, pa.Scalar):
             return arrow_text.on_distinct(lambda array: compare(array, right), left)
         return compare(arrow_text.dense(left), arrow_text.dense(right))
 
-    def every(self, items: Sequence[Any]) -> Any:
+    def every(self, items: Sequence[Datum]) -> Datum:
         return reduce(pc.and_kleene, items)
 
-    def some(self, items: Sequence[Any]) -> Any:
+    def some(self, items: Sequence[Datum]) -> Datum:
         return reduce(pc.or_kleene, items)
 
-    def negation(self, item: Any) -> Any:
+    def negation(self, item: Datum) -> Datum:
         return pc.invert(item)
 
-    def first(self, items: Sequence[Any]) -> Any:
+    def first(self, items: Sequence[Datum]) -> Datum:
         return pc.coalesce(*items)
 
-    def where(self, condition: Any, item: Any) -> Any:
+    def where(self, condition: Datum, item: Datum) -> Datum:
         return pc.if_else(condition, item, pa.scalar(None, item.type))
 
-    def valid(self, item: Any) -> Any:
+    def valid(self, item: Datum) -> Datum:
         return pc.is_valid(item)
 
-    def to_double(self, part: ColumnPart, item: Any) -> Any:
+    def to_double(self, part: ColumnPart, item: Datum) -> Datum:
         if part is ColumnPart.INTEGER:
             return pc.cast(item, pa.float64(), safe=False)
         return pc.cast(pc.cast(item, pa.string()), pa.float64())  # Arrow's own cast of decimals does not round rightly
 
-    def to_decimal(self, item: Any) -> Any:
+    def to_decimal(self, item: Datum) -> Datum:
         return pc.cast(item, _DECIMAL)
 
-    def without_nan(self, item: Any) -> Any:
+    def without_nan(self, item: Datum) -> Datum:
         return self.where(pc.invert(pc.is_nan(item)), item)
 
-    def whole(self, operator: Operator, left: Any, right: Any) -> Any:
+    def whole(self, operator: Operator, left: Datum, right: Datum) -> Datum:
         if operator in _DIVISIONS:
             return integers.divided(operator, left, right)
         one, other = _extent(left), _extent(right)
         fits = one is None or other is None or _fits(operator, one, other)
         return _ARITHMETIC[operator](left, right) if fits else self.wide(operator, left, right)
 
-    def wide(self, operator: Operator, left: Any, right: Any) -> Any:
+    def wide(self, operator: Operator, left: Datum, right: Datum) -> Datum:
         if operator in _DIVISIONS:
             return integers.divided(operator, left, right)
         result = _ARITHMETIC[operator](_integral(left), _integral(right))
@@ -216,22 +219,22 @@ class _ArrowOperations:
         in_long = pc.and_(pc.greater_equal(result, low), pc.less_equal(result, high))
         return pc.cast(pc.cast(self.where(in_long, result), pa.string()), pa.int64())
 
-    def approximate(self, operator: Operator, left: Any, right: Any) -> Any:
+    def approximate(self, operator: Operator, left: Datum, right: Datum) -> Datum:
         if operator in _DIVISIONS:
             right = self.where(pc.not_equal(right, 0.0), right)
         result = _remainder(left, right) if operator is Operator.MOD else _DOUBLES[operator](left, right)
         return self.without_nan(result)
 
-    def minus(self, item: Any) -> Any:
+    def minus(self, item: Datum) -> Datum:
         return pc.negate(item)
 
-    def like(self, text: Any, pattern: LikePattern) -> Any:
+    def like(self, text: Datum, pattern: LikePattern) -> Datum:
         return arrow_text.like(text, pattern)
 
-    def shorter(self, text: Any, longest: int) -> Any:
+    def shorter(self, text: Datum, longest: int) -> Datum:
         return arrow_text.on_distinct(lambda array: pc.less_equal(pc.utf8_length(array), longest), text)
 
-    def affix(self, text: Any, affix: Affix, operand: str, fold: bool) -> Any:
+    def affix(self, text: Datum, affix: Affix, operand: str, fold: bool) -> Datum:
         return arrow_text.affix(text, affix, operand, fold)
 
 
@@ -239,7 +242,7 @@ _ARITHMETIC: Final = {Operator.ADD: pc.add, Operator.SUB: pc.subtract, Operator.
 _DOUBLES: Final = {**_ARITHMETIC, Operator.DIV: pc.divide}
 
 
-def _extent(item: Any) -> tuple[int, int] | None:
+def _extent(item: Datum) -> tuple[int, int] | None:
     """The least and the greatest long of an array; `None` where there is none."""
     if isinstance(item, pa.Scalar):
         value = item.as_py()
@@ -254,7 +257,7 @@ def _fits(operator: Operator, one: tuple[int, int], other: tuple[int, int]) -> b
     return all(LONG_MIN <= how(left, right) <= LONG_MAX for left in one for right in other)
 
 
-def _integral(item: Any) -> Any:
+def _integral(item: Datum) -> Datum:
     """Longs, or decimals without places, with as few digits as hold them."""
     if pa.types.is_decimal256(item.type):
         return item
@@ -264,7 +267,7 @@ def _integral(item: Any) -> Any:
     return pc.cast(integers.digits(item), pa.decimal256(20, 0))
 
 
-def _remainder(left: Any, right: Any) -> Any:
+def _remainder(left: Datum, right: Datum) -> Datum:
     """Arrow has none; numpy's has the sign of its left operand, as C's and SQL's."""
     rows = next((len(item) for item in (left, right) if not isinstance(item, pa.Scalar)), None)
     sides = [_array(item, rows or 1, pa.float64()) for item in (left, right)]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridges.spark.columns.arrow.datum import Datum
 from bridges.spark.columns.filters.engine import LikePattern
 from gateway.filters.like import LikePart
 from gateway.filters.predicate import Affix
@@ -19,22 +20,22 @@ from gateway.filters.values import folded
 _MANY: Final = 32
 """Parts of a pattern, and `_` in it, up to which RE2 is asked: it is linear, but its automata grow with both."""
 
-Question = Callable[[Any], Any]
+Question = Callable[[Datum], Datum]
 
 
-def dense(item: Any) -> Any:
+def dense(item: Datum) -> Datum:
     """The same texts without a dictionary."""
     return item.dictionary_decode() if isinstance(item, pa.DictionaryArray) else item
 
 
-def on_distinct(question: Question, item: Any) -> Any:
+def on_distinct(question: Question, item: Datum) -> Datum:
     """The answers to a question about single values."""
     if isinstance(item, pa.DictionaryArray):
         return question(item.dictionary).take(item.indices)
     return question(item)
 
 
-def like(text: Any, pattern: LikePattern) -> Any:
+def like(text: Datum, pattern: LikePattern) -> Datum:
     """Whether texts are like a pattern (FX-5-7)."""
     return on_distinct(_asked(pattern), text)
 
@@ -59,7 +60,7 @@ def blanks(part: LikePart) -> int:
     return part.length - sum(len(chunk) for _, chunk in part.chunks)
 
 
-def _between(array: Any, first: str, last: str, size: int) -> Any:
+def _between(array: Datum, first: str, last: str, size: int) -> Datum:
     if not last:
         return pc.starts_with(array, first)
     if not first:
@@ -86,7 +87,7 @@ def _expression(part: LikePart) -> str:
 def _by_row(matches: Callable[[str], bool]) -> Question:
     """For patterns that nobody writes by hand: the matcher of the gateway, which is linear whatever it is asked."""
 
-    def ask(array: Any) -> Any:
+    def ask(array: Datum) -> Datum:
         if isinstance(array, pa.Scalar):
             return pa.scalar(None if array.as_py() is None else matches(array.as_py()), pa.bool_())
         return pa.array([None if text is None else matches(text) for text in array.to_pylist()], pa.bool_())
@@ -94,20 +95,20 @@ def _by_row(matches: Callable[[str], bool]) -> Question:
     return ask
 
 
-def affix(text: Any, kind: Affix, operand: str, fold: bool) -> Any:
+def affix(text: Datum, kind: Affix, operand: str, fold: bool) -> Datum:
     """Whether texts start with, end with or are `operand`, which is folded already (FX-4-11 to -16)."""
     ask = _AFFIXES[kind]
     return on_distinct(lambda array: ask(_folded(array) if fold else array, operand), text)
 
 
-_AFFIXES: Final[dict[Affix, Callable[[Any, str], Any]]] = {
+_AFFIXES: Final[dict[Affix, Callable[[Datum, str], Datum]]] = {
     Affix.PREFIX: lambda array, operand: pc.starts_with(array, operand),
     Affix.SUFFIX: lambda array, operand: pc.ends_with(array, operand),
     Affix.WHOLE: pc.equal,
 }
 
 
-def _folded(array: Any) -> Any:
+def _folded(array: pa.Array) -> pa.Array:
     if pc.all(pc.string_is_ascii(array)).as_py() is not False:
         return pc.ascii_lower(array)
     lower = pc.utf8_lower(array)

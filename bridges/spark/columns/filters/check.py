@@ -5,7 +5,7 @@ A back end that met these later would have to guess, so each is refused with a s
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bridges.spark.columns.schema import DEPTH, ENTRIES_LIMIT, SECTIONS
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
@@ -80,7 +80,7 @@ def _refuse(node: Node) -> None:
         _refuse_reference(frozen(node.reference))
 
 
-def _refuse_reference(reference: Any) -> None:
+def _refuse_reference(reference: object) -> None:
     if not isinstance(reference, Frozen):
         return
     if reference.family is Family.DESCRIBED:

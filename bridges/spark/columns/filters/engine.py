@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum, auto
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from bridges.spark.columns.schema import AmqpValue
 from gateway.amqp.codec.types import Timestamp
 from gateway.filters import like
 from gateway.filters.decimals import DIGITS, SCALE, decimal_value
@@ -89,7 +90,7 @@ class ColumnOperations(Protocol[E]):
 
     def field(self, field: FieldReference) -> FieldOperand[E]: ...
 
-    def literal(self, part: ColumnPart, value: Any) -> E: ...
+    def literal(self, part: ColumnPart, value: AmqpValue) -> E: ...
 
     def constant(self, value: bool | None) -> E: ...
 
@@ -173,7 +174,7 @@ _LITERAL: Final[dict[type, tuple[ColumnPart, ...]]] = {
 class Constants(Generic[E]):
     """A constant in parts. `beyond` is 1 or -1 for an integer that is greater or less than every column's."""
 
-    def __init__(self, engine: ColumnOperations[E], value: Any) -> None:
+    def __init__(self, engine: ColumnOperations[E], value: AmqpValue) -> None:
         self._engine, self._value = engine, value
         self._stored, self._parts = _stored(value)
         outside = type(value) in INTEGERS and abs(value) >= BOUND
@@ -195,7 +196,7 @@ class Constants(Generic[E]):
         return self._engine.literal(ColumnPart.WHOLE, Decimal(self._value))
 
 
-def _stored(value: Any) -> tuple[Any, tuple[ColumnPart, ...]]:
+def _stored(value: AmqpValue) -> tuple[AmqpValue, tuple[ColumnPart, ...]]:
     """A constant as a column would hold it, and in which parts."""
     if type(value) in INTEGERS:
         if LONG_MIN <= value <= LONG_MAX:
