@@ -200,7 +200,7 @@ def _quotient(one: Column, other: Column) -> Column:
 
 
 class _SparkOperations:
-    """`parts.Engine` with Columns."""
+    """`ColumnOperations` with Spark Columns."""
 
     def field(self, field: FieldReference) -> _Absent | _FoundField | _Plain:
         return _field(field)

@@ -1,4 +1,4 @@
-"""Links of the pipeline's client: one that events come on, one that messages go on. Both block (`amqp_client`)."""
+"""Receiver and sender links of the pipeline's client (`client`). Both block."""
 
 from __future__ import annotations
 

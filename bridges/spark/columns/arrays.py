@@ -1,7 +1,7 @@
-"""Arrow arrays of messages that were read together (`lockstep`): the same columns that `rows` makes one by one.
+"""Arrow arrays of messages that were decoded together (`batch_decoder`).
 
-An array of texts or binaries is cut out of the messages' buffer by Arrow itself: edges of all values and of what lies
-between them make one array, of which every second item is taken.
+Arrow itself cuts texts and binaries out of the messages' buffer: the positions of all values, and of the bytes between
+them, make one array, of which every second item is taken.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridges.spark.columns import schema
-from bridges.spark.columns.batch_decoder import Bools, Column, FoundField, Int64s, Messages
+from bridges.spark.columns.batch_decoder import Bools, Column, DecodedBatch, Int64s, MessageBuffer
 from bridges.spark.columns.message_shape import MessageShape, ShapeEntry
 from bridges.spark.columns.value_arrays import TYPES, VALUE
 from gateway.amqp.message import sections
@@ -28,11 +28,11 @@ BODY_KINDS: Final = {
 
 
 class NotText(Exception):
-    """Bytes that no text of their type has: read these messages one by one."""
+    """A string is no UTF-8, or a symbol no ASCII: decode these messages one by one."""
 
 
-def arrays(messages: Messages, shape: MessageShape, found: FoundField) -> dict[str, pa.Array]:
-    """The columns of `columns.COLUMNS` that a message itself fills. Raises `NotText`."""
+def arrays(messages: MessageBuffer, shape: MessageShape, found: DecodedBatch) -> dict[str, pa.Array]:
+    """The columns of `schema.COLUMNS` that a message itself fills. Raises `NotText`."""
     try:
         return _Arrays(messages, found).all(shape)
     except pa.ArrowInvalid:
@@ -40,7 +40,7 @@ def arrays(messages: Messages, shape: MessageShape, found: FoundField) -> dict[s
 
 
 class _Arrays:
-    def __init__(self, messages: Messages, found: FoundField) -> None:
+    def __init__(self, messages: MessageBuffer, found: DecodedBatch) -> None:
         self._buffer: Final = pa.py_buffer(messages.buffer)
         self._octets: Final = messages.octets
         self._found: Final = found
@@ -77,7 +77,7 @@ class _Arrays:
         return {"body": self._cut(found.body, found.body_end), "body_value": self._values([found.value])}
 
     def _cut(self, starts: Int64s, ends: Int64s, places: pa.Array | None = None) -> pa.Array:
-        """What lies between these places of the buffer; `places` picks among them, null where it is masked."""
+        """The bytes between these positions of the buffer; `places` selects among them, null where it is masked."""
         count = len(starts)
         edges = np.empty(2 * count + 1, np.int32)
         edges[0 : 2 * count : 2], edges[1 : 2 * count : 2] = starts, ends
@@ -179,7 +179,7 @@ class _Arrays:
         return self._cut(starts, ends, picked)
 
     def _checked(self, pieces: pa.Array, kind: pa.DataType, group: Sequence[Column]) -> pa.Array:
-        """As text, if that is what it is: Arrow looks for UTF-8, a symbol is ASCII."""
+        """Cast to `kind`; Arrow checks that text is UTF-8, and this that symbols are ASCII."""
         found = pieces.cast(kind)
         content = pieces.buffers()[2]
         if kind == pa.string() and content is not None and np.frombuffer(content, np.uint8).max(initial=0) > 0x7F:

@@ -1,8 +1,8 @@
-"""Reads many messages of one shape at once: one step over all of them per field instead of one per message.
+"""Decodes many messages of one shape at once, with one numpy step per field for all of them.
 
-All messages lie one behind the other in one buffer; a cursor has a place in each of them. A message that is not built
-as the shape says, or whose sizes do not fit together, is no longer `ok`, and whoever called reads it by itself. What
-is `ok` at the end was compared byte by byte, but for the characters of texts.
+The messages lie one after the other in one buffer, and a cursor has a position in each of them. A message that differs
+from the shape, or whose sizes do not fit together, is no longer `ok`; the caller decodes it by itself. Of the messages
+that are `ok` at the end, every byte was checked, except the characters of texts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SECTION: Final = b"\x00\x53"
 _TRUE, _BOOLEAN = 0x41, 0x56
 _ARRAYS: Final[dict[str, type[np.generic]]] = {"boolean": np.bool_, "double": np.float64}
 PADDING: Final = 4096
-"""Bytes behind the messages: who is beyond the end of the last one is no longer `ok`, but still looks."""
+"""Bytes after the last message: a cursor that has left a message that is not `ok` still reads."""
 
 
 class Column(NamedTuple):
-    """A value of each message: numbers, or where the bytes of a text, binary or uuid are; `missing` are null."""
+    """One value per message: numbers, or the positions of a text, binary or uuid; `missing` values are null."""
 
     kind: ShapeKind
     numbers: Numbers | None = None
@@ -41,7 +41,7 @@ class Column(NamedTuple):
     missing: Bools | None = None
 
     def at(self, rows: Int64s) -> Column:
-        """The same for these messages only."""
+        """The column of these messages only."""
         return Column(
             self.kind,
             None if self.numbers is None else self.numbers[rows],
@@ -58,8 +58,8 @@ class Column(NamedTuple):
         return self.starts, self.ends
 
 
-class FoundField(NamedTuple):
-    """What `read` found; columns are of the messages that `rows` counts, which are those that fit."""
+class DecodedBatch(NamedTuple):
+    """The columns of the messages that have the shape; `rows` are their numbers."""
 
     rows: Int64s
     header: tuple[Column, ...] | None
@@ -77,7 +77,7 @@ class FoundField(NamedTuple):
     footer: tuple[Column, ...] | None
 
 
-class Messages:
+class MessageBuffer:
     """Encoded messages in one buffer."""
 
     def __init__(self, messages: Sequence[bytes]) -> None:
@@ -88,13 +88,13 @@ class Messages:
         self.ends: Final = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
         self.starts: Final = self.ends - np.fromiter(map(len, messages), np.int64, len(messages))
 
-    def read(self, shape: MessageShape, rows: Int64s) -> FoundField:
-        """What those of these messages hold that are built like that."""
-        return _BatchReading(self, shape, rows).found()
+    def read(self, shape: MessageShape, rows: Int64s) -> DecodedBatch:
+        """Decode those of the messages `rows` that have this shape."""
+        return _BatchDecoder(self, shape, rows).found()
 
 
-class _BatchReading:
-    def __init__(self, messages: Messages, shape: MessageShape, rows: Int64s) -> None:
+class _BatchDecoder:
+    def __init__(self, messages: MessageBuffer, shape: MessageShape, rows: Int64s) -> None:
         self._octets, self._words = messages.octets, messages.words
         self._shape, self._rows = shape, rows
         self._ends = messages.ends[rows]
@@ -102,7 +102,7 @@ class _BatchReading:
         self._limit = self._ends + 1
         self._ok = np.ones(len(rows), bool)
 
-    def found(self) -> FoundField:
+    def found(self) -> DecodedBatch:
         shape = self._shape
         header = self._fields(sections.HEADER, shape.header)
         da = self._map(sections.DELIVERY_ANNOTATIONS, shape.delivery_annotations)
@@ -123,7 +123,7 @@ class _BatchReading:
         def places(found: Int64s) -> Int64s:
             return found if whole else found[fit]
 
-        return FoundField(
+        return DecodedBatch(
             places(self._rows), columns(header), columns(da), columns(ma), places(bare), columns(properties),
             columns(app), places(body), places(body_end), (columns(value) or (None,))[0], columns(footer),
         )  # fmt: skip
@@ -162,7 +162,7 @@ class _BatchReading:
         return [content]
 
     def _opened(self, code: int, form: int, count: int) -> Int64s:
-        """Go into a list or map of so many items; where it ends."""
+        """Enter a list or map of so many items; returns the position of its end."""
         self._expect(_SECTION + bytes((code,)))
         at = self._at
         head = self._words[at]
@@ -179,11 +179,11 @@ class _BatchReading:
         return at + np.where(small, 2, 5) + size
 
     def _bounded(self, places: Int64s) -> Int64s:
-        """Nobody looks beyond the end of his message and a few bytes."""
+        """Keep cursors within their message and one byte."""
         return np.minimum(places, self._limit)
 
     def _expect(self, raw: bytes) -> None:
-        """These bytes are next in every message."""
+        """Every message goes on with these bytes."""
         at, size = self._at, len(raw)
         for first in range(0, size, 8):
             part = raw[first : first + 8]
@@ -203,7 +203,7 @@ class _BatchReading:
         return self._numbers(kind, constructors)
 
     def _split(self, codes: Octets, kind: ShapeKind) -> Iterator[Constructor]:
-        """Each constructor that is there, the width behind it, and the messages that have it: `None` for all."""
+        """The constructors that occur."""
         for code, width in kind.widths:
             same = codes == code
             if same.all():
@@ -267,7 +267,7 @@ class _BatchReading:
         return Column(kind, numbers, missing=missing)
 
     def _number(self, kind: ShapeKind, code: int, width: int, at: Int64s, rows: RowSelection) -> Numbers:
-        """The numbers of these messages; those that no column can hold make them unusual."""
+        """The numbers of these messages; a message with a number that no column can hold is no longer `ok`."""
         if kind.member == "boolean":
             return self._booleans(code, at, rows)
         if not width:

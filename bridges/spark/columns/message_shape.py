@@ -1,8 +1,8 @@
-"""How a message is built: what `lockstep` needs to read many that are built the same, at once (docs/columns.md).
+"""The shape of a message: what `batch_decoder` needs to decode many messages of one shape at once (docs/columns.md).
 
-Messages of one log mostly differ in values, not in sections, fields, names and types. `shape_of` reads one of them; the
-bytes of the others are then compared with it, so that nothing is taken for granted. What is unusual has no shape, and
-`rows` reads it message by message. Pure.
+Messages of one log mostly differ in values, not in sections, fields, names and types. `shape_of` reads the shape of one
+message; `batch_decoder` compares the bytes of the others with it. Unusual messages have no shape, and `row_decoder`
+decodes them one by one. Pure.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gateway.filters.predicate import MessageSection
 
 
 class ShapeKind(NamedTuple):
-    """An AMQP type whose values can be read together: its name, where values go, and the bytes of each constructor.
+    """An AMQP type whose values can be decoded together: its name, its member, and the bytes of each constructor.
 
-    A width below zero is that of a size which precedes the value.
+    A negative width is the width of the size that precedes the value.
     """
 
     name: str
@@ -88,11 +88,11 @@ class MessageShape(NamedTuple):
 
 
 class _Unusual(Exception):
-    """Not to be read together with others."""
+    """The message cannot be decoded together with others."""
 
 
 def shape_of(data: bytes) -> MessageShape | None:
-    """How this message is built; `None` where it has to be read by itself."""
+    """The shape of an encoded message; `None` if the message has to be decoded by itself."""
     try:
         layout = sections.walk(data)
         body, value = _body(data, layout)

@@ -1,8 +1,7 @@
-"""Messages as columns, one message after the other: whatever has no shape that `lockstep` knows (docs/columns.md).
+"""Decodes messages to columns one by one, for messages that `batch_decoder` does not decode (docs/columns.md).
 
-Never refuses a message: what cannot be shown in columns is named in the row's `not_shown`, and `head` and
-`bare_message` hold every byte in any case. Values are gathered per column and become arrays at the end, so that a
-message costs its decoding and little else.
+It accepts every message: `not_shown` names what columns cannot show, and `head` and `bare_message` always contain every
+byte. Values are gathered per column and become arrays at the end, so that little is added to the decoding itself.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _PLAIN: Final = {
     name: TYPES[schema.COLUMNS[name]]
     for name in ("head", "bare_message", "body_kind", "body", "body_value", "not_shown")
 }
-"""Columns whose values are gathered as they are."""
+"""Columns whose values are stored unchanged."""
 
 # -- nested values
 
@@ -58,7 +57,7 @@ class _TooMuch(Exception):
 
 
 def _text_entries(value: AmqpMap) -> tuple[dict[str, AmqpValue], bool]:
-    """What the text keys of a map lead to, and whether that is all: of a string and a symbol the string counts."""
+    """The entries with text keys, and whether any is hidden: a string hides a symbol that is equal to it."""
     found: dict[str, AmqpValue] = {}
     hidden = False
     for key, item in value.items():
@@ -72,14 +71,14 @@ def _text_entries(value: AmqpMap) -> tuple[dict[str, AmqpValue], bool]:
 
 
 class _Nested:
-    """The nested entries of one section of one message, within the bounds of `columns`."""
+    """The nested entries of one section of one message, within the limits of `schema`."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, AmqpValue]] = []
         self.complete = True
 
     def below(self, name: str, value: AmqpValue, depth: int = DEPTH) -> None:
-        """Everything below the entry `name`; raises `_TooMuch`."""
+        """Add everything below the entry `name`. Raises `_TooMuch`."""
         for step, item in self._steps(value):
             path = name + step
             if depth == 0 or len(self.found) == ENTRIES_LIMIT or len(path) > NAME_LIMIT:
@@ -100,14 +99,14 @@ class _Nested:
 _COMPOSITE: Final = frozenset((list, dict, Array))
 _TEXT_KEYS: Final = frozenset((str, Symbol))
 _simple_name: Final = lru_cache(maxsize=1024)(schema.step)
-"""Names of annotations are few and come with every message."""
+"""There are few names of annotations, and they are in every message."""
 
 
 # -- messages
 
 
-class Rows:
-    """Messages to become columns."""
+class RowDecoder:
+    """Gathers messages, and makes their columns at the end."""
 
     def __init__(self) -> None:
         self._plain: dict[str, list[AmqpValue]] = {name: [] for name in _PLAIN}
@@ -117,12 +116,12 @@ class Rows:
         self._marks: list[str] = []
 
     def add(self, data: bytes) -> None:
-        """The next message."""
+        """Append a message."""
         plain = self._plain
         self._marks = []
         try:
             layout = sections.walk(data)
-        except AmqpError:  # nothing of it can be read: all of it is the bare message, and every section is marked
+        except AmqpError:  # not decodable: all bytes are the bare message, and every section is marked
             layout = SectionOffsets(0, 0, 0, 0, 0, 0, 0, 0, 0)
             self._marks = [*schema.SECTIONS.values(), "body"]
         plain["head"].append(data[: layout.bare])
@@ -213,7 +212,7 @@ class Rows:
         entries.end()
 
     def arrays(self) -> dict[str, pa.Array]:
-        """The columns of everything added so far."""
+        """The columns of all messages that were added."""
         plain = self._plain
         return {
             "header": _structs(self._header, _HEADER),
@@ -242,7 +241,7 @@ def _properties(data: bytes, layout: SectionOffsets) -> tuple[Fields | None, boo
 
 
 def _structs(rows: list[Fields | None], kind: pa.StructType) -> pa.Array:
-    """A column of structs from fields in order, `None` for a section that is not there."""
+    """A column of structs from fields in order; `None` for a section that is absent."""
     children = []
     for index, field in enumerate(kind):
         items = [None if row is None or index >= len(row) else row[index] for row in rows]
@@ -255,7 +254,7 @@ def _structs(rows: list[Fields | None], kind: pa.StructType) -> pa.Array:
 
 
 def _optional_values(rows: list[tuple[bool, AmqpValue]]) -> pa.Array:
-    """Values, null where there is none; a composite body says its type only, for its bytes are in `body`."""
+    """Values, null where there is none; a composite body has only its type here, since its bytes are in `body`."""
     values = Values()
     for _, value in rows:
         if type(value) in COMPOSITES:

@@ -1,7 +1,7 @@
-"""Encoded messages as record batches in the layout of `columns` (docs/columns.md).
+"""Encoded messages as record batches in the layout of `schema` (docs/columns.md).
 
-Messages that are built alike are read together (`lockstep`, `columnar`); what is left is read one by one (`singly`).
-The columns are the same either way, and every message has its row.
+Messages of the same shape are decoded together (`batch_decoder`, `arrays`), all others one by one (`row_decoder`). Both
+ways give the same columns (docs/decisions/0022-columns.md), and every message has its row.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import pyarrow as pa
 
 from bridges.spark.columns import schema
 from bridges.spark.columns.arrays import STRUCTS, NotText, arrays
-from bridges.spark.columns.batch_decoder import Int64s, Messages
+from bridges.spark.columns.batch_decoder import Int64s, MessageBuffer
 from bridges.spark.columns.message_shape import shape_of
-from bridges.spark.columns.row_decoder import Rows
+from bridges.spark.columns.row_decoder import RowDecoder
 from bridges.spark.columns.value_arrays import TYPES
 
 MessageColumns: TypeAlias = dict[str, pa.Array]
 """The columns that a message itself fills, by name."""
 _FEW: Final = 8
-"""Messages that are not worth reading together."""
+"""Fewer messages than this are decoded one by one."""
 _SHAPES: Final = 8
-"""How many times a batch is searched for messages that are built alike."""
+"""Shapes that are tried on one batch."""
 _MUCH: Final = 1 << 30
-"""Bytes of messages that one buffer does not hold."""
+"""More bytes of messages than this do not fit into one buffer, whose offsets have 32 bits."""
 _FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
-"""Milliseconds of the years 1 to 9999, which a timestamp of Spark's can show."""
+"""Milliseconds since 1970 of the years 1 to 9999, the range of a Spark timestamp."""
 
 SCHEMA: Final = pa.schema(
     pa.field(name, STRUCTS[name] if name in STRUCTS else TYPES[kind]) for name, kind in schema.COLUMNS.items()
 )
-"""What `record_batch` gives: what Spark makes of `columns.DDL`."""
+"""The schema of `record_batch`: `schema.DDL` in terms of Arrow."""
 
 
 class EventRow(NamedTuple):
-    """A message and where it was found: `message` is encoded, as the gateway would deliver it."""
+    """A message and its position in a log: `message` is encoded, as the gateway would deliver it."""
 
     partition: int
     offset: int
@@ -57,7 +57,7 @@ def record_batch(events: Iterable[EventRow]) -> pa.RecordBatch:
 def placed(
     found: MessageColumns, partitions: Sequence[int], offsets: Sequence[int], times_ms: Int64s, keys: pa.Array
 ) -> pa.RecordBatch:
-    """A record batch of `message_columns` and where the messages were: arrays, times as numbers of numpy."""
+    """A record batch of `message_columns` and the messages' positions; times in milliseconds since 1970."""
     shown = (times_ms >= _FIRST_TIME) & (times_ms <= _LAST_TIME)
     micros = np.where(shown, times_ms, 0) * 1000
     all_of_them = found | {
@@ -73,7 +73,7 @@ def message_columns(messages: Sequence[bytes]) -> MessageColumns:
     """Every column that the message itself fills, in the order of the messages."""
     if len(messages) < _FEW or sum(map(len, messages)) > _MUCH:
         return _one_by_one(messages)
-    parts, left = _alike(messages)
+    parts, left = _by_shape(messages)
     if len(left):
         parts.append((left, _one_by_one([messages[row] for row in left.tolist()])))
     if len(parts) == 1:
@@ -85,24 +85,24 @@ def message_columns(messages: Sequence[bytes]) -> MessageColumns:
 
 
 def _one_by_one(messages: Iterable[bytes]) -> MessageColumns:
-    rows = Rows()
+    rows = RowDecoder()
     for message in messages:
         rows.add(message)
     return rows.arrays()
 
 
 Part: TypeAlias = tuple[Int64s, MessageColumns]
-"""Which messages, and their columns."""
+"""Numbers of messages, and their columns."""
 
 
-def _alike(messages: Sequence[bytes]) -> tuple[list[Part], Int64s]:
-    """What could be read together, and which messages are left."""
-    together, parts = Messages(messages), []
+def _by_shape(messages: Sequence[bytes]) -> tuple[list[Part], Int64s]:
+    """The messages that could be decoded together, and the numbers of those that are left."""
+    together, parts = MessageBuffer(messages), []
     left, unlike = np.arange(len(messages)), []
     for _ in range(_SHAPES):
         if len(left) < _FEW:
             break
-        part = _like_first(messages, together, left)
+        part = _of_first_shape(messages, together, left)
         if part is None:
             unlike.append(left[:1])
             left = left[1:]
@@ -112,7 +112,7 @@ def _alike(messages: Sequence[bytes]) -> tuple[list[Part], Int64s]:
     return parts, np.sort(np.concatenate([left, *unlike]))
 
 
-def _like_first(messages: Sequence[bytes], together: Messages, left: Int64s) -> Part | None:
+def _of_first_shape(messages: Sequence[bytes], together: MessageBuffer, left: Int64s) -> Part | None:
     shape = shape_of(messages[left[0]])
     if shape is None:
         return None

@@ -1,8 +1,7 @@
 """A message as one row of columns: the layout that record batches, the Spark source and the archive share.
 
-Specified for people in `docs/columns.md`. `head` and `bare_message` together are the message byte for byte; every other
-column is a view of them for queries. Pure: names, types and the names of entries; `rows` fills them, `arrow` and
-Spark's columns ask them.
+docs/columns.md specifies it. `head` and `bare_message` together are the message byte for byte; every other column is a
+view of them for queries. Pure: names, types and the names of entries; `rows` fills the columns, `filters` read them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Values of any AMQP type as Arrow arrays: the value structs and maps of `columns` (docs/columns.md).
+"""Values of any AMQP type as Arrow arrays: the value structs and maps of `schema` (docs/columns.md).
 
-Values are gathered in lists and become one array per member at the end, so that each costs two appends.
+Values are gathered in lists and become one array per member at the end, so that a value costs two appends.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _LONG_MAX: Final = (1 << 63) - 1
 
 
 def _stored(value: AmqpValue) -> tuple[int, AmqpValue]:
-    """The code of a value's type and member, and what goes there."""
+    """The code of a value's type and member, and the value to store there."""
     kind = type(value)
     if kind is Ulong:
         return (_CODES["ulong"], value) if value <= _LONG_MAX else (_WIDE, value)
@@ -92,7 +92,7 @@ _TYPE_NAMES: Final = pa.array(_NAMES)
 
 
 class Values:
-    """Values of any type, to become one array of `VALUE`."""
+    """Gathers values of any type for one array of `VALUE`."""
 
     __slots__ = ("codes", "values")
 
@@ -108,7 +108,7 @@ class Values:
         self.values.append(value)
 
     def add_type(self, value: AmqpValue) -> None:
-        """What type a value has, and nothing of it."""
+        """Append only the type of a value."""
         self.codes.append(COMPOSITES[type(value)])
         self.values.append(None)
 
@@ -148,7 +148,7 @@ class EntryArrays:
         self.values.add(value)
 
     def add_plain(self, names: Iterable[str], values: Iterable[AmqpValue]) -> bool:
-        """All of them at once, or nothing and `False` where one needs a closer look."""
+        """Add all entries at once, or none and return `False` if one of them needs a conversion."""
         try:
             codes = [_PLAIN[type(value)] for value in values]
         except KeyError:

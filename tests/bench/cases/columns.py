@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridges.spark.columns import schema
-from bridges.spark.columns.arrow.operations import compile_filter, promote
+from bridges.spark.columns.arrow import compile_filter, promote
 from bridges.spark.columns.rows import EventRow, record_batch
 from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import fields_of

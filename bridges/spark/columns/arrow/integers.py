@@ -62,7 +62,7 @@ class _Magnitudes:
 
 
 def _by_row(operator: Operator, left: Datum, right: Datum) -> pa.Array:
-    """For a constant beyond every integer of AMQP, which nobody has a use for."""
+    """For a constant beyond every integer of AMQP."""
     rows = next(len(side) for side in (left, right) if not isinstance(side, pa.Scalar))
     sides = [[side.as_py()] * rows if isinstance(side, pa.Scalar) else side.to_pylist() for side in (left, right)]
     calculate = calculator(operator)

@@ -1,8 +1,8 @@
 """Predicates over Arrow record batches: a mask per batch, without Python per row (FX-2-1, docs/columns.md).
 
-`compile_filter` refuses what columns cannot answer (`supported`) and gives a function from a batch in the layout of
-`columns` to booleans; `compile_verdict` the same with null for unknown. Fields may also be promoted: columns of their
-own, named by `columns.promoted`, plain or dictionary-encoded, as `promote` makes them.
+`compile_filter` checks that columns can answer a predicate (`filters.check`) and returns a function from a batch in the
+layout of `schema` to booleans; `compile_verdict` the same with null for unknown. Fields may also be promoted to columns
+of their own, named by `schema.promoted`, plain or dictionary-encoded, as `promote` makes them.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ _DIVISIONS: Final = (Operator.DIV, Operator.MOD)
 
 
 class _ArrowOperations:
-    """`vectors.Engine` with arrays and scalars of Arrow."""
+    """`ColumnOperations` with arrays and scalars of Arrow."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._fields = Fields(batch)

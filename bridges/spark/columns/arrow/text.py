@@ -1,4 +1,4 @@
-"""Texts in Arrow: LIKE in linear time, affixes and folding, each distinct text of a dictionary asked once."""
+"""Texts in Arrow: LIKE in linear time, affixes and folding; each distinct text of a dictionary is tested once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.filters.predicate import Affix
 from gateway.filters.values import folded
 
 _MANY: Final = 32
-"""Parts of a pattern, and `_` in it, up to which RE2 is asked: it is linear, but its automata grow with both."""
+"""Most parts of a pattern, and most `_` in it, for RE2: it is linear, but its automata grow with both."""
 
 Question = Callable[[Datum], Datum]
 
@@ -85,7 +85,7 @@ def _expression(part: LikePart) -> str:
 
 
 def _by_row(matches: Callable[[str], bool]) -> Question:
-    """For patterns that nobody writes by hand: the matcher of the gateway, which is linear whatever it is asked."""
+    """For patterns that nobody writes by hand: the gateway's matcher, which is linear for every pattern."""
 
     def ask(array: Datum) -> Datum:
         if isinstance(array, pa.Scalar):

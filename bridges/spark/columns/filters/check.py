@@ -1,6 +1,6 @@
-"""What of a predicate columns cannot answer, found when it is compiled, and what it needs shown (docs/columns.md).
+"""Checks when a predicate is compiled whether columns can answer it, and what they have to show (docs/columns.md).
 
-A back end that met these later would have to guess, so each is refused with a sentence that says what to do instead.
+An engine would have to guess the answer later, so an error says what to do instead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Needs(NamedTuple):
 
 
 def check(predicate: Predicate) -> Needs:
-    """Refuse what columns cannot answer: `AmqpError` (amqp:not-implemented) with the way out."""
+    """What a predicate needs. Raises `AmqpError` (amqp:not-implemented) for what columns cannot answer."""
     sections: dict[str, None] = {}
     entries: dict[str, None] = {}
     for node in walk(predicate):
@@ -55,7 +55,7 @@ def check(predicate: Predicate) -> Needs:
 
 
 def unanswerable(marks: object) -> AmqpError:
-    """The refusal of a row that does not show what a predicate asks for."""
+    """The error for a row that does not show what a predicate reads."""
     return AmqpError(
         NOT_IMPLEMENTED,
         f"a message has values that columns do not show ({marks}): nested deeper than {DEPTH}, more than "

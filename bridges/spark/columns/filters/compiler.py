@@ -1,7 +1,7 @@
-"""A predicate over whole columns: what both columnar back ends do, in terms of the few operations each engine has.
+"""Evaluates a predicate over whole columns with the operations of a columnar engine (`engine.ColumnOperations`).
 
-Comparing two values in parts (`parts`) is comparing those parts that may be compared, each pair by one rule of
-`docs/filters.md`, and taking what is not null; unknown is what is null in all of them.
+Two values are compared by their parts: each pair of parts that can be compared by one rule of docs/filters.md. The
+result is the one that is not null; if all are null, the result is unknown.
 """
 
 from __future__ import annotations
@@ -127,10 +127,11 @@ _SCALARS: Final = {
 
 
 class ColumnCompiler(Generic[E]):
-    """Evaluates predicates with one engine. They must have passed `supported.check`."""
+    """Evaluates predicates with one engine. They must have passed `check.check`."""
 
     def __init__(self, engine: ColumnOperations[E]) -> None:
         self.engine: Final = engine
+        # Any: each function takes the node type of its key, which a dict cannot express
         self._nodes: Final[dict[type, Callable[[Any], E]]] = {
             Constant: lambda node: engine.constant(node.value),
             And: lambda node: self._all(node.items),

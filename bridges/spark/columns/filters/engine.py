@@ -1,7 +1,7 @@
-"""Values of columns in parts, and the operations a columnar engine offers (docs/columns.md).
+"""The parts of a column of values, and the operations of a columnar engine (docs/columns.md).
 
-A value is one array (or expression) for each kind of value, null wherever the value is of another kind. `vectors`
-evaluates predicates with these; Arrow and Spark are the two engines.
+A column of values is one array (or expression) for each kind of value, null in rows whose value is of another kind.
+`compiler` evaluates predicates with these operations; Arrow and Spark are the two engines.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ MEMBERS: Final = {
     ColumnPart.TEXT: "text", ColumnPart.UUID: "uuid",
     ColumnPart.BINARY: "binary", ColumnPart.CHAR: "binary",
 }  # fmt: skip
-"""The member of a value (`columns.MEMBERS`) that a part is in."""
+"""The member of a value (`schema.MEMBERS`) that contains a part."""
 OF_TYPE: Final = {
     ColumnPart.TIME: ("timestamp", True), ColumnPart.INTEGER: ("timestamp", False), ColumnPart.WIDE: ("ulong", True),
     ColumnPart.DECIMAL: ("ulong", False), ColumnPart.BINARY: ("binary", True), ColumnPart.CHAR: ("char", True),
 }  # fmt: skip
-"""Parts that share their member with another: the AMQP type that alone is theirs, or alone is not."""
+"""Parts that share a member with another part: an AMQP type, and whether the part is that type or all others."""
 
 
 class LikePattern(NamedTuple):

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict, promote
+from bridges.spark.columns.arrow import compile_filter, compile_verdict, promote
 from bridges.spark.columns.rows import SCHEMA
 from gateway.filters.predicate import fields_of
 from tests.support.filters import strategies as random

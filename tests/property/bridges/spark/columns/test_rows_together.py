@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridges.spark.columns.batch_decoder import Messages
+from bridges.spark.columns.batch_decoder import MessageBuffer
 from bridges.spark.columns.message_shape import shape_of
-from bridges.spark.columns.row_decoder import Rows
+from bridges.spark.columns.row_decoder import RowDecoder
 from bridges.spark.columns.rows import message_columns
 from gateway.amqp.codec import codec
 from gateway.amqp.codec.codec import Symbol
@@ -73,7 +73,7 @@ def alike(draw: st.DrawFn) -> list[bytes]:
 
 
 def check(messages: Sequence[bytes]) -> None:
-    rows = Rows()
+    rows = RowDecoder()
     for each in messages:
         rows.add(each)
     wanted, found = rows.arrays(), message_columns(messages)
@@ -119,5 +119,5 @@ def test_most_messages_are_read_together() -> None:
     ]
     shape = shape_of(messages[0])
     assert shape is not None
-    assert len(Messages(messages).read(shape, np.arange(300)).rows) == 300
+    assert len(MessageBuffer(messages).read(shape, np.arange(300)).rows) == 300
     check(messages)

@@ -12,16 +12,29 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict, promote
+from bridges.spark.columns.arrow import compile_filter, compile_verdict, promote
 from gateway.amqp.codec import codec
 from gateway.amqp.message import sections
 from gateway.filters import predicate as p
 from gateway.filters.values import calculator, folded
 from tests.support.filters.rows import batch_of
+from tests.support.project.parts import ROOT
 
 AP = p.MessageSection.APPLICATION_PROPERTIES
 N = p.FieldReference(AP, "n")
 ALIKE = p.Like(N, p.Literal("a%"))
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    text = (ROOT / "docs" / "columns.md").read_text()
+    example = text.partition("## Filters over columns")[2].partition("```python\n")[2].partition("```")[0]
+    lines = [line for line in example.splitlines() if not line.startswith("df.")]
+    assert len(lines) == len(example.splitlines()) - 1, "one line needs Spark"
+    properties = [{"color": "red", "n": 6}, {"color": "red", "n": 5}, {"color": "blue", "n": 6}]
+    encoded = [sections.section(sections.APPLICATION_PROPERTIES, each) for each in properties]
+    names: dict[str, Any] = {"batch": batch_of(encoded)}
+    exec("\n".join(lines), names)
+    assert names["mask"].to_pylist() == names["same"].to_pylist() == [True, False, False]
 
 
 def messages(*values: Any) -> list[bytes]:

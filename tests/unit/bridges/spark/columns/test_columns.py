@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridges.spark.columns import schema
-from bridges.spark.columns.arrow.operations import compile_filter
+from bridges.spark.columns.arrow import compile_filter
 from bridges.spark.columns.rows import EventRow, record_batch
 from gateway.amqp.codec import codec
 from gateway.amqp.codec.codec import Symbol

@@ -9,7 +9,7 @@ import pytest
 
 from bridges.spark.column import verdict
 from bridges.spark.columns import schema
-from bridges.spark.columns.arrow.operations import compile_filter, compile_verdict
+from bridges.spark.columns.arrow import compile_filter, compile_verdict
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from tests.support.filters.rows import answerable, batch_of
 from tests.support.filters.truth import Case, cases, messages
