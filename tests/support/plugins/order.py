@@ -8,6 +8,7 @@ file; unit and protocol tests, which are many and short, fill what is left.
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -85,3 +86,10 @@ class Scheduling(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Take ours where files are dealt out."""
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep ten thousand collected tests out of the garbage collector's way: each full collection would walk them."""
+    gc.collect()
+    gc.freeze()
