@@ -184,7 +184,7 @@ def test_fail_on_chooses(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("what is this\n", "1 records are no rows of a journal"),
+        ("what is this\n", "1 records are not rows of a journal"),
         (json.dumps({**JOURNAL[0], "v": 2}) + "\n", "the journal has rows of version 2"),
         (None, "cannot be read"),
     ],

@@ -291,5 +291,5 @@ def test_damage_is_found_and_what_a_dead_job_left_is_put_right(
     first.unlink()
     assert verify(archive).problems == (f"commit 1: {first} is missing",)
     (archive.path / MANIFEST / "00000001.json").write_text("{")
-    with pytest.raises(PipelineError, match=r"00000001\.json: no manifest of a commit"):
+    with pytest.raises(PipelineError, match=r"00000001\.json: not a manifest of a commit"):
         verify(archive)

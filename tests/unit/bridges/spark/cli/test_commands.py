@@ -16,9 +16,9 @@ AMQP = ("--amqp", "url=amqp://127.0.0.1:PORT", "--amqp", "address=events")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("verify", "ARCHIVE"), "ARCHIVE is no archive"),
-        (("replay", "ARCHIVE", "--from", "a", *AMQP), "ARCHIVE is no archive"),
-        (("replay", "ARCHIVE", "--from", "a", "--kafka", "127.0.0.1:PORT", "--topic", "t"), "ARCHIVE is no archive"),
+        (("verify", "ARCHIVE"), "ARCHIVE is not an archive"),
+        (("replay", "ARCHIVE", "--from", "a", *AMQP), "ARCHIVE is not an archive"),
+        (("replay", "ARCHIVE", "--from", "a", "--kafka", "127.0.0.1:PORT", "--topic", "t"), "ARCHIVE is not an archive"),
         (("archive", "ARCHIVE", "--once", *AMQP), "127.0.0.1:PORT"),
         (("archive", "ARCHIVE", "--once", "--kafka", "127.0.0.1:PORT", "--topic", "t"), "does not answer for topic t"),
     ],
