@@ -13,26 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from gateway.amqp.codec.types import (
-    Array,
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Long,
-    MapKey,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    Ushort,
-)
+from gateway.amqp.codec import types as t
 from gateway.filters.decimals import decimal_value
 from gateway.filters.predicate import Comparison, Operator
 
@@ -65,10 +46,10 @@ class Frozen(NamedTuple):
     items: tuple[Any, ...]
 
 
-INTEGERS: Final = frozenset((int, Ubyte, Ushort, Uint, Ulong, Byte, Short, Int, Long))
-APPROXIMATES: Final = frozenset((float, Float))
-DECIMALS: Final = frozenset((Decimal, Decimal32, Decimal64, Decimal128))
-TEXTS: Final = frozenset((str, Symbol))
+INTEGERS: Final = frozenset((int, t.Ubyte, t.Ushort, t.Uint, t.Ulong, t.Byte, t.Short, t.Int, t.Long))
+APPROXIMATES: Final = frozenset((float, t.Float))
+DECIMALS: Final = frozenset((Decimal, t.Decimal32, t.Decimal64, t.Decimal128))
+TEXTS: Final = frozenset((str, t.Symbol))
 
 _FAMILIES: Final[dict[type, Family]] = {
     **dict.fromkeys(INTEGERS, Family.INTEGER),
@@ -77,13 +58,13 @@ _FAMILIES: Final[dict[type, Family]] = {
     **dict.fromkeys(TEXTS, Family.TEXT),
     bool: Family.BOOLEAN,
     bytes: Family.BINARY,
-    Timestamp: Family.TIME,
+    t.Timestamp: Family.TIME,
     uuid.UUID: Family.UUID,
-    Char: Family.CHAR,
+    t.Char: Family.CHAR,
     list: Family.LIST,
     dict: Family.MAP,
-    Array: Family.ARRAY,
-    Described: Family.DESCRIBED,
+    t.Array: Family.ARRAY,
+    t.Described: Family.DESCRIBED,
 }
 
 LONG_MIN: Final = -(1 << 63)
@@ -249,7 +230,7 @@ def frozen(value: Any) -> Any:
         return Frozen(kind, tuple(_described(value.descriptors, frozen(item)) for item in value.items))
     if kind is Family.DESCRIBED:
         return Frozen(kind, (frozen(value.descriptor), frozen(value.value)))
-    return frozen(value.value) if type(value) is MapKey else value
+    return frozen(value.value) if type(value) is t.MapKey else value
 
 
 def _described(descriptors: tuple[Any, ...], item: Any) -> Any:

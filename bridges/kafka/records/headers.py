@@ -13,23 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from bridges.kafka.records.envelope import Header
-from gateway.amqp.codec.codec import (
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Float,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    Ushort,
-)
+from gateway.amqp.codec import types as t
 from gateway.amqp.codec.decoder import LIMITS, READERS, decode, malformed
 from gateway.amqp.message.section_index import opened
 from gateway.amqp.message.sections import SectionOffsets, application_properties, message_annotations
@@ -73,11 +57,11 @@ def _text(value: object) -> bytes:
 _TEXTS: Final[dict[type, Callable[[Any], bytes | None]]] = {
     type(None): lambda value: None,
     bool: lambda value: b"true" if value else b"false",
-    **dict.fromkeys((Ubyte, Ushort, Uint, Ulong, Byte, Short, Int, Long, Timestamp), _decimal),
-    **dict.fromkeys((Decimal32, Decimal64, Decimal128), _hexadecimal),
+    **dict.fromkeys((t.Ubyte, t.Ushort, t.Uint, t.Ulong, t.Byte, t.Short, t.Int, t.Long, t.Timestamp), _decimal),
+    **dict.fromkeys((t.Decimal32, t.Decimal64, t.Decimal128), _hexadecimal),
     float: lambda value: repr(value).encode(),
-    Float: lambda value: float.__repr__(value).encode(),
-    **dict.fromkeys((str, Symbol, Char), str.encode),
+    t.Float: lambda value: float.__repr__(value).encode(),
+    **dict.fromkeys((str, t.Symbol, t.Char), str.encode),
     uuid.UUID: _text,
     bytes: lambda value: value,
 }
@@ -203,7 +187,7 @@ def as_property(content: bytes | None) -> str | bytes | None:
         return content
 
 
-def content_type(headers: list[Header]) -> Symbol | None:
+def content_type(headers: list[Header]) -> t.Symbol | None:
     """The content type the headers name last, where it is one."""
     content = dict(headers).get(CONTENT_TYPE)
-    return Symbol(content, "ascii") if content and content.isascii() else None
+    return t.Symbol(content, "ascii") if content and content.isascii() else None

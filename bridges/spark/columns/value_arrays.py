@@ -15,26 +15,8 @@ from numpy.typing import NDArray
 
 from bridges.spark.columns import schema
 from bridges.spark.columns.schema import AmqpValue
-from gateway.amqp.codec.codec import (
-    Array,
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    Ushort,
-    encode,
-)
+from gateway.amqp.codec import types as t
+from gateway.amqp.codec.codec import encode
 from gateway.filters.decimals import decimal_value
 
 PRIMITIVES: Final = {
@@ -56,17 +38,18 @@ _HELD: Final = (*schema.TYPES.values(), "decimal", "binary", "binary", "binary",
 _CODES: Final = {name: code for code, name in enumerate(schema.TYPES)}
 _WIDE: Final = len(schema.TYPES)
 _OUTSIDE: Final = {"decimal32": _WIDE + 1, "decimal64": _WIDE + 2, "decimal128": _WIDE + 3}
-COMPOSITES: Final = {list: _WIDE + 4, dict: _WIDE + 5, Array: _WIDE + 6, Described: _WIDE + 7}
+COMPOSITES: Final = {list: _WIDE + 4, dict: _WIDE + 5, t.Array: _WIDE + 6, t.Described: _WIDE + 7}
 _BY_TYPE: Final = {
-    type(None): "null", bool: "boolean", Ubyte: "ubyte", Ushort: "ushort", Uint: "uint", Ulong: "ulong", Byte: "byte",
-    Short: "short", Int: "int", Long: "long", int: "long", Timestamp: "timestamp", Float: "float", float: "double",
-    Decimal32: "decimal32", Decimal64: "decimal64", Decimal128: "decimal128", str: "string", Symbol: "symbol",
-    UUID: "uuid", bytes: "binary", Char: "char", list: "list", dict: "map", Array: "array", Described: "described",
+    type(None): "null", bool: "boolean", t.Ubyte: "ubyte", t.Ushort: "ushort", t.Uint: "uint", t.Ulong: "ulong",
+    t.Byte: "byte", t.Short: "short", t.Int: "int", t.Long: "long", int: "long", t.Timestamp: "timestamp",
+    t.Float: "float", float: "double", t.Decimal32: "decimal32", t.Decimal64: "decimal64", t.Decimal128: "decimal128",
+    str: "string", t.Symbol: "symbol", UUID: "uuid", bytes: "binary", t.Char: "char", list: "list", dict: "map",
+    t.Array: "array", t.Described: "described",
 }  # fmt: skip
 _PLAIN: Final = {
     kind: _CODES[name]
     for kind, name in _BY_TYPE.items()
-    if schema.TYPES[name] in (None, "boolean", "long", "double", "text") and kind is not Ulong
+    if schema.TYPES[name] in (None, "boolean", "long", "double", "text") and kind is not t.Ulong
 } | {bytes: _CODES["binary"]}
 """Types whose values are stored as they are."""
 _LONG_MAX: Final = (1 << 63) - 1
@@ -75,7 +58,7 @@ _LONG_MAX: Final = (1 << 63) - 1
 def _stored(value: AmqpValue) -> tuple[int, AmqpValue]:
     """The code of a value's type and member, and the value to store there."""
     kind = type(value)
-    if kind is Ulong:
+    if kind is t.Ulong:
         return (_CODES["ulong"], value) if value <= _LONG_MAX else (_WIDE, value)
     if kind is UUID:
         return _CODES["uuid"], str(value)

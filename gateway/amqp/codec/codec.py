@@ -1,6 +1,6 @@
 """The AMQP 1.0 type system (part 1): `encode`, `decode`, `decode_all`, `skip` and the value types.
 
-This is the face of `types`, `encoder` and `decoder`; everything else imports from here.
+It re-exports `types`, `encoder` and `decoder`, so that other packages import from one place.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from gateway.amqp.codec.types import (
     Uint,
     Ulong,
     Ushort,
+    Value,
+    ValueList,
+    ValueMap,
 )
 
 __all__ = [
@@ -50,6 +53,9 @@ __all__ = [
     "Uint",
     "Ulong",
     "Ushort",
+    "Value",
+    "ValueList",
+    "ValueMap",
     "decode",
     "decode_all",
     "encode",

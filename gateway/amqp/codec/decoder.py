@@ -1,7 +1,7 @@
 """AMQP 1.0 bytes to values (part 1, 1.6), and skipping values without decoding them.
 
-The invariant: any bytes give a value or `AmqpError(DECODE_ERROR)`, nothing else, and cost time and
-memory in proportion to their length. Every compound checks that its items fill it exactly, so no item
+Any bytes give a value or `AmqpError(DECODE_ERROR)`, nothing else, and cost time and memory in proportion
+to their length. Every compound checks that its items fill it exactly, so no item
 can read outside its parent unnoticed.
 """
 
@@ -10,34 +10,16 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
+from gateway.amqp.codec import types as t
 from gateway.amqp.codec.encoder import ZERO_WIDTH_ITEMS, encode
-from gateway.amqp.codec.types import (
-    Array,
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Long,
-    MapKey,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    Ushort,
-)
+from gateway.amqp.codec.types import Array, Char, Described, Float, MapKey, Symbol, Value, ValueList, ValueMap
 from gateway.errors import DECODE_ERROR, AmqpError
 
 
 class Limits(NamedTuple):
-    """What one value may cost: levels of nesting (descriptors count) and encoded bytes."""
+    """The most that one value may cost: levels of nesting (descriptors count) and encoded bytes."""
 
     depth: int = 32
     size: int = 128 * 1024 * 1024
@@ -45,7 +27,7 @@ class Limits(NamedTuple):
 
 LIMITS: Final = Limits()
 
-Reader = Callable[[bytes, int, int], tuple[Any, int]]
+Reader = Callable[[bytes, int, int], tuple[Value, int]]
 """`(data, position after the constructor, levels left) -> (value, end)`."""
 
 _u32: Final = struct.Struct(">I").unpack_from
@@ -57,12 +39,15 @@ _TRUNCATED: Final = (IndexError, struct.error)
 
 
 def malformed(what: str) -> AmqpError:
-    """The error for bytes that are no AMQP."""
+    """The error for bytes that are not valid AMQP; `what` describes the fault."""
     return AmqpError(DECODE_ERROR, what)
 
 
-def decode(data: bytes, offset: int = 0, *, limits: Limits = LIMITS) -> tuple[Any, int]:
-    """The value that starts at `offset`, and where it ends."""
+def decode(data: bytes, offset: int = 0, *, limits: Limits = LIMITS) -> tuple[Value, int]:
+    """The value that starts at `offset`, and the position after it.
+
+    Raises `AmqpError` (DECODE_ERROR) for malformed bytes and for a value above `limits`.
+    """
     if len(data) - offset > limits.size and skip(data, offset) - offset > limits.size:
         raise malformed(f"value larger than {limits.size} bytes")
     try:
@@ -73,8 +58,8 @@ def decode(data: bytes, offset: int = 0, *, limits: Limits = LIMITS) -> tuple[An
         raise malformed(f"text is not valid {error.encoding}") from None
 
 
-def decode_all(data: bytes, *, limits: Limits = LIMITS) -> Any:
-    """The one value that `data` is."""
+def decode_all(data: bytes, *, limits: Limits = LIMITS) -> Value:
+    """The one value that fills `data`. Raises `AmqpError` (DECODE_ERROR) as `decode` does, and for bytes after it."""
     value, end = decode(data, limits=limits)
     if end != len(data):
         raise malformed("bytes after the value")
@@ -82,7 +67,10 @@ def decode_all(data: bytes, *, limits: Limits = LIMITS) -> Any:
 
 
 def skip(data: bytes, offset: int = 0) -> int:
-    """Where the value at `offset` ends; looks at constructors and sizes only."""
+    """The position after the value at `offset`, found from constructors and sizes alone.
+
+    Raises `AmqpError` (DECODE_ERROR) for a value that is cut off, unknown or nested too deeply.
+    """
     try:
         code = data[offset]
         width = _WIDTHS[code]
@@ -104,7 +92,7 @@ def skip(data: bytes, offset: int = 0) -> int:
 
 
 def _skip_described(data: bytes, position: int) -> int:
-    """Past a described value: descriptors and values that are described themselves are as many as may be nested."""
+    """The position after a described value; described descriptors and values count against the nesting limit."""
     pending, left = 1, LIMITS.depth
     while pending:
         if data[position]:
@@ -127,11 +115,11 @@ def _deeper(depth: int) -> int:
     return depth - 1
 
 
-def _constant(value: Any) -> Reader:
+def _constant(value: Value) -> Reader:
     return lambda data, position, depth: (value, position)
 
 
-def _fixed(layout: str, make: Callable[[Any], Any]) -> Reader:
+def _fixed(layout: str, make: Callable[[Value], Value]) -> Reader:
     form = struct.Struct(layout)
     unpack, size = form.unpack_from, form.size
     return lambda data, position, depth: (make(unpack(data, position)[0]), position + size)
@@ -164,8 +152,8 @@ def _char(data: bytes, position: int, depth: int) -> tuple[Char, int]:
     return Char(chr(point)), position + 4
 
 
-def _raw(size: int, make: Callable[[bytes], Any]) -> Reader:
-    def read(data: bytes, position: int, depth: int) -> tuple[Any, int]:
+def _raw(size: int, make: Callable[[bytes], Value]) -> Reader:
+    def read(data: bytes, position: int, depth: int) -> tuple[Value, int]:
         end = position + size
         if end > len(data):
             raise malformed("value cut off")
@@ -178,8 +166,8 @@ def _make_uuid(raw: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=raw)
 
 
-def _sized8(make: Callable[[bytes], Any]) -> Reader:
-    def read(data: bytes, position: int, depth: int) -> tuple[Any, int]:
+def _sized8(make: Callable[[bytes], Value]) -> Reader:
+    def read(data: bytes, position: int, depth: int) -> tuple[Value, int]:
         start = position + 1
         end = start + data[position]
         if end > len(data):
@@ -189,8 +177,8 @@ def _sized8(make: Callable[[bytes], Any]) -> Reader:
     return read
 
 
-def _sized32(make: Callable[[bytes], Any]) -> Reader:
-    def read(data: bytes, position: int, depth: int) -> tuple[Any, int]:
+def _sized32(make: Callable[[bytes], Value]) -> Reader:
+    def read(data: bytes, position: int, depth: int) -> tuple[Value, int]:
         start = position + 4
         end = start + _u32(data, position)[0]
         if end > len(data):
@@ -208,12 +196,12 @@ def _symbol(raw: bytes) -> Symbol:
     return Symbol(raw, "ascii")
 
 
-Items = Callable[[bytes, int, int, int, int], tuple[Any, int]]
+Items = Callable[[bytes, int, int, int, int], tuple[Value, int]]
 """`(data, position of the first item, end, count, levels left) -> (value, position after the last)`."""
 
 
 def _compound8(read_items: Items) -> Reader:
-    def read(data: bytes, position: int, depth: int) -> tuple[Any, int]:
+    def read(data: bytes, position: int, depth: int) -> tuple[Value, int]:
         end = position + 1 + data[position]
         return _filled(read_items, data, position + 2, end, data[position + 1], depth)
 
@@ -221,14 +209,14 @@ def _compound8(read_items: Items) -> Reader:
 
 
 def _compound32_of(read_items: Items) -> Reader:
-    def read(data: bytes, position: int, depth: int) -> tuple[Any, int]:
+    def read(data: bytes, position: int, depth: int) -> tuple[Value, int]:
         size, count = _compound32(data, position)
         return _filled(read_items, data, position + 8, position + 4 + size, count, depth)
 
     return read
 
 
-def _filled(read_items: Items, data: bytes, start: int, end: int, count: int, depth: int) -> tuple[Any, int]:
+def _filled(read_items: Items, data: bytes, start: int, end: int, count: int, depth: int) -> tuple[Value, int]:
     if end > len(data) or start > end:
         raise malformed("compound value cut off")
     value, position = read_items(data, start, end, count, _deeper(depth))
@@ -237,7 +225,7 @@ def _filled(read_items: Items, data: bytes, start: int, end: int, count: int, de
     return value, end
 
 
-def _list(data: bytes, position: int, end: int, count: int, depth: int) -> tuple[list[Any], int]:
+def _list(data: bytes, position: int, end: int, count: int, depth: int) -> tuple[ValueList, int]:
     if count > end - position:
         raise malformed("more items than bytes")
     values = []
@@ -247,7 +235,7 @@ def _list(data: bytes, position: int, end: int, count: int, depth: int) -> tuple
     return values, position
 
 
-def _map(data: bytes, position: int, end: int, count: int, depth: int) -> tuple[dict[Any, Any], int]:
+def _map(data: bytes, position: int, end: int, count: int, depth: int) -> tuple[ValueMap, int]:
     if count & 1:
         raise malformed("map with a key but no value")
     flat, position = _list(data, position, end, count, depth)
@@ -259,9 +247,9 @@ def _map(data: bytes, position: int, end: int, count: int, depth: int) -> tuple[
     return (result if len(result) == len(keys) else _strict_map(keys, values)), position
 
 
-def _strict_map(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
-    """For keys a dict cannot tell apart or hold (see `MapKey`); the same key twice is an error (1.6.23)."""
-    result: dict[Any, Any] = {}
+def _strict_map(keys: ValueList, values: ValueList) -> ValueMap:
+    """A map whose keys a dict cannot tell apart or hold (see `MapKey`); the same key twice is an error (1.6.23)."""
+    result: ValueMap = {}
     seen: set[bytes] = set()
     for key, value in zip(keys, values, strict=True):
         encoded = encode(key)
@@ -272,7 +260,7 @@ def _strict_map(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
     return result
 
 
-def _distinct(taken: dict[Any, Any], key: Any, encoded: bytes) -> Any:
+def _distinct(taken: ValueMap, key: Value, encoded: bytes) -> Value:
     try:
         return MapKey(key, encoded) if key in taken else key
     except TypeError:
@@ -302,7 +290,7 @@ def _kind(code: int) -> str:
     return _KINDS[code]
 
 
-def _empty_list(data: bytes, position: int, depth: int) -> tuple[list[Any], int]:
+def _empty_list(data: bytes, position: int, depth: int) -> tuple[ValueList, int]:
     return [], position
 
 
@@ -317,29 +305,29 @@ _CONSTRUCTORS: Final[dict[int, tuple[str, Reader]]] = {
     0x40: ("null", _constant(None)),
     0x41: ("boolean", _constant(True)),
     0x42: ("boolean", _constant(False)),
-    0x43: ("uint", _constant(Uint(0))),
-    0x44: ("ulong", _constant(Ulong(0))),
+    0x43: ("uint", _constant(t.Uint(0))),
+    0x44: ("ulong", _constant(t.Ulong(0))),
     0x45: ("list", _empty_list),
-    0x50: ("ubyte", _fixed(">B", Ubyte)),
-    0x51: ("byte", _fixed(">b", Byte)),
-    0x52: ("uint", _fixed(">B", Uint)),
-    0x53: ("ulong", _fixed(">B", Ulong)),
-    0x54: ("int", _fixed(">b", Int)),
-    0x55: ("long", _fixed(">b", Long)),
+    0x50: ("ubyte", _fixed(">B", t.Ubyte)),
+    0x51: ("byte", _fixed(">b", t.Byte)),
+    0x52: ("uint", _fixed(">B", t.Uint)),
+    0x53: ("ulong", _fixed(">B", t.Ulong)),
+    0x54: ("int", _fixed(">b", t.Int)),
+    0x55: ("long", _fixed(">b", t.Long)),
     0x56: ("boolean", _boolean),
-    0x60: ("ushort", _fixed(">H", Ushort)),
-    0x61: ("short", _fixed(">h", Short)),
-    0x70: ("uint", _fixed(">I", Uint)),
-    0x71: ("int", _fixed(">i", Int)),
+    0x60: ("ushort", _fixed(">H", t.Ushort)),
+    0x61: ("short", _fixed(">h", t.Short)),
+    0x70: ("uint", _fixed(">I", t.Uint)),
+    0x71: ("int", _fixed(">i", t.Int)),
     0x72: ("float", _float),
     0x73: ("char", _char),
-    0x74: ("decimal32", _raw(4, Decimal32)),
-    0x80: ("ulong", _fixed(">Q", Ulong)),
-    0x81: ("long", _fixed(">q", Long)),
+    0x74: ("decimal32", _raw(4, t.Decimal32)),
+    0x80: ("ulong", _fixed(">Q", t.Ulong)),
+    0x81: ("long", _fixed(">q", t.Long)),
     0x82: ("double", _double),
-    0x83: ("timestamp", _fixed(">q", Timestamp)),
-    0x84: ("decimal64", _raw(8, Decimal64)),
-    0x94: ("decimal128", _raw(16, Decimal128)),
+    0x83: ("timestamp", _fixed(">q", t.Timestamp)),
+    0x84: ("decimal64", _raw(8, t.Decimal64)),
+    0x94: ("decimal128", _raw(16, t.Decimal128)),
     0x98: ("uuid", _raw(16, _make_uuid)),
     0xA0: ("binary", _sized8(bytes)),
     0xA1: ("string", _sized8(_text)),
@@ -362,11 +350,12 @@ for _code, (_, _reader) in _CONSTRUCTORS.items():
     READERS[_code] = _reader
 
 _SIZE8, _SIZE32, _NO_WIDTH = -1, -2, -3
-# 1.2: the high half of a constructor says how many bytes follow it or hold their number
+# 1.2: the high half of a constructor gives the width of the value, or of the size that precedes it
 _BY_CATEGORY: Final = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16, 0xA: _SIZE8, 0xC: _SIZE8, 0xE: _SIZE8}
 _WIDTHS: Final = [
     _BY_CATEGORY.get(code >> 4, _SIZE32) if code in _CONSTRUCTORS else _NO_WIDTH for code in range(256)
 ]
 ASK_SKIP: Final = 255
 STEPS: Final = bytes({_SIZE8: 0}.get(width, width + 1 if width >= 0 else ASK_SKIP) for width in _WIDTHS)
-"""`skip` for who goes over many small values: a constructor's whole width; 0: a byte of size follows; or `ASK_SKIP`."""
+"""By constructor, how to step over a value without calling `skip`: the width with the constructor, 0 where one byte of
+size follows, or `ASK_SKIP`."""

@@ -1,6 +1,6 @@
 """Values to AMQP 1.0 bytes (part 1, 1.6), always in the shortest form that keeps the type.
 
-A value that does not fit its type is a mistake of the caller: `ValueError` or `TypeError`.
+A value that does not fit its type is the caller's mistake and raises `ValueError` or `TypeError`.
 """
 
 from __future__ import annotations
@@ -8,33 +8,15 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
-from gateway.amqp.codec.types import (
-    Array,
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Long,
-    MapKey,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    Ushort,
-)
+from gateway.amqp.codec import types as t
+from gateway.amqp.codec.types import Value, ValueList, ValueMap
 
 ZERO_WIDTH_ITEMS: Final = 256
-"""The most nulls an array may hold: they cost no byte each, so nothing else bounds their number."""
+"""The most nulls an array may hold: a null takes no byte, so nothing else bounds their number."""
 
-Packer = Callable[[Any], bytes]
+Packer = Callable[[Value], bytes]
 
 _pack_size: Final = struct.Struct(">BI").pack
 _pack_compound8: Final = struct.Struct(">BB").pack
@@ -44,8 +26,11 @@ _pack_float: Final = struct.Struct(">f").pack
 _pack_u32: Final = struct.Struct(">I").pack
 
 
-def encode(value: Any) -> bytes:
-    """The shortest encoding of `value`."""
+def encode(value: Value) -> bytes:
+    """The shortest encoding of `value`.
+
+    Raises `TypeError` for a type that AMQP does not have, `ValueError` for a number out of the range of its type.
+    """
     try:
         return ENCODERS[type(value)](value)
     except KeyError as error:
@@ -61,7 +46,7 @@ def encode_map(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def encode_items(count: int, items: bytes) -> bytes:
-    """A map of already encoded keys and values, all in one piece: so many of both."""
+    """A map of already encoded keys and values in one piece; `count` is the number of both together."""
     return _compound(0xC1, count, items)
 
 
@@ -71,7 +56,7 @@ def encode_list(fields: list[bytes]) -> bytes:
 
 
 def encode_binary(data: bytes) -> bytes:
-    """The same as `encode`, for callers that know the type."""
+    """The encoding of binary `data`: the same as `encode`, for callers that know the type."""
     return _sized(0xA0, data)
 
 
@@ -86,42 +71,42 @@ def _compound(code: int, count: int, payload: bytes) -> bytes:
     return bytes((code + 0x10,)) + _pack_compound32(len(payload) + 4, count) + payload
 
 
-def _items(values: Iterable[Any]) -> list[bytes]:
+def _items(values: Iterable[Value]) -> list[bytes]:
     return [ENCODERS[type(value)](value) for value in values]
 
 
-def _list(value: list[Any]) -> bytes:
+def _list(value: ValueList) -> bytes:
     return encode_list(_items(value))
 
 
-def _list_body(value: list[Any]) -> tuple[int, bytes]:
+def _list_body(value: ValueList) -> tuple[int, bytes]:
     return len(value), b"".join(_items(value))
 
 
-def _map_body(value: dict[Any, Any]) -> tuple[int, bytes]:
+def _map_body(value: ValueMap) -> tuple[int, bytes]:
     parts = _items(part for entry in value.items() for part in entry)
     return len(parts), b"".join(parts)
 
 
-def _map(value: dict[Any, Any]) -> bytes:
+def _map(value: ValueMap) -> bytes:
     return _compound(0xC1, *_map_body(value))
 
 
-def _described(value: Described) -> bytes:
+def _described(value: t.Described) -> bytes:
     return b"\x00" + encode(value.descriptor) + encode(value.value)
 
 
-def _array(value: Array) -> bytes:
+def _array(value: t.Array) -> bytes:
     return _compound(0xE0, *_array_body(value))
 
 
-def _array_body(value: Array) -> tuple[int, bytes]:
+def _array_body(value: t.Array) -> tuple[int, bytes]:
     described = b"".join(b"\x00" + encode(descriptor) for descriptor in value.descriptors)
     code, items = _array_items(value.kind, value.items)
     return len(value.items), described + bytes((code,)) + b"".join(items)
 
 
-def _array_items(kind: str, values: tuple[Any, ...]) -> tuple[int, list[bytes]]:
+def _array_items(kind: str, values: tuple[Value, ...]) -> tuple[int, list[bytes]]:
     """The one constructor all items share, and each item's bytes after it."""
     if kind in _COMPOUND:
         return _compound_items(*_COMPOUND[kind], values)
@@ -139,13 +124,13 @@ def _array_items(kind: str, values: tuple[Any, ...]) -> tuple[int, list[bytes]]:
     return code, [pack(value) for value in values]
 
 
-def _nulls(values: tuple[Any, ...]) -> tuple[int, list[bytes]]:
+def _nulls(values: tuple[Value, ...]) -> tuple[int, list[bytes]]:
     if len(values) > ZERO_WIDTH_ITEMS or any(value is not None for value in values):
         raise ValueError(f"an array of null holds up to {ZERO_WIDTH_ITEMS} nulls and nothing else")
     return 0x40, []
 
 
-def _variable_items(code: int, convert: Packer, values: tuple[Any, ...]) -> tuple[int, list[bytes]]:
+def _variable_items(code: int, convert: Packer, values: tuple[Value, ...]) -> tuple[int, list[bytes]]:
     raw = [convert(value) for value in values]
     if all(len(item) < 256 for item in raw):
         return code, [bytes((len(item),)) + item for item in raw]
@@ -153,7 +138,7 @@ def _variable_items(code: int, convert: Packer, values: tuple[Any, ...]) -> tupl
 
 
 def _compound_items(
-    code: int, body: Callable[[Any], tuple[int, bytes]], values: tuple[Any, ...]
+    code: int, body: Callable[[Value], tuple[int, bytes]], values: tuple[Value, ...]
 ) -> tuple[int, list[bytes]]:
     raw = [body(value) for value in values]
     if all(count < 256 and len(payload) < 255 for count, payload in raw):
@@ -183,7 +168,7 @@ def _signed(small: int, code: int, layout: str) -> Packer:
 
 
 def _float_bytes(value: float) -> bytes:
-    """Of a NaN the payload is kept: a C conversion would set its quiet bit."""
+    """A 32-bit float; keeps the payload of a NaN, whose quiet bit a C conversion would set."""
     try:
         if value == value:
             return _pack_float(value)
@@ -248,7 +233,7 @@ _VARIABLE: Final[dict[str, tuple[int, Packer]]] = {
     "string": (0xA1, str.encode),
     "symbol": (0xA3, lambda value: value.encode("ascii")),
 }
-_COMPOUND: Final[dict[str, tuple[int, Callable[[Any], tuple[int, bytes]]]]] = {
+_COMPOUND: Final[dict[str, tuple[int, Callable[[Value], tuple[int, bytes]]]]] = {
     "list": (0xC0, _list_body),
     "map": (0xC1, _map_body),
     "array": (0xE0, _array_body),
@@ -258,29 +243,29 @@ ENCODERS: Final[dict[type, Packer]] = {
     type(None): lambda value: b"\x40",
     bool: lambda value: b"\x41" if value else b"\x42",
     int: _signed(0x55, 0x81, "q"),
-    Ubyte: _number(0x50, "B"),
-    Ushort: _number(0x60, "H"),
-    Uint: _unsigned(b"\x43", 0x52, 0x70, "I"),
-    Ulong: _unsigned(b"\x44", 0x53, 0x80, "Q"),
-    Byte: _number(0x51, "b"),
-    Short: _number(0x61, "h"),
-    Int: _signed(0x54, 0x71, "i"),
-    Long: _signed(0x55, 0x81, "q"),
-    Timestamp: _number(0x83, "q"),
+    t.Ubyte: _number(0x50, "B"),
+    t.Ushort: _number(0x60, "H"),
+    t.Uint: _unsigned(b"\x43", 0x52, 0x70, "I"),
+    t.Ulong: _unsigned(b"\x44", 0x53, 0x80, "Q"),
+    t.Byte: _number(0x51, "b"),
+    t.Short: _number(0x61, "h"),
+    t.Int: _signed(0x54, 0x71, "i"),
+    t.Long: _signed(0x55, 0x81, "q"),
+    t.Timestamp: _number(0x83, "q"),
     float: _number(0x82, "d"),
-    Float: _prefixed(0x72, _float_bytes),
-    Decimal32: _prefixed(0x74, _exactly(4)),
-    Decimal64: _prefixed(0x84, _exactly(8)),
-    Decimal128: _prefixed(0x94, _exactly(16)),
-    Char: _prefixed(0x73, _char_bytes),
+    t.Float: _prefixed(0x72, _float_bytes),
+    t.Decimal32: _prefixed(0x74, _exactly(4)),
+    t.Decimal64: _prefixed(0x84, _exactly(8)),
+    t.Decimal128: _prefixed(0x94, _exactly(16)),
+    t.Char: _prefixed(0x73, _char_bytes),
     uuid.UUID: _prefixed(0x98, _uuid_bytes),
     bytes: lambda value: _sized(0xA0, value),
     str: lambda value: _sized(0xA1, value.encode()),
-    Symbol: lambda value: _sized(0xA3, value.encode("ascii")),
+    t.Symbol: lambda value: _sized(0xA3, value.encode("ascii")),
     list: _list,
     dict: _map,
-    Described: _described,
-    Array: _array,
-    MapKey: lambda value: value.encoded,
+    t.Described: _described,
+    t.Array: _array,
+    t.MapKey: lambda value: value.encoded,
 }
-"""One function per Python type; `encode` is this plus friendly errors."""
+"""The encoder of each Python type; `encode` adds readable errors."""

@@ -1,13 +1,26 @@
-"""AMQP 1.0 values that Python has no own type for (part 1, 1.6); the Python type decides the wire type.
+"""AMQP 1.0 values that Python has no type of its own for (part 1, 1.6); the Python type decides the wire type.
 
 `None`, `bool`, `float` (double), `bytes` (binary), `str` (string), `uuid.UUID`, `list` and `dict` (map) stand
 for themselves and a plain `int` is a long. The classes here compare like what they wrap, so
-`Symbol("a") == "a"` and `Ulong(1) == 1`: handy everywhere but in map keys, for which see `MapKey`.
+`Symbol("a") == "a"` and `Ulong(1) == 1`: convenient everywhere but in map keys, for which see `MapKey`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+Value: TypeAlias = Any
+"""A value as `decode` returns it and `encode` takes it: None, bool, int, float, str, bytes, UUID, list, dict
+or a class of this module.
+
+It is `Any`, as of `json.loads`, because a peer may send any type at any place: code looks the exact type up
+(`type(value)` in a table or a set), which no type checker follows, and a union would need a cast at each such place.
+Where a function accepts whatever it is given and checks it with `isinstance`, its parameter is `object`.
+"""
+ValueList: TypeAlias = list[Value]
+"""A list (1.6.22), or the fields of a section or performative."""
+ValueMap: TypeAlias = dict[Value, Value]
+"""A map (1.6.23): annotations, application properties, a filter set. For its keys see `MapKey`."""
 
 
 class Ubyte(int):
@@ -103,8 +116,8 @@ class Symbol(str):
 class Described(NamedTuple):
     """A value with a descriptor (1.2.1)."""
 
-    descriptor: Any
-    value: Any
+    descriptor: Value
+    value: Value
 
 
 class Array(NamedTuple):
@@ -115,8 +128,8 @@ class Array(NamedTuple):
     """
 
     kind: str
-    items: tuple[Any, ...]
-    descriptors: tuple[Any, ...] = ()
+    items: tuple[Value, ...]
+    descriptors: tuple[Value, ...] = ()
 
 
 class MapKey:
@@ -130,7 +143,7 @@ class MapKey:
 
     __slots__ = ("encoded", "value")
 
-    def __init__(self, value: Any, encoded: bytes) -> None:
+    def __init__(self, value: Value, encoded: bytes) -> None:
         self.value = value
         self.encoded = encoded
 
