@@ -103,7 +103,7 @@ class Cluster:
         self.probed: Final = asyncio.Event()
         self.turn_budget = unlimited(loop)
         self._share = whole(LogWish(config.cache, config.max_readers))
-        self.streams: Final = self._make_streams(COMMITTED)
+        self.scheduler: Final = self._make_scheduler(COMMITTED)
         self._uncommitted: FetchScheduler | None = None
         self._together: Final = OffsetQueryCoalescer(self._bounds, supervisor)
         self._refresher = supervisor.keep(self._keep_fresh, f"kafka-refresh:{name}")
@@ -113,31 +113,31 @@ class Cluster:
         """Whether the cluster cannot look up by time, tell topic ids or settings: the mock cluster."""
         return self._embedded is not None or self.config.plain
 
-    def streams_of(self, isolation: str) -> FetchScheduler:
+    def scheduler_of(self, isolation: str) -> FetchScheduler:
         """What is read with this isolation (KM-17); few nodes want another than `read_committed`."""
         if isolation == COMMITTED:
-            return self.streams
+            return self.scheduler
         if self._uncommitted is None:
-            self._uncommitted = self._make_streams(isolation)
+            self._uncommitted = self._make_scheduler(isolation)
         return self._uncommitted
 
     def reading(self) -> dict[str, float]:
         """What is read and kept now, of either isolation."""
-        states, others = self.streams.states(), {} if self._uncommitted is None else self._uncommitted.states()
+        states, others = self.scheduler.states(), {} if self._uncommitted is None else self._uncommitted.states()
         return {name: value + others.get(name, 0) for name, value in states.items()}
 
     @property
     def held(self) -> int:
         """Bytes that are kept of logs, or may be in clients."""
-        return self.streams.held + (0 if self._uncommitted is None else self._uncommitted.held)
+        return self.scheduler.held + (0 if self._uncommitted is None else self._uncommitted.held)
 
     def limit(self, share: LogShare, turn: TurnBudget) -> None:
         """What may be taken for the readers of each isolation, and for what links are sent at once."""
         self._share, self.turn_budget = share, turn
-        for streams in filter(None, (self.streams, self._uncommitted)):
-            streams.limit(share)
+        for scheduler in filter(None, (self.scheduler, self._uncommitted)):
+            scheduler.limit(share)
 
-    def _make_streams(self, isolation: str) -> FetchScheduler:
+    def _make_scheduler(self, isolation: str) -> FetchScheduler:
         return FetchScheduler(
             lambda owner: PartitionReader(self.settings(), self.loop, owner, isolation, self._share.queue),
             self.loop.call_soon,
@@ -230,8 +230,8 @@ class Cluster:
         committed = isolation == COMMITTED
         found = await self._ask(topic, lambda: self._admin.bounds(topic, partitions, committed=committed))
         lows = {partition: bounds.low for partition, bounds in found.items()}
-        for streams in filter(None, (self.streams, self._uncommitted)):
-            streams.truncate(topic, lows)
+        for scheduler in filter(None, (self.scheduler, self._uncommitted)):
+            scheduler.truncate(topic, lows)
         return found
 
     async def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
@@ -363,9 +363,9 @@ class Cluster:
                     self._gone(name)
                 continue
             self._learned(name, new)
-            if kept := self.streams.kept(name):
+            if buffered := self.scheduler.buffered(name):
                 with contextlib.suppress(AmqpError):
-                    await self.bounds(name, kept)
+                    await self.bounds(name, buffered)
 
     def _grew(self, topic: Topic) -> None:
         log.info("topic grew", cluster=self.name, topic=topic.name, partitions=topic.partitions)
@@ -392,7 +392,7 @@ class Cluster:
     async def close(self) -> None:
         """Stop asking; the embedded cluster ends with it."""
         self._refresher.cancel()
-        readers = [*self.streams.stop(), *(self._uncommitted.stop() if self._uncommitted else ())]
+        readers = [*self.scheduler.stop(), *(self._uncommitted.stop() if self._uncommitted else ())]
         await self.loop.run_in_executor(None, join_all, readers, _READER_END)
         await self.loop.run_in_executor(None, self._mirror.close)
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))

@@ -152,7 +152,7 @@ static PyObject *run_item(Run *self, Py_ssize_t index) {
     return record_at(self, index);
 }
 
-/* -- the screen (record_screen.py): what the headers of a record must hold */
+/* -- the screen (filters/header_screen.py): what the headers of a record must hold */
 
 typedef struct {
     const char *name, *content;

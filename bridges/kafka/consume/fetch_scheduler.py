@@ -1,74 +1,41 @@
-"""Who reads what of a cluster: many links, few Kafka clients (KM-16).
+"""Fetching for many links with few Kafka clients (KM-16).
 
-A stream is one position of one partition that moves forward as its chunks are picked. Links wait at positions; a
-position that nobody reads gets a stream, on a reader (a thread with a Kafka client) that has no stream on that
-partition yet, for a client has one position in each. So links at the same place share a stream, links that are
-behind get one of their own, and meet the chunks that others left in the cache when they have caught up. Where
-more positions of a partition are wanted than there are readers, they take turns.
+A fetch position is an offset of one partition that moves forward as links take its batches. A link waits at an offset;
+an offset that nobody fetches gets a fetch position on a reader (a thread with a Kafka client) that has none on that
+partition yet, because a client has one position in each partition. So links at the same offset share a fetch position,
+links that are behind get one of their own, and find the batches of others in the cache once they have caught up. Where
+links wait at more offsets of a partition than there are readers, they take turns.
 
-Memory is bounded by a `LogShare`: a position is not read further while `_AHEAD` of its batches wait, or while all
-positions together have read too much ahead. Everything here runs on the loop.
+Memory is bounded by a `LogShare`: a position is not fetched further while `AHEAD` of its batches wait to be taken, or
+while all positions together have fetched too much ahead. Everything here runs on the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer, Waiter
+from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
+from bridges.kafka.consume.fetch_position import AHEAD, FetchPosition
 from bridges.kafka.consume.poll import Key
+from bridges.kafka.consume.protocols import Waiter
 from bridges.kafka.consume.reader import Fetched, PartitionReader, ReaderOwner
+from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.held.logs import LogShare
 
-_AHEAD: Final = 2
-"""Chunks that nobody has picked yet, above which a stream has read enough for now."""
 _FAR_AHEAD: Final = 8
-"""The same, above which its partition is paused in a client that others still need."""
+"""Batches that no link has taken yet from which on a position's partition is paused in a client that other positions still need."""
 _TURN: Final = 64
-"""Chunks after which a stream makes room where others wait for their turn."""
-_LOOK: Final = 0.25
-"""Seconds after which a stream that read nothing makes room where others wait for their turn."""
+"""Batches after which a position makes room where others wait for their turn."""
+_CHECK: Final = 0.25
+"""Seconds after which a position that fetched nothing makes room where others wait for their turn."""
 _SPREAD: Final = 4
 """Readers that different topics are spread over before they share."""
 
 
-class FetchPosition:
-    """A position that moves forward."""
-
-    __slots__ = ("at_end", "fresh", "log", "looked_at", "paused", "position", "reader", "served", "since", "streams")
-
-    def __init__(
-        self, streams: FetchScheduler, log: PartitionBuffer, position: int, reader: PartitionReader, since: int
-    ) -> None:
-        self.streams: Final = streams
-        self.log: Final = log
-        self.position = position
-        self.reader: Final = reader
-        self.since: Final = since
-        self.fresh: Final[dict[FetchedBatch, None]] = {}
-        self.served = 0
-        self.looked_at = -1
-        """What `served` was at the last look."""
-        self.paused = False
-        self.at_end = False
-
-    @property
-    def stalled(self) -> bool:
-        """Read enough for now: nobody waits for what comes next."""
-        enough = 0 if self.streams.crowded else _AHEAD
-        return len(self.fresh) >= enough and self.position not in self.log.waiting
-
-    def picked(self, chunk: FetchedBatch) -> None:
-        """A link has come as far as this chunk."""
-        if chunk in self.fresh:
-            del self.fresh[chunk]
-            self.streams.took(-chunk.size)
-        self.streams.moved_on(self)
-
-
 class FetchScheduler:
-    """The readers of one cluster and what they read."""
+    """The readers of one cluster and isolation, their positions, and what they have fetched."""
 
     def __init__(
         self,
@@ -80,320 +47,323 @@ class FetchScheduler:
         trouble: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
-        """`gone` is told of topics that were replaced, and tells their links."""
-        self._new: Final = new_reader
+        """`gone` is called with the name of a topic that was replaced, and notifies its links."""
+        self._make_reader: Final = new_reader
         self._call_soon: Final = call_soon
         self._call_later: Final = call_later
         self._owner: Final = ReaderOwner(self._arrived, self._failed, trouble, self._ended)
         self._share = share
         self._cache: Final = BatchCache(share.cache)
-        self._ahead = 0
-        self._logs: Final[dict[Key, PartitionBuffer]] = {}
-        self._streams: Final[dict[PartitionReader, dict[Key, FetchPosition]]] = {}
+        self._bytes_ahead = 0
+        self._buffers: Final[dict[Key, PartitionBuffer]] = {}
+        self._positions: Final[dict[PartitionReader, dict[Key, FetchPosition]]] = {}
         self._ending: Final[set[PartitionReader]] = set()
         self._clients: Final[dict[PartitionReader, int]] = {}  # bytes that each may take
-        self._turns: Final[set[Key]] = set()
-        self._looking: Final[set[Key]] = set()
-        self._tidying: Final[set[PartitionBuffer]] = set()
+        self._turns: Final[set[Key]] = set()  # partitions with a link that waits for a reader
+        self._checking: Final[set[Key]] = set()
+        self._pruning: Final[set[PartitionBuffer]] = set()
         self._gone: Final = gone
 
     def limit(self, share: LogShare) -> None:
-        """Take no more than this from now on; clients that are there keep their queues until they end."""
+        """Take no more than `share` from now on; existing clients keep their queues until they end."""
         self._share = share
         self._cache.limit(share.cache)
 
     # -- links
 
     def join(self, topic: str, partition: int, member: Waiter) -> PartitionBuffer:
-        """The log of a partition; `member` lives on it until `leave`."""
+        """The buffer of a partition, which `member` reads until `leave`."""
         key = (topic, partition)
-        log = self._logs.get(key)
-        if log is None:
-            log = self._logs[key] = PartitionBuffer(topic, partition, self._cache, self._want)
-        log.join(member)
-        return log
+        buffer = self._buffers.get(key)
+        if buffer is None:
+            buffer = self._buffers[key] = PartitionBuffer(topic, partition, self._cache, self._request)
+        buffer.join(member)
+        return buffer
 
-    def leave(self, log: PartitionBuffer, member: Waiter, position: int) -> None:
-        """`member` is gone; with the last one goes all that was kept for them."""
-        log.leave(member, position)
-        if not log.members and self._logs.get(log.key) is log:
-            for stream in self._of(log):
-                self._close(stream)
-            log.clear()
-            del self._logs[log.key]
-            self._turns.discard(log.key)
+    def leave(self, buffer: PartitionBuffer, member: Waiter, offset: int) -> None:
+        """`member` reads no more; with the last link its partition is dropped."""
+        buffer.leave(member, offset)
+        if not buffer.members and self._buffers.get(buffer.key) is buffer:
+            for position in self._positions_of(buffer):
+                self._close(position)
+            buffer.clear()
+            del self._buffers[buffer.key]
+            self._turns.discard(buffer.key)
             return
-        self._tidy_soon(log)
-        if log.key in self._turns:
-            self._next_turn(log)
+        self._prune_soon(buffer)
+        if buffer.key in self._turns:
+            self._next_turn(buffer)
 
     def truncate(self, topic: str, lows: Mapping[int, int]) -> None:
-        """Where the partitions of a topic begin now: nothing before is kept."""
+        """Drop the events before `lows`, where the partitions of a topic begin now."""
         for partition, low in lows.items():
-            log = self._logs.get((topic, partition))
-            if log is not None:
-                log.truncate(low)
+            buffer = self._buffers.get((topic, partition))
+            if buffer is not None:
+                buffer.truncate(low)
 
-    def kept(self, topic: str) -> list[int]:
-        """The partitions of a topic of which something is kept."""
-        return [log.partition for log in self._logs.values() if log.topic == topic and log.chunks]
+    def buffered(self, topic: str) -> list[int]:
+        """The partitions of a topic with batches in memory."""
+        return [each.partition for each in self._buffers.values() if each.topic == topic and each.batch_count]
 
     @property
     def readers(self) -> list[PartitionReader]:
         """The Kafka clients at work."""
-        return [*self._streams, *self._ending]
+        return [*self._positions, *self._ending]
 
     def states(self) -> dict[str, float]:
-        """What is read and kept now, for metrics."""
+        """What is fetched and kept now, for metrics."""
         return {
-            "readers": len(self._streams) + len(self._ending),
-            "streams": sum(map(len, self._streams.values())),
+            "readers": len(self._positions) + len(self._ending),
+            "streams": sum(map(len, self._positions.values())),
             "turns": len(self._turns),
             "client_bytes": sum(self._clients.values()),
-            "ahead_bytes": self._ahead,
+            "ahead_bytes": self._bytes_ahead,
             "cached_bytes": self._cache.size,
-            "cached_chunks": sum(log.chunks for log in self._logs.values()),
+            "cached_chunks": sum(buffer.batch_count for buffer in self._buffers.values()),
         }
 
     @property
     def held(self) -> int:
-        """Bytes of all of it."""
-        return self._cache.size + self._ahead + sum(self._clients.values())
+        """Bytes of all batches and of the clients' queues."""
+        return self._cache.size + self._bytes_ahead + sum(self._clients.values())
 
-    def _of(self, log: PartitionBuffer) -> list[FetchPosition]:
-        return [streams[log.key] for streams in self._streams.values() if log.key in streams]
+    def _positions_of(self, buffer: PartitionBuffer) -> list[FetchPosition]:
+        return [positions[buffer.key] for positions in self._positions.values() if buffer.key in positions]
 
-    # -- who reads
+    # -- which reader fetches what
 
-    def _want(self, log: PartitionBuffer, position: int) -> None:
-        self._tidy_soon(log)
-        for stream in self._of(log):
-            if stream.position == position:
-                self.moved_on(stream)
+    def _request(self, buffer: PartitionBuffer, offset: int) -> None:
+        """A link waits at `offset`."""
+        self._prune_soon(buffer)
+        for position in self._positions_of(buffer):
+            if position.offset == offset:
+                self.advance(position)
                 return
-        reader = self._reader_for(log)
+        reader = self._reader_for(buffer)
         if reader is not None:
-            self._begin(log, position, reader)
+            self._open(buffer, offset, reader)
             return
-        spare = next((stream for stream in self._of(log) if stream.at_end), None)
-        if spare is None or spare.position in log.waiting:
-            self._in_turn(log)
+        spare = next((position for position in self._positions_of(buffer) if position.at_end), None)
+        if spare is None or spare.offset in buffer.waiting:
+            self._queue_turn(buffer)
         if spare is not None:
             self._close(spare)
-            self._begin(log, position, spare.reader)
+            self._open(buffer, offset, spare.reader)
 
-    def _tidy_soon(self, log: PartitionBuffer) -> None:
-        """Somebody has moved on or left: what was read for him may be of no more use."""
-        streams = self._of(log)
-        if log not in self._tidying and (len(streams) > 1 or any(len(each.fresh) >= _AHEAD for each in streams)):
-            self._tidying.add(log)
-            self._call_soon(self._tidy, log)
+    def _prune_soon(self, buffer: PartitionBuffer) -> None:
+        """A link has moved on or left: batches that were fetched for it may be of no more use."""
+        positions = self._positions_of(buffer)
+        full = any(len(each.untaken) >= AHEAD for each in positions)
+        if buffer not in self._pruning and (len(positions) > 1 or full):
+            self._pruning.add(buffer)
+            self._call_soon(self._prune, buffer)
 
-    def _tidy(self, log: PartitionBuffer) -> None:
-        """What every link has passed, on chunks of another stream or by leaving, nobody picks: it must stop no stream.
+    def _prune(self, buffer: PartitionBuffer) -> None:
+        """Drop what every link has passed, on batches of another position or by leaving: nobody takes it any more.
 
-        A stream that is behind them all would never read on, nor end.
+        A position that is behind all links would otherwise neither fetch on nor end.
         """
-        self._tidying.discard(log)
-        if self._logs.get(log.key) is not log:
+        self._pruning.discard(buffer)
+        if self._buffers.get(buffer.key) is not buffer:
             return
-        behind, before = log.behind, self._of(log)
-        for stream in before:
-            if stream.position < behind:
-                self._close(stream)
+        low, before = buffer.low_watermark, self._positions_of(buffer)
+        for position in before:
+            if position.offset < low:
+                self._close(position)
             else:
-                self._let_go(stream, behind)
-        if log.key in self._turns and len(self._of(log)) < len(before):
-            self._next_turn(log)
+                self._release(position, low)
+        if buffer.key in self._turns and len(self._positions_of(buffer)) < len(before):
+            self._next_turn(buffer)
 
-    def _let_go(self, stream: FetchPosition, end: int) -> None:
-        """Chunks up to `end` are the cache's, to keep or not."""
-        for chunk in [chunk for chunk in stream.fresh if chunk.end <= end]:
-            chunk.source = None
-            self._cache.use(chunk)
-            stream.picked(chunk)
+    def _release(self, position: FetchPosition, end: int) -> None:
+        """Leave the batches up to offset `end` to the cache."""
+        for batch in [batch for batch in position.untaken if batch.end <= end]:
+            batch.source = None
+            self._cache.use(batch)
+            position.taken(batch)
 
-    def _in_turn(self, log: PartitionBuffer) -> None:
-        """Somebody waits for a client: look now and then who makes no use of his."""
-        self._turns.add(log.key)
-        if log.key not in self._looking:
-            self._looking.add(log.key)
-            self._call_later(_LOOK, self._look, log)
+    def _queue_turn(self, buffer: PartitionBuffer) -> None:
+        """A link waits for a reader: check from time to time which position makes no use of its own."""
+        self._turns.add(buffer.key)
+        if buffer.key not in self._checking:
+            self._checking.add(buffer.key)
+            self._call_later(_CHECK, self._check_turns, buffer)
 
-    def _look(self, log: PartitionBuffer) -> None:
-        """A link that is out of credit for a moment keeps its stream: to change places takes a client a while."""
-        self._looking.discard(log.key)
-        if log.key not in self._turns or self._logs.get(log.key) is not log:
+    def _check_turns(self, buffer: PartitionBuffer) -> None:
+        """A link that is out of credit for a moment keeps its position: changing places takes a client a while."""
+        self._checking.discard(buffer.key)
+        if buffer.key not in self._turns or self._buffers.get(buffer.key) is not buffer:
             return
-        for stream in self._of(log):
-            if stream.looked_at == stream.served:
-                self._close(stream)
-                log.back(stream.position)
-            stream.looked_at = stream.served
-        self._next_turn(log)
+        for position in self._positions_of(buffer):
+            if position.fetched_at_check == position.fetched:
+                self._close(position)
+                buffer.requeue(position.offset)
+            position.fetched_at_check = position.fetched
+        self._next_turn(buffer)
 
-    def _reader_for(self, log: PartitionBuffer) -> PartitionReader | None:
-        free = [(reader, streams) for reader, streams in self._streams.items() if log.key not in streams]
-        same = [reader for reader, streams in free if any(topic == log.topic for topic, _ in streams)]
+    def _reader_for(self, buffer: PartitionBuffer) -> PartitionReader | None:
+        free = [(reader, own) for reader, own in self._positions.items() if buffer.key not in own]
+        same = [reader for reader, own in free if any(topic == buffer.topic for topic, _ in own)]
         if same:
-            return min(same, key=lambda reader: len(self._streams[reader]))
-        empty = [reader for reader, streams in free if not streams]
+            return min(same, key=lambda reader: len(self._positions[reader]))
+        empty = [reader for reader, own in free if not own]
         if empty:
             return empty[0]
         most = self._share.readers
-        if len(self._streams) < (most if not free else min(most, _SPREAD)):
+        if len(self._positions) < (most if not free else min(most, _SPREAD)):
             return self._new_reader()
         return min(free, key=lambda item: len(item[1]))[0] if free else None
 
     def _new_reader(self) -> PartitionReader:
-        reader = self._new(self._owner)
-        self._streams[reader], self._clients[reader] = {}, self._share.client
+        reader = self._make_reader(self._owner)
+        self._positions[reader], self._clients[reader] = {}, self._share.client
         reader.start()
         return reader
 
-    def _begin(self, log: PartitionBuffer, position: int, reader: PartitionReader) -> None:
-        since = reader.add(log.key, position)
-        self._streams[reader][log.key] = FetchPosition(self, log, position, reader, since)
+    def _open(self, buffer: PartitionBuffer, offset: int, reader: PartitionReader) -> None:
+        serial = reader.add(buffer.key, offset)
+        self._positions[reader][buffer.key] = FetchPosition(self, buffer, offset, reader, serial)
         self._gate(reader)
 
-    def _close(self, stream: FetchPosition) -> None:
-        streams = self._streams.get(stream.reader)
-        if streams is None or streams.get(stream.log.key) is not stream:
+    def _close(self, position: FetchPosition) -> None:
+        own = self._positions.get(position.reader)
+        if own is None or own.get(position.buffer.key) is not position:
             return
-        del streams[stream.log.key]
-        self._let_go(stream, stream.position)
-        stream.reader.remove(stream.log.key)
-        if streams:
-            self._gate(stream.reader)
+        del own[position.buffer.key]
+        self._release(position, position.offset)
+        position.reader.remove(position.buffer.key)
+        if own:
+            self._gate(position.reader)
         else:
-            self._call_soon(self._end_if_idle, stream.reader)
+            self._call_soon(self._end_if_idle, position.reader)
 
     def _end_if_idle(self, reader: PartitionReader) -> None:
-        if self._streams.get(reader) == {}:
-            del self._streams[reader]
+        if self._positions.get(reader) == {}:
+            del self._positions[reader]
             self._ending.add(reader)
             reader.stop()
 
     def _ended(self, reader: PartitionReader) -> None:
-        """On the loop: the thread is over, asked or not; if not, others read on for who is left."""
+        """On the loop: the thread has ended. Where it was not asked to, other readers fetch on for its links."""
         self._ending.discard(reader)
         self._clients.pop(reader, None)
-        for stream in list(self._streams.pop(reader, {}).values()):
-            for chunk in stream.fresh:
-                chunk.source = None
-                self.took(-chunk.size)
-            stream.fresh.clear()
-            self._call_later(_LOOK, self._read_on, stream.log)
+        for position in list(self._positions.pop(reader, {}).values()):
+            for batch in position.untaken:
+                batch.source = None
+                self.count_ahead(-batch.size)
+            position.untaken.clear()
+            self._call_later(_CHECK, self._resume, position.buffer)
 
-    def _read_on(self, log: PartitionBuffer) -> None:
-        if self._logs.get(log.key) is log:
-            self._next_turn(log)
+    def _resume(self, buffer: PartitionBuffer) -> None:
+        if self._buffers.get(buffer.key) is buffer:
+            self._next_turn(buffer)
 
     # -- flow
 
     @property
-    def crowded(self) -> bool:
-        """All together have read so much that nobody has picked that each has to make do with less."""
-        return self._ahead > self._share.ahead
+    def over_limit(self) -> bool:
+        """All positions together have fetched so much ahead that each fetches only what links wait for."""
+        return self._bytes_ahead > self._share.ahead
 
-    def took(self, size: int) -> None:
-        """More bytes were read ahead, or fewer are left of them; when there is room again, all may read on."""
-        crowded = self.crowded
-        self._ahead += size
-        if crowded and not self.crowded:
-            self._call_soon(self._all_move_on)
+    def count_ahead(self, size: int) -> None:
+        """`size` bytes more were fetched ahead, or fewer; when there is room again all positions may go on."""
+        before = self.over_limit
+        self._bytes_ahead += size
+        if before and not self.over_limit:
+            self._call_soon(self._advance_all)
 
-    def _all_move_on(self) -> None:
-        for stream in [stream for streams in self._streams.values() for stream in streams.values()]:
-            self.moved_on(stream)
+    def _advance_all(self) -> None:
+        for position in [position for own in self._positions.values() for position in own.values()]:
+            self.advance(position)
 
-    def moved_on(self, stream: FetchPosition) -> None:
-        """Chunks were picked, or somebody waits: read on?"""
-        if stream.paused and not stream.stalled:
-            stream.paused = False
-            stream.reader.pause(stream.log.key, False)
-        self._gate(stream.reader)
+    def advance(self, position: FetchPosition) -> None:
+        """Fetch on where batches were taken or a link waits."""
+        if position.paused and not position.has_enough:
+            position.paused = False
+            position.reader.pause(position.buffer.key, False)
+        self._gate(position.reader)
 
     def _gate(self, reader: PartitionReader) -> None:
-        """A client is asked for records while one of its streams wants some."""
-        streams = self._streams.get(reader)
-        if streams is None:
+        """A client is asked for records while one of its positions wants some."""
+        own = self._positions.get(reader)
+        if own is None:
             return
-        reader.gate(closed=all(stream.stalled for stream in streams.values()))
-        if len(streams) > 1:
-            for key, stream in streams.items():
-                if not stream.paused and (len(stream.fresh) >= _FAR_AHEAD or self.crowded) and stream.stalled:
-                    stream.paused = True
+        reader.gate(closed=all(position.has_enough for position in own.values()))
+        if len(own) > 1:
+            for key, position in own.items():
+                far = len(position.untaken) >= _FAR_AHEAD or self.over_limit
+                if not position.paused and far and position.has_enough:
+                    position.paused = True
                     reader.pause(key, True)
 
     # -- from the readers
 
     def _arrived(self, reader: PartitionReader, fetched: Fetched) -> None:
-        streams = self._streams.get(reader)
-        if streams is None:
+        own = self._positions.get(reader)
+        if own is None:
             return
-        for key, messages in fetched.records.items():
-            stream = streams.get(key)
-            if stream is not None and stream.since <= fetched.serial:
-                self._take(stream, messages[-1].offset() + 1, messages)
+        for key, records in fetched.records.items():
+            position = own.get(key)
+            if position is not None and position.serial <= fetched.serial:
+                self._add_batch(position, records[-1].offset() + 1, records)
         for key, end in fetched.ends.items():
-            stream = streams.get(key)
-            if stream is not None and stream.since <= fetched.serial:
-                self._at_end(stream, end)
+            position = own.get(key)
+            if position is not None and position.serial <= fetched.serial:
+                self._at_end(position, end)
         for key, low in fetched.lost.items():
-            stream = streams.get(key)
-            if stream is not None and stream.since <= fetched.serial:
-                position, stream.position = stream.position, low
-                stream.log.moved(position, low)
+            position = own.get(key)
+            if position is not None and position.serial <= fetched.serial:
+                lost, position.offset = position.offset, low
+                position.buffer.skip_deleted(lost, low)
         self._gate(reader)
 
-    def _take(self, stream: FetchPosition, end: int, messages: Sequence[Any]) -> None:
-        log, position = stream.log, stream.position
-        chunk = FetchedBatch(log, position, end, messages, stream)
-        stream.fresh[chunk] = None
-        self.took(chunk.size)
-        stream.at_end = False
-        stream.position = end
-        stream.served += 1
-        log.add(chunk)
-        self._make_room(stream)
+    def _add_batch(self, position: FetchPosition, end: int, records: Sequence[KafkaRecord]) -> None:
+        batch = FetchedBatch(position.buffer, position.offset, end, records, position)
+        position.untaken[batch] = None
+        self.count_ahead(batch.size)
+        position.at_end = False
+        position.offset = end
+        position.fetched += 1
+        position.buffer.add(batch)
+        self._retire(position)
 
-    def _at_end(self, stream: FetchPosition, end: int) -> None:
-        if end > stream.position:  # what lies before the end are no records: transactions' marks
-            self._take(stream, end, [])
-        stream.at_end = True
-        self._make_room(stream)
+    def _at_end(self, position: FetchPosition, end: int) -> None:
+        if end > position.offset:  # no records lie before the end, only markers of transactions
+            self._add_batch(position, end, [])
+        position.at_end = True
+        self._retire(position)
 
-    def _make_room(self, stream: FetchPosition) -> None:
-        """End a stream that has met another or what another has left, or whose turn is over."""
-        log, position = stream.log, stream.position
-        twin = next((each for each in self._of(log) if each is not stream and each.position == position), None)
-        doubled = log.find(position) is not None and position not in log.waiting
-        over = log.key in self._turns and (stream.served >= _TURN or stream.at_end)
+    def _retire(self, position: FetchPosition) -> None:
+        """Close a position whose turn is over, or that has met another one or batches of another one."""
+        buffer, offset = position.buffer, position.offset
+        others = (each for each in self._positions_of(buffer) if each is not position)
+        twin = next((each for each in others if each.offset == offset), None)
+        doubled = buffer.find(offset) is not None and offset not in buffer.waiting
+        over = buffer.key in self._turns and (position.fetched >= _TURN or position.at_end)
         if over or doubled or twin is not None:
-            self._close(stream)
-            log.back(position)
+            self._close(position)
+            buffer.requeue(offset)
             if twin is not None:
-                self.moved_on(twin)  # it reads for those who wait here, too
-            self._next_turn(log)
+                self.advance(twin)  # it fetches for the links that wait here, too
+            self._next_turn(buffer)
 
-    def _next_turn(self, log: PartitionBuffer) -> None:
-        self._turns.discard(log.key)
-        read = {stream.position for stream in self._of(log)}
-        for position in [at for at in log.waiting if at not in read]:
-            self._want(log, position)
+    def _next_turn(self, buffer: PartitionBuffer) -> None:
+        self._turns.discard(buffer.key)
+        fetched = {position.offset for position in self._positions_of(buffer)}
+        for offset in [at for at in buffer.waiting if at not in fetched]:
+            self._request(buffer, offset)
 
     def _failed(self, topic: str | None, error: AmqpError) -> None:
-        """Kafka will not let us read `topic` (None: anything), or it is not the one it was."""
+        """Kafka does not permit reading `topic` (None: any), or the topic was replaced."""
         if topic is not None and error.condition == RESOURCE_DELETED:
             self._gone(topic)
             return
-        for log in [log for log in self._logs.values() if topic in (None, log.topic)]:
-            for member in list(log.members):
+        for buffer in [buffer for buffer in self._buffers.values() if topic in (None, buffer.topic)]:
+            for member in list(buffer.members):
                 member.failed(error)
 
     def stop(self) -> Iterable[PartitionReader]:
-        """Ask all readers to end."""
+        """Ask all readers to end, and return them."""
         readers = self.readers
         for reader in readers:
             reader.stop()

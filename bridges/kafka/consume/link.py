@@ -1,5 +1,6 @@
-"""A receive link on an event log: sends what was read of it, as far as the peer's credit goes (ES 1, 3.2). A log cannot
-take an event back: `released` and `modified` mean "again on this link", some times at most (KM-12)."""
+"""A receive link on an event log: sends what was read of it, as far as the peer's credit goes (ES 1, 3.2).
+
+KM-12: a log cannot take an event back, so `released` and `modified` mean "again on this link", some times at most."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ import structlog
 
 from bridges.kafka.admin.client import Bounds, Topic
 from bridges.kafka.cluster import COMMITTED, Cluster
-from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer, PartitionSelections
+from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer
 from bridges.kafka.consume.given_back import GivenBack
+from bridges.kafka.consume.protocols import PartitionSelections, Selection
 from bridges.kafka.consume.redelivery import EditedEvent, after_gap, again, announced
-from bridges.kafka.consume.selection import Selection
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.checkpointer import DurableTerminus
 from bridges.kafka.produce.dead_letters import DeadLetters
@@ -30,8 +31,8 @@ _DRAIN_QUESTIONS: Final = 3
 """How often a drain asks for the end of the log: "nothing there" must not mean that an answer came late."""
 _MAX_HELD: Final = 64 * 1024 * 1024
 """Bytes sent and unsettled above which a link waits for outcomes: they are held for redelivery."""
-_CHUNKS_AT_ONCE: Final = 4
-"""Chunks that one link goes through before others on the loop have their turn."""
+_BATCHES_AT_ONCE: Final = 4
+"""Batches that one link goes through before others on the loop have their turn."""
 _offset: Final = itemgetter(2)
 log = structlog.get_logger(logger_name="kafka")
 
@@ -79,10 +80,10 @@ class LogReceiver:
         self._tracks: Final = held is not None or terms.strict_order
         self._bound: Final = bound
         self._counters: Final = counters
-        self._streams: Final = cluster.streams_of(terms.isolation)
+        self._streams: Final = cluster.scheduler_of(terms.isolation)
         self._logs: Final[dict[int, PartitionBuffer]] = {}
         self._ready: dict[int, None] = {}
-        """Partitions whose next chunk may be at hand, in the order of their turns."""
+        """Partitions whose next batch may be at hand, in the order of their turns."""
         self._given_back: Final = GivenBack(link.keep)
         self._unresolved: Final[dict[int, set[int]]] = {}
         """Offsets by partition that newer events wait for, where order counts (KM-12)."""
@@ -106,7 +107,7 @@ class LogReceiver:
         selection = None if self._wanted is None else self._wanted.of(partition)
         self._selections[partition] = selection
         log = self._logs[partition] = self._streams.join(self._topic, partition, self)
-        log.want(selection, 1)
+        log.add_selection(selection)
         self._ready[partition] = None
 
     def positions(self) -> dict[int, int]:
@@ -234,7 +235,7 @@ class LogReceiver:
         self._link.take_unsettled()
         self._cluster.unwatch(self._topic, self)
         for partition, log in self._logs.items():
-            log.want(self._selections[partition], -1)
+            log.remove_selection(self._selections[partition])
             self._streams.leave(log, self, self._positions[partition])
         self._logs.clear()
         self._ready.clear()
@@ -250,21 +251,21 @@ class LogReceiver:
     def _pump(self) -> None:
         if self._given_back.again:
             self._send_again()
-        ready, link, chunks, turn = self._ready, self._link, _CHUNKS_AT_ONCE, self._cluster.turn_budget
+        ready, link, batches, turn = self._ready, self._link, _BATCHES_AT_ONCE, self._cluster.turn_budget
         left = turn.size(link.unsettled_bytes > 0)
         while ready and link.credit > 0 and not self._full:
-            if not chunks or left <= 0:
+            if not batches or left <= 0:
                 self._pump_later()
                 break
-            chunks -= 1
+            batches -= 1
             partition = next(iter(ready))
             del ready[partition]
             if partition in self._unresolved:
                 continue  # `_done` makes it ready again
-            chunk = self._logs[partition].take(self._positions[partition], self)
-            if chunk is not None:  # else this link hears when it is there
+            batch = self._logs[partition].take(self._positions[partition], self)
+            if batch is not None:  # else this link hears when it is there
                 ready[partition] = None
-                size = self._send_from(chunk, partition, left)
+                size = self._send_from(batch, partition, left)
                 left -= size
                 turn.used(size)
         if (full := self._full) and not self._stalled:
@@ -281,13 +282,13 @@ class LogReceiver:
             held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._given_back.letters}
             log.warning("link gets no more until it settles what it has", topic=self._topic, **held, limit=_MAX_HELD)
 
-    def _send_from(self, chunk: FetchedBatch, partition: int, size: int) -> int:
-        """Send until the chunk, the credit or about `size` bytes are used up; return how many were. The hot path."""
+    def _send_from(self, batch: FetchedBatch, partition: int, size: int) -> int:
+        """Send until the batch, the credit or about `size` bytes are used up; return how many were. The hot path."""
         position = self._positions[partition]
-        events, each = chunk.picked(self._selections[partition]), chunk.size // (len(chunk.messages) + 1)
+        events, each = batch.selected(self._selections[partition]), batch.size // (len(batch.records) + 1)
         most = min(self._link.credit, size // each + 1)
-        first = index = 0 if position == chunk.start else bisect_left(events, position, key=_offset)
-        if chunk.timed or self._terms.drop_expired:
+        first = index = 0 if position == batch.start else bisect_left(events, position, key=_offset)
+        if batch.has_ttl or self._terms.drop_expired:
             chosen, index = self._living(events, index, most)
         else:
             chosen = events[index : index + most]
@@ -298,9 +299,9 @@ class LogReceiver:
         if terminus is not None:
             terminus.progress.sent(partition, map(_offset, chosen))
             terminus.keeper.changed(terminus)
-        end = self._positions[partition] = events[index].offset if index < len(events) else chunk.end
+        end = self._positions[partition] = events[index].offset if index < len(events) else batch.end
         if self._reading is not None:
-            self._reading.lot(chunk.count(position, end), index - first, chosen)
+            self._reading.lot(batch.count(position, end), index - first, chosen)
         if not chosen:
             return 0
         self._counters.delivered += len(chosen)
@@ -315,7 +316,7 @@ class LogReceiver:
         self, events: list[EditedEvent], chosen: list[EditedEvent], after: int
     ) -> tuple[list[EditedEvent], int]:
         """Requests of other scopes among them as this reader may get them; from one that is not known yet on, none."""
-        go_on = partial(self._go_on, chosen[0].partition) if chosen else None  # they are of one chunk
+        go_on = partial(self._go_on, chosen[0].partition) if chosen else None  # they are of one batch
         for at, event in enumerate(chosen):
             data = self._link.leaving(event, go_on)
             if data is None:

@@ -1,13 +1,15 @@
-"""Which records of a chunk a link wants (ES 5.2); links with the same selection share what was picked. Pure."""
+"""Which records of a partition a link wants (ES 5.2); links with equal selections share the result. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from bridges.kafka.consume.record_access import RecordFilter
-from bridges.kafka.consume.record_filters import RecordFilters
+from bridges.kafka.consume.filters.index import RecordFilterIndex
+from bridges.kafka.consume.filters.record_filter import RecordFilter
+from bridges.kafka.consume.protocols import Batch, FilterSelection, Selection
+from bridges.kafka.consume.redelivery import EditedEvent
 from gateway.amqp.message.hop import ROUTING, only
 from gateway.amqp.message.sections import splice
 from gateway.amqp.message.sections import walk as sections_of
@@ -16,106 +18,97 @@ from gateway.filters.position.event_log import beyond_position
 from gateway.filters.position.event_stream import LogPosition, offset_symbol
 from gateway.filters.predicate import Latest, Literal, Predicate, bind, walk
 
-if TYPE_CHECKING:
-    from bridges.kafka.consume.redelivery import EditedEvent
-
-
-class SelectableBatch(Protocol):
-    """Consecutive records of a partition (`batches.FetchedBatch`)."""
-
-    @property
-    def messages(self) -> Sequence[Any]: ...
-    @property
-    def routed(self) -> bool: ...
-    def event(self, message: object) -> EditedEvent: ...
-    def picked(self, selection: Selection | None) -> list[EditedEvent]: ...
-
-
-class Selection(Hashable, Protocol):
-    """Which records of a batch a link wants; links with equal selections share what is picked."""
-
-    def pick(self, chunk: SelectableBatch) -> list[EditedEvent]: ...
-
 
 class AfterPosition(NamedTuple):
     """Events from an offset on that have a later timestamp; time does not follow the order of the log (ES-5.2-5)."""
 
     position: LogPosition
 
-    def pick(self, chunk: SelectableBatch) -> list[EditedEvent]:
-        """The events of `chunk` that match, encoded."""
+    def select(self, batch: Batch) -> list[EditedEvent]:
+        """See `Selection`."""
         matches = self.position.matches
-        return [chunk.event(found) for found in chunk.messages if matches(found.offset(), found.timestamp()[1])]
+        return [batch.event(record) for record in batch.records if matches(record.offset(), record.timestamp()[1])]
+
+    def shared_key(self) -> None:
+        """See `Selection`: a comparison of two numbers costs less than sharing it."""
 
 
 class Matching:
-    """Events that a predicate is true of; what does not match is never encoded."""
+    """Events that a predicate is true of; records that do not match are never encoded."""
 
     __slots__ = ("__weakref__", "filter")
 
     def __init__(self, predicate: Predicate) -> None:
         self.filter: Final = RecordFilter(predicate)
 
-    def pick(self, chunk: SelectableBatch) -> list[EditedEvent]:
-        """The events of `chunk` that match, encoded."""
+    def select(self, batch: Batch) -> list[EditedEvent]:
+        """See `Selection`."""
         matches = self.filter.matches
-        events = map(chunk.event, self.filter.candidates(chunk.messages))
+        events = map(batch.event, self.filter.candidates(batch.records))
         return [event for event in events if matches(event[0])]
+
+    def shared_key(self) -> FilterSelection:
+        """See `Selection`."""
+        return self
 
 
 class SharedFilterPass:
-    """Different filters of links on one partition: a record is looked at once for all of them."""
+    """The different filters of links on one partition, evaluated together: each record is read once for all."""
 
-    def __init__(self, members: Iterable[Matching]) -> None:
-        self._members: Final[dict[Matching, None]] = {}
-        self._filters: Final[RecordFilters[Matching]] = RecordFilters()
+    def __init__(self, members: Iterable[FilterSelection]) -> None:
+        self._members: Final[dict[FilterSelection, None]] = {}
+        self._filters: Final[RecordFilterIndex[FilterSelection]] = RecordFilterIndex()
         for member in members:
             self.add(member)
 
-    def add(self, member: Matching) -> None:
-        """Look for what this one wants, too."""
+    def add(self, member: FilterSelection) -> None:
+        """Evaluate this filter, too."""
         self._members[member] = None
         self._filters.add(member, member.filter)
 
-    def remove(self, member: Matching) -> None:
-        """Look no more for what this one wants."""
+    def remove(self, member: FilterSelection) -> None:
+        """Evaluate this filter no more."""
         del self._members[member]
         self._filters.remove(member)
 
-    def pick(self, chunk: SelectableBatch) -> dict[Matching, list[EditedEvent]]:
-        """What each of them wants of `chunk`."""
-        found: dict[Matching, list[EditedEvent]] = {member: [] for member in self._members}
-        for message in chunk.messages:
-            wanted = self._filters.candidates(message)
-            if wanted.found or wanted.unanswered:
-                event = chunk.event(message)
-                for member in self._filters.matching(event[0], wanted):
+    def select(self, batch: Batch) -> dict[Selection, list[EditedEvent]]:
+        """The events of `batch` that each filter selects."""
+        found: dict[Selection, list[EditedEvent]] = {member: [] for member in self._members}
+        for record in batch.records:
+            candidates = self._filters.candidates(record)
+            if candidates.found or candidates.unanswered:
+                event = batch.event(record)
+                for member in self._filters.matching(event[0], candidates):
                     found[member].append(event)
         return found
 
 
 class WithoutAnnotations(NamedTuple):
-    """The events of another selection without what the log says of them (ledger A1)."""
+    """The events of another selection without the annotations of the log (ledger A1)."""
 
     inner: Selection | None
 
-    def pick(self, chunk: SelectableBatch) -> list[EditedEvent]:
-        """The events of `chunk`, without delivery annotations but those of response routing."""
-        events = chunk.picked(self.inner)
-        shorn = _routing_alone if chunk.routed else _bare
-        return [event._replace(data=shorn(event.data)) for event in events]
+    def select(self, batch: Batch) -> list[EditedEvent]:
+        """See `Selection`: delivery annotations of response routing stay."""
+        events = batch.selected(self.inner)
+        strip = _keep_routing if batch.routed else _drop_annotations
+        return [event._replace(data=strip(event.data)) for event in events]
+
+    def shared_key(self) -> FilterSelection | None:
+        """See `Selection`."""
+        return None if self.inner is None else self.inner.shared_key()
 
 
-def _bare(data: bytes) -> bytes:
+def _drop_annotations(data: bytes) -> bytes:
     return splice(data, sections_of(data), da=None)
 
 
-def _routing_alone(data: bytes) -> bytes:
+def _keep_routing(data: bytes) -> bytes:
     return only(data, ROUTING)
 
 
 _known: Final[WeakValueDictionary[Predicate, Matching]] = WeakValueDictionary()
-"""Equal predicates are one selection, compared by identity for every chunk."""
+"""Equal predicates are one selection, so that batches can compare selections by identity."""
 
 
 def matching(predicate: Predicate) -> Matching:
@@ -127,37 +120,37 @@ def matching(predicate: Predicate) -> Matching:
 
 
 class Selections:
-    """What a link wants, for each of its partitions: `@latest` is another offset in each."""
+    """What a link wants of each of its partitions: `@latest` is another offset in each."""
 
     def __init__(
         self,
-        wanted: FilterSet,
+        filters: FilterSet,
         starts: Mapping[int, int],
         ends: Mapping[int, int],
         *,
         bound: bool,
         annotated: bool = True,
     ) -> None:
-        """`ends` are those of the partitions when the link attached; later ones are read from their beginning."""
+        """`ends`: of the partitions there were when the link attached; later ones are read from their beginning."""
         self._annotated: Final = annotated
-        self._wanted: Final = wanted
+        self._filters: Final = filters
         self._ends: Final = ends
-        self._moving: Final = Literal(Latest.LATEST) in walk(wanted.predicate)
-        self._simple: Final = not beyond_position(wanted.predicate)
-        self._begun: Final = bound and all(start >= wanted.position.first_offset for start in starts.values())
+        self._names_latest: Final = Literal(Latest.LATEST) in walk(filters.predicate)
+        self._position_only: Final = not beyond_position(filters.predicate)
+        self._past_start: Final = bound and all(start >= filters.position.first_offset for start in starts.values())
 
     def of(self, partition: int) -> Selection | None:
-        """None: everything."""
-        found = self._matching(partition)
+        """See `PartitionSelections`."""
+        found = self._selection(partition)
         return found if self._annotated else WithoutAnnotations(found)
 
-    def _matching(self, partition: int) -> Selection | None:
-        if self._simple:
-            position = self._wanted.position
-            rest = position._replace(first_offset=0) if self._begun else position
+    def _selection(self, partition: int) -> Selection | None:
+        if self._position_only:
+            position = self._filters.position
+            rest = position._replace(first_offset=0) if self._past_start else position
             return AfterPosition(rest) if rest._replace(start=_ANY.start) != _ANY else None
-        predicate = self._wanted.predicate
-        if self._moving:
+        predicate = self._filters.predicate
+        if self._names_latest:
             predicate = bind(predicate, offset_symbol(self._ends.get(partition, 0)))
         return matching(predicate)
 

@@ -99,7 +99,7 @@ class SharedReceiver(LogReceiver):
     def lose(self, partition: int) -> int:
         """Send nothing more of a partition; the offset of the first event that was not sent."""
         log, position = self._logs.pop(partition), self._positions.pop(partition)
-        log.want(self._selections.pop(partition), -1)
+        log.remove_selection(self._selections.pop(partition))
         del self.wanted[partition]
         self._streams.leave(log, self, position)
         self._ready.pop(partition, None)

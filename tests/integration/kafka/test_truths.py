@@ -91,7 +91,7 @@ async def test_what_was_deleted_is_not_handed_out_of_the_cache(local: Streams) -
     await fill(local, "solo", 10)
     keeps = await local.receiver("solo", credit=10, after="@earliest")
     assert bodies(await keeps.receive(10)) == list(range(10))
-    streams = local.bridge.cluster.streams
+    streams = local.bridge.cluster.scheduler
     (log,) = [log for log in streams._logs.values() if log.topic == "solo"]
     assert log.find(0) is not None
     bounds = local.bridge.cluster._admin.bounds

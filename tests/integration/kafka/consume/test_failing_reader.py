@@ -57,7 +57,7 @@ async def test_a_link_that_fails_when_it_is_told_leaves_the_news_to_others(
 
     monkeypatch.setattr(LogReceiver, step, fails)
     links = [await streams.receiver(SOLO, credit=10) for _ in range(2)]
-    log = next(iter(streams.bridge.cluster.streams._logs.values()))
+    log = next(iter(streams.bridge.cluster.scheduler._logs.values()))
     await until(lambda: [*log.waiting] == [0] and len(log.waiting[0]) == len(links), "both links wait")
     failing.append(next(iter(log.waiting[0])))
     if told == "lost":

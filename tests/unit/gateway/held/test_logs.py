@@ -81,12 +81,12 @@ async def test_new_clients_of_a_cluster_follow_what_it_is_told() -> None:
         for queue in (QUEUE, 2 * MIB):
             share = whole(PLAIN)._replace(queue=queue, readers=1)
             cluster.limit(share, unlimited(asyncio.get_running_loop()))
-            for streams in (cluster.streams, cluster.streams_of("read_uncommitted")):
+            for streams in (cluster.scheduler, cluster.scheduler_of("read_uncommitted")):
                 reader = streams._new(ReaderOwner(*[lambda *_: None] * 4))
                 assert reader._settings["queued.max.messages.kbytes"] == queue // 1024
         key = {"topic": "orders", "partition": 0}
         members = [Waits() for _ in range(3)]
-        logs = [cluster.streams.join(**key, member=member) for member in members]
+        logs = [cluster.scheduler.join(**key, member=member) for member in members]
         for number, log in enumerate(logs):
             log.take(number * 1000, members[number])  # type: ignore[arg-type]
         assert cluster.reading()["readers"] == 1
@@ -94,7 +94,7 @@ async def test_new_clients_of_a_cluster_follow_what_it_is_told() -> None:
     finally:
         await cluster.close()
         await supervisor.close()
-    assert cluster.streams_of(COMMITTED) is cluster.streams
+    assert cluster.scheduler_of(COMMITTED) is cluster.scheduler
 
 
 class Waits:

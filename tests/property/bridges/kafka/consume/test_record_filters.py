@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
-from bridges.kafka.consume.record_access import RecordFilter
+from bridges.kafka.consume.filters.record_filter import RecordFilter
 from bridges.kafka.consume.selection import SharedFilterPass, matching
 from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.message import sections

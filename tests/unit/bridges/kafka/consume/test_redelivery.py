@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridges.kafka import errors, partitions
 from bridges.kafka.admin.client import Bounds, Topic
-from bridges.kafka.consume.record_access import EventAccess, PlainAccess
+from bridges.kafka.consume.filters.access import EventAccess, PlainAccess
 from bridges.kafka.consume.redelivery import ASSOCIATED, GAP, EditedEvent, after_gap, again, announced
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.checkpointer import durable_wish

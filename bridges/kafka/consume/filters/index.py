@@ -1,21 +1,24 @@
-"""Many filters over one stream of Kafka records: what may match by its headers, and what matches as it is delivered."""
+"""Many message filters, evaluated on one stream of Kafka records (FX 2-5). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from bridges.kafka.consume.record_access import (
+from bridges.kafka.consume.filters.access import (
     SHOWN,
     STORED,
     EventAccess,
+    Plain,
     PlainAccess,
-    RecordFilter,
+    Written,
     WrittenAccess,
     plain_source,
 )
+from bridges.kafka.consume.filters.record_filter import RecordFilter
 from bridges.kafka.records.cloudevents import VERSION
-from bridges.kafka.records.envelope import BARE, sections_of
+from bridges.kafka.records.envelope import BARE, Header, sections_of
+from bridges.kafka.records.record import KafkaRecord
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.access import Access, Encoded, MessageAccess
@@ -24,67 +27,70 @@ from gateway.filters.index import PredicateIndex
 from gateway.filters.predicate import MessageSection, Predicate
 
 K = TypeVar("K", bound=Hashable)
+S = TypeVar("S")
 _FEW: Final = 4
-"""Up to so many filters are asked one after the other."""
+"""Up to so many candidates are evaluated one after the other."""
 
 
 class Candidates(NamedTuple, Generic[K]):
-    """Of many predicates those whose encoded message has to be asked; the others do not match."""
+    """The predicates that an encoded message has to be evaluated with; the others do not match."""
 
     found: Collection[K]
-    """Those that are true, as far as the record's headers say."""
-    unanswered: Mapping[K, Any]
-    """Those that the headers of such a record cannot answer."""
+    """Those that are true, judged by the record's headers."""
+    unanswered: Mapping[K, object]
+    """Those that the headers of such a record cannot decide."""
 
 
-class RecordFilters(Generic[K]):
-    """Many predicates over one stream of records, which come and go: each record's fields are read once."""
+class RecordFilterIndex(Generic[K]):
+    """Many predicates, which come and go, by keys; the fields of a record are read once for all of them."""
 
     def __init__(self) -> None:
         self._filters: Final[dict[K, RecordFilter]] = {}
-        self._written: Final = _FilterAnswers[K](WrittenAccess(), STORED)
-        self._plain: Final = _FilterAnswers[K](PlainAccess(), SHOWN)
-        self._event: Final = _FilterAnswers[K](EventAccess(), SHOWN)
+        self._written: Final = _KindIndex[K, Written](WrittenAccess(), STORED)
+        self._plain: Final = _KindIndex[K, Plain](PlainAccess(), SHOWN)
+        self._event: Final = _KindIndex[K, Plain](EventAccess(), SHOWN)
         self._whole: Final[PredicateIndex[K, Encoded]] = PredicateIndex(MessageAccess())
 
     def add(self, key: K, one: RecordFilter) -> None:
-        """Ask this predicate, too."""
+        """Evaluate this filter, too."""
         self._filters[key] = one
         self._whole.add(key, one.predicate)
-        for answers in (self._written, self._plain, self._event):
-            answers.add(key, one.predicate)
+        self._written.add(key, one.predicate)
+        self._plain.add(key, one.predicate)
+        self._event.add(key, one.predicate)
 
     def remove(self, key: K) -> None:
-        """Ask the predicate with this key no more."""
+        """Evaluate the filter with this key no more."""
         del self._filters[key]
         self._whole.remove(key)
-        for answers in (self._written, self._plain, self._event):
-            answers.remove(key)
+        self._written.remove(key)
+        self._plain.remove(key)
+        self._event.remove(key)
 
-    def candidates(self, message: Any) -> Candidates[K]:
-        """What has to be asked of the encoded message; nothing where no predicate may match."""
-        headers = message.headers()
+    def candidates(self, record: KafkaRecord) -> Candidates[K]:
+        """The keys of the filters that the record may match."""
+        headers = record.headers()
         if not headers:
-            return self._plain.ask(({}, message))
+            return self._plain.ask(({}, record))
         if headers[-1][0] == BARE:
-            return self._of_ours(headers, message)
-        found = plain_source(headers, message)
+            return self._of_written(headers, record)
+        found = plain_source(headers, record)
         if found is None:
             return Candidates((), self._filters)
         return (self._event if found[1] else self._plain).ask(found[0])
 
-    def _of_ours(self, headers: list[Any], message: Any) -> Candidates[K]:
+    def _of_written(self, headers: list[Header], record: KafkaRecord) -> Candidates[K]:
         stored = sections_of(headers[-1][1])
         try:
-            found = self._written.ask((stored, walk(stored), message))
+            found = self._written.ask((stored, walk(stored), record))
         except AmqpError:
             return Candidates((), self._filters)
         last = dict(headers)
-        shown = (self._event if VERSION in last else self._plain).ask((last, message)).found
+        shown = (self._event if VERSION in last else self._plain).ask((last, record)).found
         return found._replace(found={*found.found, *shown}) if shown else found
 
     def matching(self, data: bytes, candidates: Candidates[K]) -> list[K]:
-        """The candidates whose predicates match the message as it would be delivered."""
+        """The candidates that the message matches as it would be delivered; none where it cannot be decoded."""
         found, unanswered = candidates
         if not unanswered and len(found) <= _FEW:
             return [key for key in found if self._filters[key].matches(data)]
@@ -95,12 +101,12 @@ class RecordFilters(Generic[K]):
         return [key for key in matching if key in unanswered or key in found]
 
 
-class _FilterAnswers(Generic[K]):
-    """The predicates that one kind of record can answer, and the keys of the others."""
+class _KindIndex(Generic[K, S]):
+    """The predicates that one kind of record can decide, and the keys of the others."""
 
-    def __init__(self, access: Access[Any], sections: frozenset[MessageSection]) -> None:
+    def __init__(self, access: Access[S], sections: frozenset[MessageSection]) -> None:
         self._sections: Final = sections
-        self._index: Final[PredicateIndex[K, Any]] = PredicateIndex(access)
+        self._index: Final[PredicateIndex[K, S]] = PredicateIndex(access)
         self._others: Final[dict[K, None]] = {}
 
     def add(self, key: K, predicate: Predicate) -> None:
@@ -115,6 +121,6 @@ class _FilterAnswers(Generic[K]):
         else:
             self._index.remove(key)
 
-    def ask(self, source: Any) -> Candidates[K]:
-        """Those that are true, and those that this kind of record cannot answer."""
+    def ask(self, source: S) -> Candidates[K]:
+        """Those that are true, and those that this kind of record cannot decide."""
         return Candidates(self._index.matching(source) if len(self._index) else (), self._others)

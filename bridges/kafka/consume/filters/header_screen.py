@@ -1,33 +1,34 @@
-"""What the headers of a record must hold for a filter to match: looked for before anything is read (FX 2-2). Pure.
+"""A cheap test of a record's headers, made before a filter reads any field (FX 2-2). Pure.
 
-A filter lets through few records of many, and most filters want some application property to be one text. Such a
-property is a header of that content, whoever wrote the record, or is in `amqp.bare`; where neither is so, the record
-does not match, as it was written or as a tool changed it.
+Most filters let few records pass and require some application property to equal a text. Such a property is either a
+header with that content, whoever wrote the record, or it is in `amqp.bare`. Where neither is so, the record does not
+match, neither as it was written nor as a tool changed it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from bridges.kafka.consume._fetch import Run
 from bridges.kafka.records.cloudevents import HEADER_PREFIX, PREFIXES
 from bridges.kafka.records.encode import MESSAGE
-from bridges.kafka.records.envelope import BARE
+from bridges.kafka.records.envelope import BARE, Header
 from bridges.kafka.records.headers import BODY, RESERVED
+from bridges.kafka.records.record import KafkaRecord
 from gateway.filters.evaluate.compile import conjuncts
 from gateway.filters.index.keys import texts_of
 from gateway.filters.predicate import FieldReference, MessageSection, Predicate
 
 _MOST: Final = 4
-"""More texts to look for than this cost more than reading the fields."""
+"""Looking for more texts than this costs more than reading the fields."""
 _WHOLE_MESSAGE: Final = (BODY, MESSAGE)
 _NO_TEXT: Final = "\ufffd"
-"""What stands in a header's name for bytes that are no UTF-8."""
+"""Replaces bytes of a header's name that are not UTF-8."""
 
 
 class HeaderScreen:
-    """A test of a record's headers that none fails whose message matches."""
+    """A test of a record's headers that no record fails whose message matches."""
 
     def __init__(self, names: list[str], contents: list[bytes]) -> None:
         self._contents: Final = contents
@@ -35,15 +36,15 @@ class HeaderScreen:
         pairs = tuple((name.encode("utf-8", "surrogatepass"), content) for name, content in self._pairs)
         self._in_c: Final = (pairs, BARE.encode(), RESERVED.encode(), (BODY.encode(), MESSAGE))
 
-    def passed(self, messages: Sequence[Any]) -> Sequence[Any]:
-        """Those of a run that may match."""
-        if isinstance(messages, Run):
-            return messages.screened(*self._in_c)
+    def passed(self, records: Sequence[KafkaRecord]) -> Sequence[KafkaRecord]:
+        """The records of a run that may match."""
+        if isinstance(records, Run):
+            return records.screened(*self._in_c)
         may_match = self.may_match
-        return [message for message in messages if may_match(message.headers())]
+        return [record for record in records if may_match(record.headers())]
 
-    def may_match(self, headers: list[Any] | None) -> bool:
-        """Whether a record with these headers may; `Run.screened` says the same."""
+    def may_match(self, headers: list[Header] | None) -> bool:
+        """Whether a record with these headers may match; `Run.screened` decides alike."""
         if not headers:
             return False
         for pair in self._pairs:
@@ -56,7 +57,7 @@ class HeaderScreen:
 
 
 def screen(predicate: Predicate) -> HeaderScreen | None:
-    """What a predicate's records must pass; None: there is no such test."""
+    """The test for a predicate; None: there is none."""
     for term in conjuncts(predicate):
         found = texts_of(term)
         if found is not None and len(found[1]) <= _MOST and _shown(found[0]):
