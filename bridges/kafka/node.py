@@ -16,7 +16,8 @@ from bridges.kafka import partitions
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.attach_state import wanted
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.consume.link import DeliveryPolicy, LogReceiver
+from bridges.kafka.consume.delivery_policy import DeliveryPolicy
+from bridges.kafka.consume.link import LogReceiver
 from bridges.kafka.consume.selection import Selections
 from bridges.kafka.consume.start_offsets import ends_of, resolve, within
 from bridges.kafka.counters import ClusterCounters

@@ -145,8 +145,18 @@ class PartitionBuffer:
     """One partition: its batches in memory, the links that read it, and the positions that some of them wait at."""
 
     __slots__ = (
-        "_cache", "_batches", "_starts", "_filter_pass", "_request", "_filters", "encoder", "key", "members",
-        "partition", "topic", "waiting",
+        "_batches",
+        "_cache",
+        "_filter_pass",
+        "_filters",
+        "_request",
+        "_starts",
+        "encoder",
+        "key",
+        "members",
+        "partition",
+        "topic",
+        "waiting",
     )  # fmt: skip
 
     def __init__(

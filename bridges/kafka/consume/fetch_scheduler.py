@@ -25,7 +25,7 @@ from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.held.logs import LogShare
 
 _FAR_AHEAD: Final = 8
-"""Batches that no link has taken yet from which on a position's partition is paused in a client that other positions still need."""
+"""Batches that no link has taken yet from which on a position is paused in a client that others still need."""
 _TURN: Final = 64
 """Batches after which a position makes room where others wait for their turn."""
 _CHECK: Final = 0.25

@@ -10,19 +10,19 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import structlog
 
 from bridges.kafka.admin.client import Bounds, Topic
-from bridges.kafka.cluster import COMMITTED, Cluster
+from bridges.kafka.cluster import Cluster
 from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer
+from bridges.kafka.consume.delivery_policy import PLAIN, DeliveryPolicy
 from bridges.kafka.consume.given_back import GivenBack
 from bridges.kafka.consume.protocols import PartitionSelections, Selection
 from bridges.kafka.consume.redelivery import EditedEvent, after_gap, again, announced
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.checkpointer import DurableTerminus
-from bridges.kafka.produce.dead_letters import DeadLetters
 from bridges.kafka.records.ttl import unexpired
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -35,21 +35,6 @@ _BATCHES_AT_ONCE: Final = 4
 """Batches that one link goes through before others on the loop have their turn."""
 _offset: Final = itemgetter(2)
 log = structlog.get_logger(logger_name="kafka")
-
-
-class DeliveryPolicy(NamedTuple):
-    """What the policy says of outcomes (KM-12). `strict_order`: newer events wait until one that came back is done."""
-
-    max_redeliveries: int = 5
-    strict_order: bool = False
-    dead_letters: DeadLetters | None = None
-    detach_at_gap: bool = False
-    drop_expired: bool = False
-    annotated: bool = True
-    isolation: str = COMMITTED
-
-
-PLAIN: Final = DeliveryPolicy()
 
 
 class LogReceiver:

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from bridges.kafka.admin.client import Bounds, Topic
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.consume.link import DeliveryPolicy, LogReceiver
+from bridges.kafka.consume.delivery_policy import DeliveryPolicy
+from bridges.kafka.consume.link import LogReceiver
 from bridges.kafka.consume.progress import Progress
 from bridges.kafka.consume.redelivery import EditedEvent
 from bridges.kafka.consume.selection import Selections

@@ -92,7 +92,7 @@ async def test_what_was_deleted_is_not_handed_out_of_the_cache(local: Streams) -
     keeps = await local.receiver("solo", credit=10, after="@earliest")
     assert bodies(await keeps.receive(10)) == list(range(10))
     streams = local.bridge.cluster.scheduler
-    (log,) = [log for log in streams._logs.values() if log.topic == "solo"]
+    (log,) = [log for log in streams._buffers.values() if log.topic == "solo"]
     assert log.find(0) is not None
     bounds = local.bridge.cluster._admin.bounds
     local.bridge.cluster._admin.bounds = lambda *given, **more: {  # type: ignore[method-assign]
@@ -102,7 +102,7 @@ async def test_what_was_deleted_is_not_handed_out_of_the_cache(local: Streams) -
         while log.find(0) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert log.find(0) is None
-    assert streams.states()["cached_bytes"] == sum(chunk.size for chunk in log._chunks.values())
+    assert streams.states()["cached_bytes"] == sum(batch.size for batch in log._batches.values())
 
 
 class Young:

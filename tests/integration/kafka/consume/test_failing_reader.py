@@ -29,12 +29,12 @@ async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
         pump(self)
 
     monkeypatch.setattr(LogReceiver, "_pump", fails)
-    monkeypatch.setattr("bridges.kafka.consume.link._CHUNKS_AT_ONCE", 0)  # each tries again in turns of its own
+    monkeypatch.setattr("bridges.kafka.consume.link._BATCHES_AT_ONCE", 0)  # each tries again in turns of its own
     await fill(streams, SOLO, 1)
     links = [await streams.receiver(SOLO, after="@earliest", credit=10) for _ in range(2)]
     await until(lambda: sum(count > 2 for count in pumped.values()) == len(links), "turns of both links")
     failing.append(True)
-    monkeypatch.setattr("bridges.kafka.consume.link._CHUNKS_AT_ONCE", 4)
+    monkeypatch.setattr("bridges.kafka.consume.link._BATCHES_AT_ONCE", 4)
     ended = await asyncio.wait([asyncio.ensure_future(each.end()) for each in links], return_when="FIRST_COMPLETED")
     assert [task.result().condition for task in ended[0]] == ["amqp:internal-error"]
     (other,) = (each for each in links if not each.detached.done())
@@ -57,11 +57,11 @@ async def test_a_link_that_fails_when_it_is_told_leaves_the_news_to_others(
 
     monkeypatch.setattr(LogReceiver, step, fails)
     links = [await streams.receiver(SOLO, credit=10) for _ in range(2)]
-    log = next(iter(streams.bridge.cluster.scheduler._logs.values()))
+    log = next(iter(streams.bridge.cluster.scheduler._buffers.values()))
     await until(lambda: [*log.waiting] == [0] and len(log.waiting[0]) == len(links), "both links wait")
     failing.append(next(iter(log.waiting[0])))
     if told == "lost":
-        log.moved(0, 0)
+        log.skip_deleted(0, 0)
     await fill(streams, SOLO, 1)
     (one, two) = links
     await until(lambda: one.detached.done() or two.detached.done(), "the end of one")

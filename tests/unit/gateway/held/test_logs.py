@@ -82,7 +82,7 @@ async def test_new_clients_of_a_cluster_follow_what_it_is_told() -> None:
             share = whole(PLAIN)._replace(queue=queue, readers=1)
             cluster.limit(share, unlimited(asyncio.get_running_loop()))
             for streams in (cluster.scheduler, cluster.scheduler_of("read_uncommitted")):
-                reader = streams._new(ReaderOwner(*[lambda *_: None] * 4))
+                reader = streams._make_reader(ReaderOwner(*[lambda *_: None] * 4))
                 assert reader._settings["queued.max.messages.kbytes"] == queue // 1024
         key = {"topic": "orders", "partition": 0}
         members = [Waits() for _ in range(3)]
@@ -119,11 +119,11 @@ def test_a_cache_gives_up_what_it_may_no_longer_keep() -> None:
     cache = BatchCache(100_000)
     log = PartitionBuffer("orders", 0, cache, lambda log, position: None)
     for start in range(10):
-        log.add(chunk := FetchedBatch(log, start, start + 1, [Record(start)]))
-        cache.use(chunk)
-    assert log.chunks == 10
-    cache.limit(3 * chunk.size)
-    assert (log.chunks, cache.size) == (3, 3 * chunk.size)
+        log.add(batch := FetchedBatch(log, start, start + 1, [Record(start)]))
+        cache.use(batch)
+    assert log.batch_count == 10
+    cache.limit(3 * batch.size)
+    assert (log.batch_count, cache.size) == (3, 3 * batch.size)
 
 
 def test_what_is_kept_of_logs_counts_for_all_and_leaves_the_rest_to_be_shared() -> None:

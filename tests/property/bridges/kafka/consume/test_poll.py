@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.consume import _fetch, poll, reader
-from bridges.kafka.consume.poll import take_messages, take_runs
 from bridges.kafka.consume.filters.header_screen import HeaderScreen
+from bridges.kafka.consume.poll import take_messages, take_runs
 from bridges.kafka.consume.redelivery import EditedEvent
 from bridges.kafka.records.encode import MESSAGE
 from bridges.kafka.records.envelope import BARE, Header

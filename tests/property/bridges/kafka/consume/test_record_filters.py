@@ -63,14 +63,14 @@ class Record:
         return len(self._value or b"")
 
 
-def chunk_of(record: Record) -> FetchedBatch:
+def batch_of(record: Record) -> FetchedBatch:
     log = PartitionBuffer("orders", 2, BatchCache(1 << 20), lambda log, position: None)
     return FetchedBatch(log, 1234, 1235, [record])
 
 
 def delivered(record: Record) -> bytes:
-    chunk = chunk_of(record)
-    return chunk.event(record)[0]
+    batch = batch_of(record)
+    return batch.event(record)[0]
 
 
 def check(predicate: Any, record: Record) -> None:
@@ -79,7 +79,7 @@ def check(predicate: Any, record: Record) -> None:
     chosen = RecordFilter(predicate)
     assert chosen.matches(data) is expected
     assert chosen.may_match(record) in (None, expected)
-    assert [event.data for event in matching(predicate).pick(chunk_of(record))] == ([data] if expected else [])
+    assert [event.data for event in matching(predicate).select(batch_of(record))] == ([data] if expected else [])
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -156,7 +156,7 @@ def test_of_a_record_that_was_changed_nothing_comes_that_does_not_match(
     assume(old != value)
     record = Record(key, value, headers)
     shown = naive.evaluate(predicate, naive.message_fields(delivered(record)))
-    for event in matching(predicate).pick(chunk_of(record)):
+    for event in matching(predicate).select(batch_of(record)):
         assert shown is True, event
 
 
@@ -200,10 +200,10 @@ def test_each_record_is_decoded_once_for_all_the_links_on_a_partition() -> None:
     log = PartitionBuffer("orders", 2, BatchCache(1 << 20), lambda log, position: None)
     members = [matching(parse_sql(f"color = 'c{number}' AND size <> '{number}'")) for number in range(30)]
     for member in members:
-        log.want(member, 1)
+        log.add_selection(member)
     records = [Counted(None, b"x", [("color", b"c%d" % number), ("size", b"7")]) for number in range(40)]
-    chunk = FetchedBatch(log, 1234, 1235, records)
-    found = [len(chunk.picked(member)) for member in members]
+    batch = FetchedBatch(log, 1234, 1235, records)
+    found = [len(batch.selected(member)) for member in members]
     assert found == [number != 7 for number in range(30)]
     wanted = sum(found)
     assert (Counted.asked, Counted.encoded) == (40 + wanted, wanted)
@@ -228,8 +228,8 @@ def test_filters_looked_at_together_say_what_each_says_alone(
         together.remove(members[number])
     here = [member for number, member in enumerate(members) if number not in left]
     for record in records:
-        found = together.pick(chunk_of(record))
-        assert found == {member: member.pick(chunk_of(record)) for member in here}
+        found = together.select(batch_of(record))
+        assert found == {member: member.select(batch_of(record)) for member in here}
 
 
 def test_a_link_comes_and_goes_at_its_own_cost() -> None:
@@ -238,8 +238,8 @@ def test_a_link_comes_and_goes_at_its_own_cost() -> None:
     members = [matching(parse_sql(f"color = 'c{number}'")) for number in range(1000)]
     newcomer, record = matching(parse_sql("color = 'new'")), Record(None, b"x", [("color", b"new")])
     for member in members:
-        log.want(member, 1)
-    assert FetchedBatch(log, 1234, 1235, [record]).picked(members[0]) == []
+        log.add_selection(member)
+    assert FetchedBatch(log, 1234, 1235, [record]).selected(members[0]) == []
 
     def seconds(run: Callable[[], object]) -> float:
         start = time.process_time()
@@ -247,9 +247,9 @@ def test_a_link_comes_and_goes_at_its_own_cost() -> None:
         return time.process_time() - start
 
     def comes_and_goes() -> None:
-        log.want(newcomer, 1)
-        assert len(FetchedBatch(log, 1234, 1235, [record]).picked(newcomer)) == 1
-        log.want(newcomer, -1)
+        log.add_selection(newcomer)
+        assert len(FetchedBatch(log, 1234, 1235, [record]).selected(newcomer)) == 1
+        log.remove_selection(newcomer)
 
     anew = min(seconds(partial(SharedFilterPass, members)) for _ in range(3))
     assert 10 * min(seconds(comes_and_goes) for _ in range(5)) < anew

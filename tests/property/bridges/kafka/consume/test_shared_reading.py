@@ -138,16 +138,16 @@ class Link:
 
     def pump(self) -> None:
         while self.credit and not self.waits and not self.gone:
-            chunk = self.log.take(self.position, self)
-            if chunk is None:
+            batch = self.log.take(self.position, self)
+            if batch is None:
                 self.waits = True
                 return
-            assert chunk.start <= self.position < chunk.end
-            events = [event for event in chunk.picked(None) if event.offset >= self.position]
+            assert batch.start <= self.position < batch.end
+            events = [event for event in batch.selected(None) if event.offset >= self.position]
             taken = events[: self.credit]
             self.seen += [event.offset for event in taken]
             self.credit -= len(taken)
-            self.position = events[len(taken)].offset if len(taken) < len(events) else chunk.end
+            self.position = events[len(taken)].offset if len(taken) < len(events) else batch.end
 
     def grant(self, credit: int) -> None:
         self.credit += credit
@@ -269,9 +269,9 @@ def test_links_at_one_place_share_reader_chunk_and_encoded_event() -> None:
     first, second = house.link(0, 1), house.link(0, 1)
     picked: list[Any] = []
     house.settle()
-    chunk = first.log.find(0)
-    assert chunk is not None
-    picked += [chunk.picked(None)[0], chunk.picked(None)[0]]
+    batch = first.log.find(0)
+    assert batch is not None
+    picked += [batch.selected(None)[0], batch.selected(None)[0]]
     assert picked[0] is picked[1]
     assert len(house.scripted) == 1
     assert first.seen == second.seen == [1]

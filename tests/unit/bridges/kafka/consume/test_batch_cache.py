@@ -19,8 +19,8 @@ def test_the_cache_keeps_the_latest_and_forgets_the_oldest() -> None:
     log = PartitionBuffer("orders", 0, cache, lambda log, position: None)
     for start in range(0, 30, 3):
         records: list[Any] = [Record()]
-        log.add(chunk := FetchedBatch(log, start, start + 3, records))
-        cache.use(chunk)
+        log.add(batch := FetchedBatch(log, start, start + 3, records))
+        cache.use(batch)
     assert cache.size <= 4000
     assert log.find(28) is not None
     assert log.find(0) is None

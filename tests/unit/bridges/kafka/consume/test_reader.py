@@ -110,7 +110,7 @@ class Record(bytes):
 
 
 def test_what_all_streams_read_ahead_is_bounded_together() -> None:
-    """Many links at places of their own, each with one chunk that it has not picked: none reads another."""
+    """Many links at places of their own, each with one batch that it has not picked: none reads another."""
     readers: list[Gated] = []
     soon: list[Callable[[], None]] = []
 
@@ -130,14 +130,14 @@ def test_what_all_streams_read_ahead_is_bounded_together() -> None:
     for number in members:
         came = Fetched(1, {("orders", number): [Record(1000)]}, {}, {})
         reader.owner.arrived(reader, came)  # type: ignore[arg-type]
-        assert streams.crowded is (number >= 23)
+        assert streams.over_limit is (number >= 23)
     assert reader.closed
     assert any(reader.paused.values())
     for number in range(20):
         assert logs[number].take(0, members[number]) is not None
     while soon:
         soon.pop()()
-    assert not streams.crowded
+    assert not streams.over_limit
     assert not reader.closed
     assert not any(reader.paused.values())
     for number, member in members.items():

@@ -1,0 +1,26 @@
+"""What the policy says of delivering the events of a node (KM-8, KM-12, KM-13, KM-17)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from bridges.kafka.cluster import COMMITTED
+from bridges.kafka.produce.dead_letters import DeadLetters
+
+
+class DeliveryPolicy(NamedTuple):
+    """How events are delivered on a link, and what becomes of their outcomes."""
+
+    max_redeliveries: int = 5
+    strict_order: bool = False
+    """Newer events of a partition wait until one that was given back is settled."""
+    dead_letters: DeadLetters | None = None
+    detach_at_gap: bool = False
+    """Whether retention that overtakes the link ends it (KM-8)."""
+    drop_expired: bool = False
+    annotated: bool = True
+    """Whether events carry the annotations of the extension (ledger A1)."""
+    isolation: str = COMMITTED
+
+
+PLAIN: Final = DeliveryPolicy()
