@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gateway.amqp.engine.config import EngineConfig, PeerInfo
     from gateway.amqp.engine.proton_data import TerminusFields
     from gateway.amqp.link.handlers import Incoming, Outgoing
-    from gateway.amqp.link.link_state import DetachKind
     from gateway.amqp.link.outcomes import Outcome
+    from gateway.amqp.link.state import DetachKind
     from gateway.errors import AmqpError
     from gateway.filters.parse.filter_set import Rules
     from gateway.nodes.decision import Decided
@@ -53,9 +53,6 @@ class LinkEngine(Protocol):
     @property
     def desired(self) -> Collection[str]:
         """The capabilities that the peer's open desires."""
-    @property
-    def links(self) -> Iterable[Any]:
-        """The links of the connection."""
 
 
 class EventCounter(Protocol):

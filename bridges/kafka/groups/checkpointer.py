@@ -19,7 +19,7 @@ from bridges.kafka.admin.client import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.consume.progress import Progress
 from bridges.kafka.groups.beginnings import Beginning, Beginnings, digest
-from gateway.amqp.link.link_state import DetachKind
+from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, STOLEN, AmqpError, Fault
 from gateway.state.termini.store import Fenced, Full, Save, Saved, Termini, TerminiUnavailable, TerminusRecord
 

@@ -14,8 +14,8 @@ from bridges.kafka.admin.client import Topic
 from bridges.kafka.cluster import Cluster
 from gateway.amqp.codec.types import Long, Symbol, Timestamp
 from gateway.amqp.link.handlers import takes_batches
-from gateway.amqp.link.link_state import DetachKind
 from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, STOLEN, AmqpError
 from gateway.state.leases.lease import Lease, RevocationReason
 from gateway.state.leases.manager import Leases

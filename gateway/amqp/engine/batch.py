@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import cproton_ffi
 from cproton_ffi import ffi, lib
@@ -39,6 +39,7 @@ from gateway.amqp.engine._batch import (
     usual,
     weigh,
 )
+from gateway.amqp.engine.handles import ProtonDelivery
 
 __all__ = [
     "BEFORE_END",
@@ -100,7 +101,7 @@ _FUNCTIONS: Final = (
 """Name, result and arguments, in the order of the table in `_turn.c`."""
 
 
-def address(pointer: Any) -> int:
+def address(pointer: object) -> int:
     """A pointer of proton as the number by which the C code takes it."""
     return int(ffi.cast("uintptr_t", pointer))
 
@@ -113,9 +114,10 @@ def heard(kinds: Iterable[int]) -> bytes:
     return bytes(table)
 
 
-def delivery_at(number: int) -> Any:
+def delivery_at(number: int) -> ProtonDelivery:
     """The delivery that `_turn` gave as a number, for the binding's own functions."""
-    return ffi.cast("pn_delivery_t *", number)
+    found: ProtonDelivery = ffi.cast("pn_delivery_t *", number)
+    return found
 
 
 def _function(name: str, result: str, *arguments: str) -> int:

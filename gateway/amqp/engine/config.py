@@ -1,18 +1,16 @@
-"""What an engine is told, who is at its other end, and who drives it."""
+"""What an engine is configured with, and who is at its other end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TypeAlias
 
-from gateway.errors import AmqpError
 from gateway.principal import Container, Requester, User
 
-if TYPE_CHECKING:
-    from gateway.amqp.engine.engine import Engine
-    from gateway.amqp.link.link import Link
+CallSoon: TypeAlias = Callable[[Callable[[], None]], object]
+"""Calls a function in the next turn of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +60,3 @@ class PeerInfo:
 def _requester(scope: str, user: str, connector: str) -> Requester:
     """One object for all links of a user: nodes compare by identity first."""
     return Container(scope, connector) if connector else User(scope, user)
-
-
-class EngineListener(Protocol):
-    """Who drives the engine: hears of control events and of output that waits."""
-
-    def engine_dirty(self) -> None: ...
-    def engine_opened(self, engine: Engine) -> None: ...
-    def engine_closed(self, engine: Engine, error: AmqpError | None) -> None: ...
-    def link_requested(self, link: Link) -> None: ...
-    def link_refused(self, link: Link, error: AmqpError) -> None: ...
-    def link_ended(self, link: Link, error: AmqpError | None) -> None: ...
-    def message_refused(self, link: Link, error: AmqpError) -> None: ...
-    def link_counted(self, link: Link) -> None: ...

@@ -48,7 +48,7 @@ class ControlFrameInspector:
 
     __slots__ = (
         "_asked", "_begun", "_channels", "_data", "_end", "_formats", "_held", "_opened", "_room", "_scan", "_seen",
-        "_size", "_start", "said", "watching",
+        "_size", "_start", "disposition_text", "watching",
     )  # fmt: skip
 
     def __init__(self, room: int) -> None:
@@ -60,16 +60,16 @@ class ControlFrameInspector:
         """The beginning of an unfinished frame that came with earlier data."""
         self._seen = True
         self._opened = False
-        self._channels: dict[int, dict[int, Any]] = {}
+        self._channels: dict[int, dict[int, str]] = {}
         """The names of the links by channel and handle."""
         self._asked: deque[AttachInfo] = deque()
         self._begun: deque[tuple[int, int]] = deque()
-        self.said: str | None = None
+        self.disposition_text: str | None = None
         """The error text of the disposition that is with proton now, if it has a NUL."""
         self.watching = False
         """The peer has used another message-format than 0: then `look` is called for every push."""
         self._scan: Final = bytearray(SCAN_STATE)
-        self._formats: dict[tuple[Any, Any], int] = {}
+        self._formats: dict[tuple[str | None, bytes], int] = {}
         """Deliveries that are not of format 0, by link name and tag."""
 
     # -- once per push
@@ -162,7 +162,7 @@ class ControlFrameInspector:
         elif code == DETACH:
             self._channels.get(channel, {}).pop(fields[0], None)
 
-    def _attach(self, handles: dict[int, Any], fields: list[Any], size: int) -> None:
+    def _attach(self, handles: dict[int, str], fields: list[Any], size: int) -> None:
         name, handle = fields[:2]
         if len(name) > _LONGEST_NAME:
             text = f"a link name has {len(name)} characters; the limit is {_LONGEST_NAME}"
@@ -172,7 +172,7 @@ class ControlFrameInspector:
         handles[handle] = name
         self._asked.append(read_attach_info(fields, size))
 
-    def _transfer(self, handles: dict[int, Any], data: bytes) -> None:
+    def _transfer(self, handles: dict[int, str], data: bytes) -> None:
         """Note a delivery whose message format is not zero: proton does not show it, and reads a wrong handle as 0."""
         handle, tag, message_format, resumed = transfer_head(data)
         if tag is None:  # it goes on with a delivery

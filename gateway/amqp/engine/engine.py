@@ -8,24 +8,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
 from gateway.amqp.codec.decoder import malformed
 from gateway.amqp.engine import batch, proton_data
-from gateway.amqp.engine.config import EngineConfig, EngineListener, PeerInfo
+from gateway.amqp.engine.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.engine.input import Input
+from gateway.amqp.engine.listener import EngineListener
 from gateway.amqp.engine.output import CANNOT_GO_ON, Output
 from gateway.amqp.engine.restraint import Restraint
 from gateway.amqp.engine.sessions import Sessions
+from gateway.amqp.engine.setup import connected
 from gateway.amqp.engine.transport_errors import reworded
 from gateway.amqp.link.echoes import Echoes
-from gateway.amqp.link.link import Link, SizedLink
-from gateway.amqp.link.link_state import BUFFER_SIZE, DetachKind, LinkState
-from gateway.amqp.link.link_table import LinkTable, Soon
+from gateway.amqp.link.link import Link
+from gateway.amqp.link.state import BUFFER_SIZE, DetachKind, LinkState
+from gateway.amqp.link.table import LinkTable
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.instance import instance
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine._batch import Batch
+    from gateway.amqp.engine.handles import ProtonDelivery, ProtonEvent, ProtonLink
 
 _FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
 
@@ -35,11 +41,11 @@ class Engine(Restraint):
 
     _sessions: Sessions
 
-    def __init__(self, config: EngineConfig, owner: EngineListener, *, server: bool) -> None:
+    def __init__(self, config: EngineConfig, owner: EngineListener[Engine], *, server: bool) -> None:
         super().__init__()
         self.config: Final = config
         self._owner: Final = owner
-        self._soon: Soon | None = getattr(owner, "soon", None)
+        self._soon: CallSoon | None = owner.soon
         self._server: Final = server
         self.dirty = self.opened = self.closed = self.faulted = self.discarding = False
         self.remote_container = ""
@@ -50,20 +56,21 @@ class Engine(Restraint):
         self.peer = PeerInfo()
         self.refusals = self.ignored = self.serial = 0
         """Links of the peer that were refused; its resumed deliveries; the number of our last delivery, its tag."""
-        self.oversize: Final[deque[tuple[SizedLink, int, int]]] = deque()
-        """What was to be sent and is too large for its receiver: link, number, size."""
-        self.receivers: Final[dict[int, batch.Received[Link]]] = {}
+        self.oversize: Final[deque[Callable[[], None]]] = deque()
+        """For each message that was to be sent and is too large for its receiver: gives it its outcome."""
+        self.receivers: Final[dict[int, batch.Received]] = {}
         """What has no outcome yet on the open links on which whole messages come, by their address."""
-        self.senders: Final[dict[int, batch.Unsettled[Any]]] = {}
+        self.senders: Final[dict[int, batch.Unsettled]] = {}
         """What has no outcome yet on the open links on which we send, by their address."""
-        self._build(server)
+        self._connection, self._transport, self._collector = connected(config, server=server)
+        self._events = batch.address(self._collector)
         self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
         self._echoes: Final = Echoes(self._sessions, self._output)
         self._flowed: Link | None = None  # of which the last flow was
         self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo)
         self._intake: Final = self._input.intake
-        self._table: Final[dict[int, Callable[[Any], None]]] = {
+        self._table: Final[dict[int, Callable[[ProtonEvent], None]]] = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
             lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
             lib.PN_SESSION_REMOTE_OPEN: self._session_open,
@@ -74,23 +81,6 @@ class Engine(Restraint):
             lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
         }
         self._heard: Final = batch.heard((_FLOW, _ERROR, *self._table))
-
-    def _build(self, server: bool) -> None:
-        config = self.config
-        self._connection = lib.pn_connection()
-        self._transport = lib.pn_transport()
-        self._collector = lib.pn_collector()
-        if server:
-            lib.pn_transport_set_server(self._transport)
-        lib.pn_transport_set_max_frame(self._transport, config.max_frame_size)
-        lib.pn_transport_set_channel_max(self._transport, config.channel_max)
-        lib.pn_transport_set_idle_timeout(self._transport, config.idle_timeout)
-        lib.pn_connection_collect(self._connection, self._collector)
-        lib.pn_connection_set_container(self._connection, config.container_id.encode())
-        if config.hostname is not None:
-            lib.pn_connection_set_hostname(self._connection, config.hostname.encode())
-        lib.pn_transport_bind(self._transport, self._connection)
-        self._events = batch.address(self._collector)
 
     # -- bytes and time
 
@@ -138,8 +128,7 @@ class Engine(Restraint):
         """The bytes to write now; empty while `paused` (the socket is full)."""
         self.dirty = False
         while self.oversize:
-            link, number, size = self.oversize.popleft()
-            link.refused_size(number, size)
+            self.oversize.popleft()()
         output, data = self._output, b""
         if not self.paused:
             if self._echoes.asked:
@@ -244,9 +233,9 @@ class Engine(Restraint):
         return self._intake.message_format(name, tag) if self._intake.watching else 0
 
     @property
-    def said(self) -> str | None:
+    def disposition_text(self) -> str | None:
         """The error text of the disposition that is looked at, where proton shows only a part of it."""
-        return self._intake.said
+        return self._intake.disposition_text
 
     def attach(self, name: str, *, incoming: bool, known: bool = False) -> Link:
         """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here.
@@ -296,7 +285,8 @@ class Engine(Restraint):
 
     def dispatch(self) -> None:
         """Hand every waiting event to its link or to the connection."""
-        collector, run = self._collector, []  # type: Any, list[Any]
+        collector = self._collector
+        run: list[Batch] = []
         while True:
             other = batch.dispatch(self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run, self._heard)
             if run:
@@ -312,7 +302,7 @@ class Engine(Restraint):
             finally:
                 lib.pn_collector_pop(collector)
 
-    def _hand_out(self, run: list[Any]) -> None:
+    def _hand_out(self, run: list[Batch]) -> None:
         """Messages that came, and what was accepted of ours; a link may have ended since they were taken."""
         if not self.dirty:
             self.touch()
@@ -327,7 +317,7 @@ class Engine(Restraint):
         finally:
             run.clear()
 
-    def _odd_delivery(self, pointer: Any, delivery: Any) -> None:
+    def _odd_delivery(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
         """Of those few that are not a whole message and not accepted."""
         link = self._links.get(pointer)
         if link is None or (link.incoming and not link.open):
@@ -339,7 +329,7 @@ class Engine(Restraint):
         else:
             self._attached.stray(pointer, delivery)
 
-    def _control(self, event: Any) -> None:
+    def _control(self, event: ProtonEvent) -> None:
         if (kind := lib.pn_event_type(event)) == _FLOW:
             self._flowed = link = self._links.get(lib.pn_event_link(event))
             if link is not None:
@@ -352,7 +342,7 @@ class Engine(Restraint):
             self._intake.look()
             handle(event)
 
-    def _remote_open(self, event: Any) -> None:
+    def _remote_open(self, event: ProtonEvent) -> None:
         connection = self._connection
         self.remote_container = proton_data.text(lib.pn_connection_remote_container(connection)) or ""
         self.remote_hostname = proton_data.text(lib.pn_connection_remote_hostname(connection))
@@ -362,13 +352,13 @@ class Engine(Restraint):
         self._output.limit()
         self._owner.engine_opened(self)
 
-    def _remote_close(self, event: Any) -> None:
+    def _remote_close(self, event: ProtonEvent) -> None:
         error = proton_data.read_condition(lib.pn_connection_remote_condition(self._connection))
         lib.pn_connection_close(self._connection)
         self.touch()
         self.lost(error, DetachKind.CONNECTION)
 
-    def _input_ended(self, event: Any) -> None:
+    def _input_ended(self, event: ProtonEvent) -> None:
         """proton takes no more: after a close, an error, or a frame that it says nothing about."""
         if not self.closed:
             raise malformed("unexpected or missing performative")
@@ -380,21 +370,21 @@ class Engine(Restraint):
         self.touch()
         self.lost(error)
 
-    def _session_open(self, event: Any) -> None:
+    def _session_open(self, event: ProtonEvent) -> None:
         if self._sessions.full:
             self._attached.end_all()
         self._sessions.begun(lib.pn_event_session(event), *self._intake.begun())
         self._output.begun = True
         self.touch()
 
-    def _session_close(self, event: Any) -> None:
+    def _session_close(self, event: ProtonEvent) -> None:
         session = lib.pn_event_session(event)
         error = proton_data.read_condition(lib.pn_session_remote_condition(session))
         self._attached.of_session_closed(session, error, lambda: self._sessions.end(session), self._soon)
 
-    def _link_open(self, event: Any) -> None:
+    def _link_open(self, event: ProtonEvent) -> None:
         self._attached.opened(lib.pn_event_link(event), self._intake.asked())
 
-    def _link_close(self, event: Any, left: DetachKind) -> None:
+    def _link_close(self, event: ProtonEvent, left: DetachKind) -> None:
         self._attached.closed(lib.pn_event_link(event), left)
         self.touch()

@@ -9,12 +9,13 @@ keeps to itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.engine.batch import BEFORE_END, CUT_TEXT, ECHO_LINK, SPLIT_DISPOSITION
 from gateway.amqp.engine.control_frames import ControlFrameInspector
+from gateway.amqp.engine.handles import ProtonTransport
 from gateway.amqp.link.attach_info import refusal
 
 _frames: Final = lib.pn_transport_get_frames_input
@@ -25,7 +26,7 @@ class Input:
 
     def __init__(
         self,
-        transport: Any,
+        transport: ProtonTransport,
         dispatch: Callable[[], None],
         before_end: Callable[[], None],
         echo: Callable[[int | None], None],
@@ -47,17 +48,17 @@ class Input:
         start = 0
         for position, what, channel in self.intake.scanned(data):
             if what == SPLIT_DISPOSITION:
-                self.intake.said = self.intake.split_text(data, position)
+                self.intake.disposition_text = self.intake.split_text(data, position)
             self._push(data, start, position)
             start = position
             if what == BEFORE_END:
                 self._before_end()
             elif what == CUT_TEXT:
-                self.intake.said = refusal(data[start : start + channel])
+                self.intake.disposition_text = refusal(data[start : start + channel])
                 self._push(data, start, start + channel)
-                self.intake.said, start = None, start + channel
+                self.intake.disposition_text, start = None, start + channel
             elif what == SPLIT_DISPOSITION:
-                self.intake.said = None
+                self.intake.disposition_text = None
             elif self._room > 0:
                 self._echo(None if what == ECHO_LINK else channel)
         self._push(data, start, len(data))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
@@ -18,7 +18,8 @@ from gateway.amqp.sasl.frames import AMQP_HEADER
 from gateway.errors import FRAME_SIZE_TOO_SMALL, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link_state import LinkState
+    from gateway.amqp.engine.handles import ProtonTransport
+    from gateway.amqp.link.state import LinkState
 
 _HEAD: Final = struct.Struct(">IBBH")
 _CLOSE: Final = b"\x00\x53\x18"
@@ -30,7 +31,7 @@ _MOST: Final = 16 * 1024 * 1024
 class Output:
     """The output of one transport; `failure` says why no more can be written."""
 
-    def __init__(self, transport: Any, tally: batch.Tally) -> None:
+    def __init__(self, transport: ProtonTransport, tally: batch.Tally) -> None:
         """`tally`: knows of the last `take` whether proton has more to write."""
         self._transport: Final = transport
         self._tally: Final = tally

@@ -13,6 +13,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp.codec import codec
 from gateway.amqp.codec.types import Array, Symbol
+from gateway.amqp.engine.handles import CString, ProtonCondition, ProtonConnection, ProtonData, ProtonTerminus
 from gateway.errors import AmqpError
 
 _BUFFER: Final = 4096
@@ -20,12 +21,12 @@ _NUL: Final = "\u2400"
 """SYMBOL FOR NULL: proton takes a NUL in a description for its end."""
 
 
-def read(data: Any) -> object:
+def read(data: ProtonData) -> object:
     """The value of a `pn_data_t`, None when it is empty."""
     return codec.decode_all(raw) if (raw := read_bytes(data)) else None
 
 
-def read_bytes(data: Any) -> bytes:
+def read_bytes(data: ProtonData) -> bytes:
     """The wire bytes of a `pn_data_t`; empty when it holds nothing (proton makes some only when set)."""
     if not data:
         return b""
@@ -37,24 +38,24 @@ def read_bytes(data: Any) -> bytes:
     return bytes(ffi.buffer(buffer, written)) if written > 0 else b""
 
 
-def write(data: Any, value: object) -> None:
+def write(data: ProtonData, value: object) -> None:
     """Replace the content of a `pn_data_t`; None empties it."""
     lib.pn_data_clear(data)
     if value is not None:
         write_bytes(data, codec.encode(value))
 
 
-def write_bytes(data: Any, raw: bytes) -> None:
+def write_bytes(data: ProtonData, raw: bytes) -> None:
     """Put one encoded value into an empty `pn_data_t`."""
     lib.pn_data_decode(data, raw, len(raw))
 
 
-def text(pointer: Any) -> str | None:
+def text(pointer: CString) -> str | None:
     """A C string of proton's as text; bytes that are no UTF-8 become replacement characters."""
-    return ffi.string(pointer).decode("utf-8", "replace") if pointer else None
+    return str(ffi.string(pointer), "utf-8", "replace") if pointer else None
 
 
-def read_condition(condition: Any, scope: str | None = None, said: str | None = None) -> AmqpError | None:
+def read_condition(condition: ProtonCondition, scope: str | None = None, said: str | None = None) -> AmqpError | None:
     """What a peer in `scope` gave as the reason of a close, end, detach or rejection, and `said` instead of proton."""
     name = text(lib.pn_condition_get_name(condition))
     if name is None:
@@ -68,7 +69,7 @@ def read_condition(condition: Any, scope: str | None = None, said: str | None = 
     )
 
 
-def write_condition(condition: Any, error: AmqpError | None) -> None:
+def write_condition(condition: ProtonCondition, error: AmqpError | None) -> None:
     """Set the reason that the next close, end, detach or rejection will carry."""
     if error is None:
         return
@@ -91,13 +92,13 @@ def symbols(value: object) -> list[Symbol]:
     )
 
 
-def names(data: Any) -> frozenset[str]:
+def names(data: ProtonData) -> frozenset[str]:
     """The capabilities that a peer's open holds."""
     return frozenset(str(name) for name in symbols(read(data)))
 
 
 def write_open(
-    connection: Any, offered: Iterable[str], desired: Iterable[str], properties: Mapping[str, object]
+    connection: ProtonConnection, offered: Iterable[str], desired: Iterable[str], properties: Mapping[str, object]
 ) -> None:
     """What our open says of us (2.7.1)."""
     write(lib.pn_connection_offered_capabilities(connection), capability_array(offered))
@@ -132,7 +133,7 @@ ABSENT: Final = TerminusFields(False, False, None, False, 0, 0, 0, [], {}, [], N
 _MODES: Final = {lib.PN_DIST_MODE_COPY: "copy", lib.PN_DIST_MODE_MOVE: "move"}
 
 
-def read_terminus(terminus: Any) -> TerminusFields:
+def read_terminus(terminus: ProtonTerminus) -> TerminusFields:
     """Decode a terminus once, when the link attaches."""
     kind = lib.pn_terminus_get_type(terminus)
     filters, properties = read(lib.pn_terminus_filter(terminus)), read(lib.pn_terminus_properties(terminus))
@@ -176,7 +177,7 @@ class AttachReply(NamedTuple):
     """Links of ours: the sender settles what it sends, if it agrees; nobody waits for an outcome."""
 
 
-def answer_terminus(mine: Any, granted: AttachReply, *, source: bool) -> None:
+def answer_terminus(mine: ProtonTerminus, granted: AttachReply, *, source: bool) -> None:
     """Fill the terminus we answer for (a copy of the peer's wish) with what is in force (CORE-3).
 
     A terminus that outlives its link keeps its configuration (CORE-6, ledger A34), unless only this process knows it;

@@ -6,16 +6,16 @@ Who decides that is `pressure`; the engine only weighs what proton has and knows
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.engine import batch
 
 if TYPE_CHECKING:
+    from gateway.amqp.engine.config import CallSoon
     from gateway.amqp.engine.output import Output
     from gateway.amqp.engine.sessions import Sessions
     from gateway.amqp.link.link import Link
-    from gateway.amqp.link.link_table import LinkTable
+    from gateway.amqp.link.table import LinkTable
 
 _OVERFULL = 8 * 1024 * 1024
 """Bytes queued in all sessions above which their links send no more until the peer takes some."""
@@ -27,7 +27,7 @@ _ASKED: Final = 100
 class Restraint:
     """A part of the engine."""
 
-    _soon: Callable[[Callable[[], None]], Any] | None
+    _soon: CallSoon | None
 
     _sessions: Sessions
     _attached: LinkTable

@@ -9,7 +9,7 @@ before a begin or attach, and a peer that leaves us no number hears so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
@@ -18,7 +18,8 @@ from gateway.amqp.engine.performatives import MOST_HANDLES
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link_state import LinkState
+    from gateway.amqp.engine.handles import ProtonConnection, ProtonSession, ProtonTransport
+    from gateway.amqp.link.state import LinkState
 
 class _Handles:
     """Of one session: the links of which our half holds a handle, by address."""
@@ -37,19 +38,19 @@ class _Handles:
 class Sessions:
     """Which sessions there are; `write_out` writes what waits, so that numbers given up are free."""
 
-    def __init__(self, connection: Any, transport: Any, write_out: Callable[[], None]) -> None:
+    def __init__(self, connection: ProtonConnection, transport: ProtonTransport, write_out: Callable[[], None]) -> None:
         self._connection: Final = connection
         self._transport: Final = transport
         self._write_out: Final = write_out
-        self._known: Final[dict[Any, _Handles]] = {}
+        self._known: Final[dict[ProtonSession, _Handles]] = {}
         self.addresses: Final[dict[int, None]] = {}
         """Of all of them, for `turn.weigh`."""
-        self.by_channel: Final[dict[int, Any]] = {}
+        self.by_channel: Final[dict[int, ProtonSession]] = {}
         """Those that the peer has begun and not ended, by its channel."""
         self._ended = 0
-        self._ours: Any = None
+        self._ours: ProtonSession | None = None
 
-    def __contains__(self, session: Any) -> bool:
+    def __contains__(self, session: ProtonSession) -> bool:
         return session in self._known
 
     @property
@@ -57,10 +58,10 @@ class Sessions:
         """Whether no channel is free for another."""
         return len(self._known) > int(lib.pn_transport_get_channel_max(self._transport))
 
-    def ours(self) -> Any:
+    def ours(self) -> ProtonSession:
         """The session for links of ours: begun for the first, and another where the peer takes no more links on it."""
         if self._ours is None or self._full(self._known[self._ours]):
-            session = lib.pn_session(self._connection)
+            session: ProtonSession = lib.pn_session(self._connection)
             self._begin(session, None, MOST_HANDLES)
             self._ours = session
         return self._ours
@@ -68,7 +69,7 @@ class Sessions:
     def _full(self, handles: _Handles) -> bool:
         return len(handles.held) > handles.highest
 
-    def begun(self, session: Any, channel: int, handle_max: int) -> None:
+    def begun(self, session: ProtonSession, channel: int, handle_max: int) -> None:
         """The peer's begin, an answer to ours or not; raises AmqpError where no channel is left to answer on."""
         self.by_channel[channel] = session
         if (handles := self._known.get(session)) is not None:
@@ -76,7 +77,7 @@ class Sessions:
         else:
             self._begin(session, channel, handle_max)
 
-    def _begin(self, session: Any, channel: int | None, handle_max: int) -> None:
+    def _begin(self, session: ProtonSession, channel: int | None, handle_max: int) -> None:
         if self._ended:
             self._write_out()
             self._ended = 0
@@ -89,7 +90,7 @@ class Sessions:
         self.addresses[address(session)] = None
         lib.pn_session_open(session)
 
-    def end(self, session: Any) -> None:
+    def end(self, session: ProtonSession) -> None:
         """End our half, and let go of the session."""
         handles = self._known.pop(session)
         del self.addresses[address(session)]

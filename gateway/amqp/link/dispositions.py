@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from cproton_ffi import lib
 
 from gateway.amqp.engine import proton_data
+from gateway.amqp.engine.handles import ProtonDelivery
 from gateway.amqp.link.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
 from gateway.errors import told
 
@@ -15,7 +16,7 @@ _REJECTED: Final = lib.PN_REJECTED
 _MODIFIED: Final = lib.PN_MODIFIED
 
 
-def write(delivery: Any, outcome: Outcome, scope: str) -> None:
+def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
     """Set the local state of a delivery of a peer in `scope` to anything but accepted; `SETTLED` is no state."""
     if outcome is RELEASED:
         lib.pn_delivery_update(delivery, _RELEASED)
@@ -32,7 +33,7 @@ def write(delivery: Any, outcome: Outcome, scope: str) -> None:
         lib.pn_delivery_update(delivery, _MODIFIED)
 
 
-def read(delivery: Any, state: int, scope: str | None = None, said: str | None = None) -> Outcome:
+def read(delivery: ProtonDelivery, state: int, scope: str | None = None, said: str | None = None) -> Outcome:
     """The outcome in full of a peer in `scope`; `FAILED` for a state that is none (3.4), such as `received`.
 
     Such a state does not say what has become of the message, which may have been processed or not.

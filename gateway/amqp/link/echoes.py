@@ -8,7 +8,7 @@ receiver that has something to say or of the session alone. To that the state of
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
@@ -18,6 +18,7 @@ from gateway.amqp.codec.types import Described, Uint, Ulong
 from gateway.amqp.engine.performatives import FLOW
 
 if TYPE_CHECKING:
+    from gateway.amqp.engine.handles import ProtonSession
     from gateway.amqp.engine.output import Output
     from gateway.amqp.engine.sessions import Sessions
     from gateway.amqp.link.link import Link
@@ -34,7 +35,7 @@ class Echoes:
         self._known: Final = sessions
         self._output: Final = output
         self._links: Final[dict[Link, None]] = {}
-        self._sessions: Final[dict[Any, None]] = {}
+        self._sessions: Final[dict[ProtonSession, None]] = {}
         self.asked = False
 
     def wanted(self, link: Link | None, channel: int | None) -> None:
@@ -72,7 +73,7 @@ class Echoes:
         self._output.collect()
 
 
-def _force(session: Any) -> None:
+def _force(session: ProtonSession) -> None:
     """Let proton tell the session's window, which it does after each change of its capacity: there is none."""
     lib.pn_session_set_incoming_capacity(session, 0)
 

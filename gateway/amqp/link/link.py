@@ -8,7 +8,8 @@ that the node gave when it accepted the link.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from cproton_ffi import lib
 
@@ -105,13 +106,13 @@ class Link(ReceiverHalf, SenderHalf):
         self.handler = handler
         self._open()
 
-    def _open(self) -> None:
+    def _open(self: Self) -> None:
         lib.pn_link_open(self.ptr)
         if not self.incoming:
             self.engine.attaching(self)
         self.engine.touch()
 
-    def refuse(self, error: AmqpError) -> None:
+    def refuse(self: Self, error: AmqpError) -> None:
         """Answer an attach with a null terminus of ours and a closing detach (CORE-2)."""
         if self.gone:
             return
@@ -152,7 +153,7 @@ class Link(ReceiverHalf, SenderHalf):
         """Whether the peer's attach has no answer yet."""
         return self.handler is None and self.failure is None and not self.gone
 
-    def flowed(self) -> None:
+    def flowed(self: Self) -> None:
         """A flow event: remember the credit and let the node use it."""
         if not self.open or self.gone:
             return
@@ -182,7 +183,7 @@ class SizedLink(Link):
             engine = self.engine
             engine.serial += 1
             self.unsettled.add(engine.serial, len(data), context)
-            engine.oversize.append((self, engine.serial, len(data)))
+            engine.oversize.append(partial(self._refuse_size, engine.serial, len(data)))
             engine.touch()
 
     def send_all(self, messages: list[Any]) -> None:
@@ -193,7 +194,7 @@ class SizedLink(Link):
             for message in messages:
                 self.send(message[0], message)
 
-    def refused_size(self, number: int, size: int) -> None:
+    def _refuse_size(self, number: int, size: int) -> None:
         """Give a message that was not sent its outcome."""
         if self.open and number in self.unsettled:
             text = f"the message has {size} bytes; the max-message-size of its receiver is {self.most}"

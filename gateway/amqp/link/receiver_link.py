@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, Self
 
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.engine import batch
 from gateway.amqp.engine.control_frames import RESUMED
+from gateway.amqp.engine.handles import ProtonDelivery
 from gateway.amqp.link import dispositions
-from gateway.amqp.link.link_state import BUFFER_SIZE, LinkState
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
+from gateway.amqp.link.state import BUFFER_SIZE, LinkState
 from gateway.amqp.message.bounds import ANNOTATIONS
 from gateway.amqp.message.hop import may_be_annotated, only, too_many
 from gateway.amqp.message.response_annotations import annotated
@@ -46,11 +47,11 @@ class ReceiverHalf(LinkState):
 
     __slots__ = ()
 
-    def grant(self, credit: int) -> None:
+    def grant(self: Self, credit: int) -> None:
         """Let the peer send `credit` more messages."""
         credit = min(credit, _MOST - self._granted - self._withheld)
         if self.open and credit > 0 and self.engine.granting:
-            if self.engine.withholds(self):  # type: ignore[arg-type]  # a `Link`, like every link
+            if self.engine.withholds(self):
                 self._withheld += credit
                 return
             self._granted += credit
@@ -208,7 +209,7 @@ class ReceiverHalf(LinkState):
             return
         self.handler.on_transfer(delivery, data, settled and not self._never_settled)
 
-    def arrived(self, delivery: Any) -> None:
+    def arrived(self, delivery: ProtonDelivery) -> None:
         """A delivery event that `_turn` leaves to us: in parts, large, empty, aborted, or of nothing new."""
         if not lib.pn_delivery_readable(delivery):
             return
@@ -219,7 +220,7 @@ class ReceiverHalf(LinkState):
         else:
             self._complete(delivery, b"")
 
-    def _complete(self, delivery: Any, data: bytes) -> None:
+    def _complete(self, delivery: ProtonDelivery, data: bytes) -> None:
         lib.pn_link_advance(self.ptr)
         number, settled = batch.address(delivery), bool(lib.pn_delivery_settled(delivery))
         if self._foreign(number, settled):
@@ -264,17 +265,17 @@ class ReceiverHalf(LinkState):
             self.accepted += len(deliveries)
             self.engine.touch()
 
-    def drop(self, delivery: int) -> None:
+    def drop(self: Self, delivery: int) -> None:
         """A pre-settled delivery that nobody can take: counted, for its sender cannot be told."""
         self.others["dropped"] = self.others.get("dropped", 0) + 1
         if self.open:
             self.settle(delivery, SETTLED)
         else:
-            self.engine.counted_late(self)  # type: ignore[arg-type]  # a `Link`, like every link
+            self.engine.counted_late(self)
 
-    def message_refused(self, error: AmqpError) -> None:
+    def message_refused(self: Self, error: AmqpError) -> None:
         """One message of this link was refused: for the operator's log and counters."""
-        self.engine.message_refused(self, error)  # type: ignore[arg-type]  # a `Link`, like every link
+        self.engine.message_refused(self, error)
 
     def tag(self, delivery: int) -> bytes:
         """The delivery's tag as it came: any bytes, not only text; empty when the link is gone."""
@@ -305,7 +306,7 @@ class ReceiverHalf(LinkState):
         self.held.let_go(delivery)
         lib.pn_delivery_settle(batch.delivery_at(delivery))
 
-    def _arrived_in_parts(self, delivery: Any) -> None:
+    def _arrived_in_parts(self, delivery: ProtonDelivery) -> None:
         """Large and unfinished messages: collected outside proton, which would copy them again and again."""
         size = lib.pn_delivery_pending(delivery)
         if lib.pn_delivery_aborted(delivery):
@@ -340,14 +341,14 @@ class ReceiverHalf(LinkState):
         if self._parts is not None:
             self.let_go_of_parts()
             if self.open:
-                self.engine.receivers[self.at] = self.held  # type: ignore[assignment]  # of a `Link`, like every link
+                self.engine.receivers[self.at] = self.held
 
     def _too_much(self) -> None:
         error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
         self.message_refused(error)
         self.detach(error)
 
-    def _aborted(self, delivery: Any) -> None:
+    def _aborted(self, delivery: ProtonDelivery) -> None:
         """2.6.14: an aborted delivery never happened; its credit is given back."""
         self._whole()
         lib.pn_link_advance(self.ptr)

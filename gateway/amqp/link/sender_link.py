@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.engine import batch
+from gateway.amqp.engine.handles import ProtonDelivery
 from gateway.amqp.link import dispositions
-from gateway.amqp.link.link_state import LinkState
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED
+from gateway.amqp.link.state import LinkState
 
 _RECEIVED: Final = lib.PN_RECEIVED
 _GONE: Final = object()
@@ -22,10 +23,10 @@ class SenderHalf(LinkState):
     __slots__ = ()
 
     @property
-    def credit(self) -> int:
+    def credit(self: Self) -> int:
         """What may be sent now: the peer's credit, 0 while its socket or session is full."""
         if self.engine.blocked:
-            self.engine.hold_up(self)  # type: ignore[arg-type]  # a `Link`, like every link
+            self.engine.hold_up(self)
             return 0
         return self.window
 
@@ -40,10 +41,10 @@ class SenderHalf(LinkState):
         return self.unsettled.bytes
 
     @property
-    def keeps_too_much(self) -> bool:
+    def keeps_too_much(self: Self) -> bool:
         """Whether so much is kept for the peer that nothing new may be sent; `on_credit` follows when it may again."""
         if self.engine.stuffed:
-            self.engine.hold_up(self)  # type: ignore[arg-type]  # a `Link`, like every link
+            self.engine.hold_up(self)
         return self.engine.stuffed
 
     def keep(self, size: int) -> None:
@@ -97,17 +98,17 @@ class SenderHalf(LinkState):
             if context is not _GONE and self.open:  # else the link has ended meanwhile: whoever ended it has them
                 on_outcome(context, ACCEPTED)
 
-    def number(self, delivery: Any) -> int:
+    def number(self, delivery: ProtonDelivery) -> int:
         """By which number `unsettled` has a delivery: its tag."""
         tag = lib.pn_delivery_tag(delivery)
         return int.from_bytes(ffi.buffer(tag.start, tag.size), sys.byteorder)
 
-    def updated(self, delivery: Any, number: int, state: int) -> None:
+    def updated(self, delivery: ProtonDelivery, number: int, state: int) -> None:
         """The peer said something else than accepted: settle and pass the outcome on, if it is one."""
         if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
             return
         context = self.unsettled.take(number)
-        outcome = dispositions.read(delivery, state, self.scope, self.engine.said)
+        outcome = dispositions.read(delivery, state, self.scope, self.engine.disposition_text)
         if outcome is SETTLED or (outcome is FAILED and self.unsaid is not SETTLED):
             outcome = self.unsaid  # 3.5.3: also for a state that is no outcome
         lib.pn_delivery_settle(delivery)

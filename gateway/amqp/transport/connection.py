@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
-from gateway.amqp.engine.config import EngineConfig, PeerInfo
+from gateway.amqp.engine.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.engine.pressure import Pressure
 from gateway.amqp.link.link import Link
@@ -349,7 +349,7 @@ class Connection(asyncio.Protocol):
     # -- the engine's owner
 
     @property
-    def soon(self) -> Callable[[Callable[[], None]], Any] | None:
+    def soon(self) -> CallSoon | None:
         """How many links end in turns; what a connector's links are for asks for them anew at once."""
         return (lambda step: self.hub.soon(lambda: self._take(step))) if self._server else None
 

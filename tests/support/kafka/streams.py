@@ -52,6 +52,8 @@ class Side:
         self.engine = Engine(EngineConfig(name), self, server=serve is not None)
         self.engine.open()
 
+    soon = None  # its links end at once
+
     def engine_dirty(self) -> None:
         asyncio.get_running_loop().call_soon(self.flush)
 

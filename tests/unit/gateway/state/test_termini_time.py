@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, TerminusRequest
-from gateway.amqp.link.link_state import DetachKind
+from gateway.amqp.link.state import DetachKind
 from gateway.errors import AmqpError
 from gateway.server.tasks import Supervisor
 from gateway.state.termini.store import MemoryTermini, Save

@@ -8,7 +8,7 @@ from typing import Any
 
 from bridges.kafka.groups.membership import GroupHandler, LeaseGatedLink
 from bridges.kafka.groups.ownership import PartitionOwnership, ShardProcess
-from gateway.amqp.link.link_state import DetachKind
+from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.server.tasks import Supervisor
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason

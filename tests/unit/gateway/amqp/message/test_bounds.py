@@ -12,8 +12,8 @@ import pytest
 from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.codec.codec import Array, Described, Symbol, Uint, encode
 from gateway.amqp.codec.decoder import skip
-from gateway.amqp.link.link_state import BUFFER_SIZE
 from gateway.amqp.link.receiver_link import ReceiverHalf
+from gateway.amqp.link.state import BUFFER_SIZE
 from gateway.amqp.message import hop
 from gateway.amqp.message._sections import items
 from gateway.amqp.message.bounds import ANNOTATIONS, COPIES, ENTRIES, FIELDS, ITEMS, SECTIONS

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Self
 
 from cproton_ffi import lib
 
 from gateway.amqp.engine import proton_data
 from gateway.amqp.engine.batch import Received, Unsettled, address
+from gateway.amqp.engine.handles import ProtonLink, ProtonSession
+from gateway.amqp.engine.port import EnginePort
 from gateway.amqp.link.handlers import takes_batches
 from gateway.amqp.link.outcomes import SETTLED, Outcome
 from gateway.amqp.message.hop import ROUTING
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault, told
-
-if TYPE_CHECKING:
-    from gateway.amqp.engine.engine import Engine
 
 BUFFER_SIZE: Final = 1 << 20
 """The largest message that is read from proton in one piece is one byte less."""
@@ -47,11 +46,11 @@ class LinkState:
         "transfers", "unannounced", "understands", "unsaid", "unsettled", "window",
     )  # fmt: skip
 
-    def __init__(self, engine: Engine, pointer: Any) -> None:
+    def __init__(self, engine: EnginePort[Self], pointer: ProtonLink) -> None:
         self.engine: Final = engine
         self.ptr: Final = pointer
         self.at: Final = address(pointer)  # the same as a number
-        self.session: Final = lib.pn_link_session(pointer)
+        self.session: Final[ProtonSession] = lib.pn_link_session(pointer)
         self.name: Final = proton_data.text(lib.pn_link_name(pointer)) or ""
         self.incoming: Final = bool(lib.pn_link_is_receiver(pointer))
         self.open = self.gone = False
@@ -149,7 +148,7 @@ class LinkState:
             self.detach(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
             raise
 
-    def leave(self) -> None:
+    def leave(self: Self) -> None:
         """Detach and let the terminus be, ours or the peer's, which outlives the link (AMQP 2.6.3)."""
         if self.open:
             self.left, self.durable = DetachKind.OURS, True
@@ -162,7 +161,7 @@ class LinkState:
         """A pre-settled message cannot be refused: the link that carried it ends."""
         self.detach(error)
 
-    def _close(self, error: AmqpError | None) -> None:
+    def _close(self: Self, error: AmqpError | None) -> None:
         self.failure = error
         proton_data.write_condition(lib.pn_link_condition(self.ptr), told(error, self.scope))
         self.engine.detached(self)
@@ -174,17 +173,17 @@ class LinkState:
         self.open = True
         if self.incoming:
             self._several = takes_batches(self.handler)
-            self.engine.receivers[self.at] = self.held  # type: ignore[assignment]  # of a `Link`, like every link
+            self.engine.receivers[self.at] = self.held
         else:
             self.unsettled.several = takes_batches(self.handler)
             self.engine.senders[self.at] = self.unsettled
 
-    def ended(self, error: AmqpError | None) -> None:
+    def ended(self: Self, error: AmqpError | None) -> None:
         """The link can carry nothing more: tell the node once."""
         if self.open:
             self.open = False
             (self.engine.receivers if self.incoming else self.engine.senders).pop(self.at, None)
-            self.engine.sends_no_more(self)  # type: ignore[arg-type]  # a `Link`, like every link
+            self.engine.sends_no_more(self)
             self.window = 0
             self.let_go_of_parts()
             self.handler.on_detach(error)

@@ -10,21 +10,30 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
 from gateway.amqp.engine import proton_data
 from gateway.amqp.link.attach_info import AttachInfo
 from gateway.amqp.link.link import Link, sized
-from gateway.amqp.link.link_state import DetachKind
 from gateway.amqp.link.outcomes import said_in
+from gateway.amqp.link.state import DetachKind
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 from gateway.held.account import LINK
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine.config import EngineListener
-    from gateway.amqp.engine.engine import Engine
+    from gateway.amqp.engine.config import CallSoon
+    from gateway.amqp.engine.handles import (
+        ProtonCollector,
+        ProtonConnection,
+        ProtonDelivery,
+        ProtonLink,
+        ProtonSession,
+        ProtonTransport,
+    )
+    from gateway.amqp.engine.listener import LinkListener
+    from gateway.amqp.engine.port import EnginePort
 
 _REFUSED: Final = 100
 """Refused links that any peer may leave without its own detach; more than that, and its limit of links, end it."""
@@ -36,8 +45,6 @@ _USUAL: Final = 1024
 """Bytes of an attach that count as nothing beside what every link takes."""
 _COPIES: Final = 4
 """Of what an attach says, in proton and here."""
-Soon = Callable[[Callable[[], None]], Any]
-"""Calls a function in the next turn of the loop."""
 _DURABLE: Final = 2
 """The highest terminus-durability (3.5.5)."""
 
@@ -45,19 +52,19 @@ _DURABLE: Final = 2
 class LinkTable:
     """`live` holds the links that nodes know, by proton's pointer."""
 
-    def __init__(self, engine: Engine, owner: EngineListener) -> None:
+    def __init__(self, engine: EnginePort[Link], owner: LinkListener) -> None:
         self._engine: Final = engine
         self._owner: Final = owner
-        self.live: Final[dict[Any, Link]] = {}
-        self._refused: Final[dict[Any, Link]] = {}
-        self._of_session: Final[dict[Any, dict[Any, None]]] = {}
-        self._large: Final[dict[Any, int]] = {}
+        self.live: Final[dict[ProtonLink, Link]] = {}
+        self._refused: Final[dict[ProtonLink, Link]] = {}
+        self._of_session: Final[dict[ProtonSession, dict[ProtonLink, None]]] = {}
+        self._large: Final[dict[ProtonLink, int]] = {}
         self._bytes = 0
         """Of attaches that are larger than is usual, and together."""
         self._ending: Final[deque[Callable[[], None]]] = deque()
         """For each link whose node has not heard of its end, and what is to be done when those before it have."""
         self._then: Callable[[], None] | None = None
-        self._left: list[Any] = []
+        self._left: list[ProtonLink] = []
         """The links of a connection that is gone, to be freed."""
 
     def __iter__(self) -> Iterator[Link]:
@@ -83,11 +90,11 @@ class LinkTable:
         """A link of ours, or one that the peer asks for and is not refused at once."""
         self._keep(self.live, link)
 
-    def _keep(self, where: dict[Any, Link], link: Link) -> None:
+    def _keep(self, where: dict[ProtonLink, Link], link: Link) -> None:
         where[link.ptr] = link
         self._of_session.setdefault(link.session, {})[link.ptr] = None
 
-    def opened(self, pointer: Any, asked: AttachInfo) -> None:
+    def opened(self, pointer: ProtonLink, asked: AttachInfo) -> None:
         """The peer's attach: its request, for what it `asked`, or its answer to ours."""
         if (link := self.live.get(pointer)) is not None:
             _answered(link)
@@ -125,7 +132,7 @@ class LinkTable:
 
     # -- end
 
-    def closed(self, pointer: Any, left: DetachKind) -> None:
+    def closed(self, pointer: ProtonLink, left: DetachKind) -> None:
         """The peer's detach; a terminus that stays is detached without being closed (AMQP 2.6.3)."""
         error = proton_data.read_condition(lib.pn_link_remote_condition(pointer), self._engine.peer.scope)
         self._of_session.get(lib.pn_link_session(pointer), {}).pop(pointer, None)
@@ -141,7 +148,7 @@ class LinkTable:
         lib.pn_link_free(pointer)
 
     def of_session_closed(
-        self, session: Any, error: AmqpError | None, then: Callable[[], None], soon: Soon | None = None
+        self, session: ProtonSession, error: AmqpError | None, then: Callable[[], None], soon: CallSoon | None = None
     ) -> None:
         """The peer's end takes the session's links with it; `then` is called when their nodes have heard that."""
         for pointer in self._of_session.pop(session, ()):
@@ -168,7 +175,7 @@ class LinkTable:
         link.held.clear()
         self._owner.link_ended(link, link.failure or error)
 
-    def lost(self, error: AmqpError | None, left: DetachKind, soon: Soon | None = None) -> None:
+    def lost(self, error: AmqpError | None, left: DetachKind, soon: CallSoon | None = None) -> None:
         """The connection is gone, and every link with it; with `soon`, many end in steps."""
         links = list(self.live.values())
         for link in links:
@@ -184,13 +191,13 @@ class LinkTable:
         link.held.clear()
         self._owner.link_ended(link, link.failure or error)
 
-    def _end(self, soon: Soon | None) -> None:
+    def _end(self, soon: CallSoon | None) -> None:
         if soon is not None and len(self._ending) > SLICE:
             soon(lambda: self._end_some(soon))
         else:
             self._end_some(None)
 
-    def _end_some(self, soon: Soon | None) -> None:
+    def _end_some(self, soon: CallSoon | None) -> None:
         ending = self._ending
         try:
             for _ in range(len(ending) if soon is None else min(len(ending), SLICE)):
@@ -215,13 +222,25 @@ class LinkTable:
         else:
             then()
 
-    def free(self, transport: Any, connection: Any, collector: Any, soon: Soon | None) -> None:
+    def free(
+        self,
+        transport: ProtonTransport,
+        connection: ProtonConnection,
+        collector: ProtonCollector,
+        soon: CallSoon | None,
+    ) -> None:
         """Free a connection that is gone: its links first, for proton's time for all at once is their square."""
         self.clear()
         lib.pn_transport_unbind(transport)
         self._free_some(transport, connection, collector, soon)
 
-    def _free_some(self, transport: Any, connection: Any, collector: Any, soon: Soon | None) -> None:
+    def _free_some(
+        self,
+        transport: ProtonTransport,
+        connection: ProtonConnection,
+        collector: ProtonCollector,
+        soon: CallSoon | None,
+    ) -> None:
         while self._left:
             some, self._left = self._left[:_FREED], self._left[_FREED:]
             for pointer in some:
@@ -233,12 +252,12 @@ class LinkTable:
                 return
         lib.pn_collector_release(collector)
         lib.pn_connection_release(connection)
-        for pointer in (transport, connection, collector):
-            lib.pn_decref(pointer)
+        for freed in (transport, connection, collector):
+            lib.pn_decref(freed)
 
     # -- what belongs to no open link
 
-    def stray(self, pointer: Any, delivery: Any) -> None:
+    def stray(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
         """A delivery event that is neither an outcome that is waited for nor a message for a node."""
         link = self.live.get(pointer) or self._refused.get(pointer)
         if link is None:

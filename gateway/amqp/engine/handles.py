@@ -1,0 +1,31 @@
+"""The kinds of proton's C pointers, told apart by mypy; while the gateway runs each is what the Python binding gives.
+
+The binding says nothing about types, so a pointer gets its kind where it is named: as a parameter or an attribute.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+ProtonTransport = NewType("ProtonTransport", object)
+"""`pn_transport_t *`: the frames of one connection."""
+ProtonConnection = NewType("ProtonConnection", object)
+"""`pn_connection_t *`."""
+ProtonCollector = NewType("ProtonCollector", object)
+"""`pn_collector_t *`: the events of one connection."""
+ProtonEvent = NewType("ProtonEvent", object)
+"""`pn_event_t *`, valid until it is taken off its collector."""
+ProtonSession = NewType("ProtonSession", object)
+"""`pn_session_t *`; pointers to one session are equal, and have one hash."""
+ProtonLink = NewType("ProtonLink", object)
+"""`pn_link_t *`, valid until it is freed; pointers to one link are equal, and have one hash."""
+ProtonDelivery = NewType("ProtonDelivery", object)
+"""`pn_delivery_t *`, valid until it is settled or its link is freed."""
+ProtonTerminus = NewType("ProtonTerminus", object)
+"""`pn_terminus_t *`: a source or target, part of its link."""
+ProtonData = NewType("ProtonData", object)
+"""`pn_data_t *`: encoded values; a null pointer is false."""
+ProtonCondition = NewType("ProtonCondition", object)
+"""`pn_condition_t *`: an error, part of what it is about."""
+CString = NewType("CString", object)
+"""`const char *`, ended by a NUL; a null pointer is false."""
