@@ -1,3 +1,12 @@
-"""ScopeGate's gateway: AMQP 1.0 wire, nodes, scopes; see docs/design.md for the house."""
+"""The gateway: AMQP 1.0 on the wire, nodes, routing, connectors and the process that serves a policy (docs/design.md).
+
+Modules beside the packages are for every room: errors, who acts (`principal`), this process (`instance`), and its one
+task supervisor (`tasks`).
+"""
+
+from typing import Final
 
 __version__ = "0.1.0"
+
+PRODUCT: Final = {"product": "ScopeGate", "version": __version__}
+"""What the open frames of this gateway say in `properties` (AMQP 1.0 part 2, 2.7.1)."""

@@ -21,10 +21,10 @@ from bridges.kafka.produce import client
 from bridges.kafka.produce.append import RowProducer
 from bridges.kafka.produce.producer import ClusterProducer
 from gateway.held.logs import LogShare, TurnBudget
-from gateway.server.tasks import Supervisor
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.open import open_leases
 from gateway.state.termini.store import MemoryTermini, Termini
+from gateway.tasks import Supervisor
 
 _FLUSH: Final = 10.0
 log = structlog.get_logger(logger_name="kafka")

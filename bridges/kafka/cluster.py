@@ -27,7 +27,7 @@ from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from bridges.kafka.consume.reader import PartitionReader, join_all
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.logs import LogShare, LogWish, TurnBudget, unlimited, whole
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 from policies.rules import legal_topic
 
 EMBEDDED: Final = "embedded"

@@ -10,9 +10,11 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gateway import PRODUCT
 from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.connectors.anonymous_sender import AnonymousRelayNode, SharedAnonymousSender
@@ -26,8 +28,6 @@ from gateway.observability.link_events import LinkEvents
 from gateway.response.crossing_rule import HOMEWARD
 from gateway.routing.event_annotations import CAPABILITY
 from gateway.routing.link_context import LinkContext, link_context
-from gateway.server.listener import PRODUCT
-from gateway.server.password_checks import Ticket
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link

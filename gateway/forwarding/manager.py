@@ -1,7 +1,4 @@
-"""The bridges of the present policy: started, stopped, looked at after a reload, and shown to operators (KM-24).
-
-Part of the composition root, kept apart from `service`.
-"""
+"""The bridges of the present policy: started, stopped, looked at after a reload, and shown to operators (KM-24)."""
 
 from __future__ import annotations
 
@@ -10,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.observability.readiness import Readiness
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.forwarding.shared import Shared
     from gateway.forwarding.worker import BridgeWorker
+    from gateway.nodes.link import PolicyVerdict
     from gateway.nodes.resolver import GatewayContext
-    from gateway.server.reload import LinkRevalidator
     from policies.model.bridge import BridgeEntry as Model
     from policies.model.policy import Policy
 
@@ -78,10 +75,10 @@ class BridgeManager:
         """Events under way in all of them."""
         return sum(bridge.held for bridge in self._running.values())
 
-    def judge(self, judge: LinkRevalidator) -> None:
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
         """A reload: what the ends of every bridge lead to may have changed."""
         for bridge in list(self._running.values()):
-            bridge.policy_changed(judge)
+            bridge.policy_changed(verdict)
 
     def hold(self) -> None:
         """Ask for nothing new (drain)."""

@@ -8,7 +8,6 @@ comes again all the same, say because the log has lost its terminus, is left out
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.codec.types import Symbol
@@ -29,6 +28,7 @@ from gateway.routing.event_annotations import CAPABILITY, GROUP, PARTITION, Even
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
     from gateway.amqp.link.link import Link
+    from gateway.nodes.link import PolicyVerdict
     from gateway.nodes.resolver import Resolver
 
 
@@ -213,7 +213,7 @@ class RemoteSource:
 
     # -- the end
 
-    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
         """A reload: the connector may be another one now."""
         if self._scope.connectors.get(self._wish.source.connector or "") is not self._connector:
             self.end(AmqpError(DETACH_FORCED, "the connector has changed"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from gateway.principal import Container, GatewayItself, Requester, nobody
 from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
+    from gateway.nodes.link import PolicyVerdict
     from gateway.nodes.resolver import Resolver
 
 
@@ -153,7 +154,7 @@ class ForwardingTarget(InternalLink):
         else:
             self.handler.on_transfer(item, data, False)
 
-    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
         """A reload: the connector may have changed, too."""
         if self._end.connector is not None and self._scope.connectors.get(self._end.connector) is not self._connector:
             self.end(AmqpError(DETACH_FORCED, "the connector has changed"))

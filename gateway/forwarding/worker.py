@@ -19,15 +19,15 @@ from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.forwarding.local_source import LocalSource, link_name
 from gateway.forwarding.remote_source import RemoteSource
 from gateway.forwarding.target import ForwardingTarget
-from gateway.server.tasks import set_within
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
 from gateway.state.termini.store import Fenced, Save, TerminiUnavailable
+from gateway.tasks import set_within
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
     from gateway.forwarding.shared import Shared
+    from gateway.nodes.link import PolicyVerdict
     from gateway.nodes.resolver import GatewayContext
-    from gateway.server.reload import LinkRevalidator
     from policies.model.bridge import BridgeEntry as Model
 
 _PAUSES: Final = (0.1, 5.0)
@@ -336,11 +336,11 @@ class BridgeWorker:
             return True, "; ".join(f"not forwarding, {end}: {text}" for end, text in sorted(self._problems.items()))
         return True, f"forwarding from {self.model.source} to {self.model.to}, {self.counts.moved} forwarded"
 
-    def policy_changed(self, judge: LinkRevalidator) -> None:
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
         """A reload: what the addresses mean may have changed."""
         for end in (self._source, self._target):
             if end is not None:
-                end.policy_changed(judge.decided)
+                end.policy_changed(verdict)
 
     @property
     def _ids(self) -> dict[str, str]:

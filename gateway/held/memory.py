@@ -12,7 +12,7 @@ from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
 from gateway.held.logs import LogShare, LogWish, TurnBudget, shares
 from gateway.routing.requester_limits import DETACHED
-from gateway.server.tasks import off_loop
+from gateway.tasks import off_loop
 from policies.model.rules import KafkaRule
 
 if TYPE_CHECKING:

@@ -228,6 +228,10 @@ class OutgoingLink(Link, Protocol):
         """The contexts whose outcome will never come, oldest first; for `on_detach`."""
 
 
+PolicyVerdict: TypeAlias = "Callable[[Link], AmqpError | None]"
+"""After a reload: why a link may not stay under the new policy; None: it may."""
+
+
 def is_incoming(link: Link) -> TypeGuard[IncomingLink]:
     """Whether a node may use the receiving half of a link."""
     return link.incoming

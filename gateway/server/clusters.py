@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from gateway.held.memory import MemoryReading
 from gateway.nodes.resolver import EventStreams
 from gateway.observability.readiness import Readiness
-from gateway.server.tasks import Supervisor
 from gateway.state.leases.manager import Leases
 from gateway.state.termini.store import Termini
+from gateway.tasks import Supervisor
 from policies.model.policy import EMBEDDED
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import click
 
     from bridges.kafka.bridge import ClusterBridge
-    from gateway.server.tasks import Supervisor
     from gateway.state.leases.manager import Leases
     from gateway.state.termini.store import Termini
+    from gateway.tasks import Supervisor
     from policies.model.policy import KafkaCluster
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.server.tasks import until
+from gateway.tasks import until
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.transport.connection import Connection
 from gateway.config.credential_files import CheckCluster, CredentialFiles, load_materials
 from gateway.config.policy import make_filter_rules, make_ring, offered, routes_responses
@@ -35,11 +36,10 @@ from gateway.server.listener import Listener
 from gateway.server.listener_settings import Settings
 from gateway.server.listeners import Listeners
 from gateway.server.logins import Logins, close_revoked
-from gateway.server.password_checks import PasswordChecks
 from gateway.server.quota import Quota
 from gateway.server.reload import LinkRevalidator, Replaced
-from gateway.server.tasks import Supervisor, off_loop, until
 from gateway.state import open_state
+from gateway.tasks import Supervisor, off_loop, until
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
@@ -179,7 +179,7 @@ class Gateway:
             closed += went
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
-        self.bridges.judge(judge)
+        self.bridges.policy_changed(judge.decided)
         self._replaced = Replaced(set(), set())
         return closed
 

@@ -9,11 +9,11 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.errors import NOT_FOUND, AmqpError, quoted
-from gateway.server.tasks import Supervisor
 from gateway.state.leases.claim import whole
 from gateway.state.leases.group import Group
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.open import open_leases
+from gateway.tasks import Supervisor
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gateway import __version__
+from gateway import PRODUCT
 from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.sasl.password_checks import PasswordChecks, Ticket
 from gateway.amqp.sasl.server import SaslServer
 from gateway.amqp.sasl.verifiers import UserStore
 from gateway.amqp.transport.connection import Connection
@@ -21,15 +22,12 @@ from gateway.observability.link_events import LinkEvents
 from gateway.server.descriptors import spare
 from gateway.server.listener_settings import Settings
 from gateway.server.logins import REVOKED, Logins
-from gateway.server.password_checks import PasswordChecks, Ticket
 from gateway.server.quota import Quota, Refusal
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
     from gateway.nodes.resolver import Resolver
-
-PRODUCT: Final = {"product": "ScopeGate", "version": __version__}
 
 
 class Listener:

@@ -19,7 +19,7 @@ from gateway.config.policy import load
 from gateway.observability.logs import configure_logs
 from gateway.server.composition import check_cluster, make_cluster
 from gateway.server.gateway import Gateway
-from gateway.server.tasks import off_loop
+from gateway.tasks import off_loop
 from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
 

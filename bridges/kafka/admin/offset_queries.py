@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bridges.kafka.admin.client import Bounds
 from gateway.errors import AmqpError
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 
 Ask = Callable[[str, tuple[int, ...], str], Awaitable[dict[int, Bounds]]]
 """Topic, partitions, isolation; raises AmqpError."""

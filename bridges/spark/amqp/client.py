@@ -19,11 +19,11 @@ from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.link import Link
 from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.amqp.transport.tls import TlsError, client_context
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.server.password_checks import Ticket
 from policies.model.units import Endpoint
 
 _HANDSHAKE: Final = 10.0

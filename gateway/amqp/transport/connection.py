@@ -14,12 +14,12 @@ from gateway.amqp.engine.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.engine.pressure import Pressure
 from gateway.amqp.link.link import Link
+from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.flush_scheduler import FlushScheduler, guarded
 from gateway.amqp.transport.heartbeats import HEARTBEAT, Heartbeats
 from gateway.amqp.transport.slices import SLICE, UNREAD, next_slice
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.account import Account
-from gateway.server.password_checks import Ticket
 
 _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 
 _BACKLOG: Final = 1024
 _PAUSE: Final = 0.1

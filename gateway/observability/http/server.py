@@ -19,7 +19,7 @@ from gateway.observability.http.bounded import bounded
 from gateway.observability.http.groups import GroupAdminHandler, group_routes
 from gateway.observability.metrics import CONTENT_TYPE, Metrics
 from gateway.observability.readiness import Readiness
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 
 GRACE: Final = 1
 """Seconds that requests in progress get at the end."""

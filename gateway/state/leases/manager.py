@@ -21,7 +21,6 @@ from typing import Final, TypeVar
 
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.observability.logs import get_logger
-from gateway.server.tasks import Supervisor, set_within, together
 from gateway.state.leases.claim import Claim, Now, Who
 from gateway.state.leases.group import ClaimDenied, Group
 from gateway.state.leases.lease import (
@@ -37,6 +36,7 @@ from gateway.state.leases.lease import (
     unavailable,
 )
 from gateway.state.leases.store import EVERYTHING, CasResult, LeaseStore, StoreUnavailable, VersionedRecord, read_group
+from gateway.tasks import Supervisor, set_within, together
 
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.server.tasks import Supervisor
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.store import MemoryLeaseStore
+from gateway.tasks import Supervisor
 
 
 def open_leases(where: str, ttl: float, supervisor: Supervisor) -> Leases:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gateway import tasks
 from gateway.amqp.engine.engine import Engine
-from gateway.server import tasks
 from tests.support.amqp.links import connected, passes, receiving, sending
 from tests.support.amqp.messages import message
 from tests.support.gateway.document import Document

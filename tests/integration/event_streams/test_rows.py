@@ -17,7 +17,7 @@ from gateway.amqp.codec.types import Described, Symbol, Timestamp
 from gateway.amqp.engine.proton_data import ABSENT
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected
 from gateway.amqp.message import sections
-from gateway.server.tasks import until
+from gateway.tasks import until
 from policies.model.reading import LogReadingRule
 from tests.support.amqp.messages import message
 from tests.support.gateway.process import PATIENCE

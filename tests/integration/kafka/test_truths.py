@@ -15,10 +15,10 @@ from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.consume import link as receiver_module
 from gateway.amqp.codec.types import Long, Symbol, Timestamp, Ulong
 from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, AmqpError
-from gateway.server.tasks import Supervisor, until
 from gateway.state.leases.store import StoreUnavailable
 from gateway.state.redis import RedisState
 from gateway.state.termini.store import TerminiUnavailable
+from gateway.tasks import Supervisor, until
 from policies.model.reading import LogReadingRule
 from tests.support.amqp.messages import message
 from tests.support.gateway.process import PATIENCE

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gateway.server.tasks import Supervisor
 from gateway.state.counters.redis_store import MOST, RedisCounterStore
 from gateway.state.counters.store import PATIENCE
 from gateway.state.redis import RedisState
+from gateway.tasks import Supervisor
 from tests.support.servers.servers import Redis
 
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.server.tasks import Supervisor
 from gateway.state import MemoryState, State, open_state
 from gateway.state.redis import RedisState
+from gateway.tasks import Supervisor
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.servers import Redis
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from gateway import tasks
 from gateway.server import process as app
-from gateway.server import tasks
 from gateway.server.gateway import Gateway
 from tests.support.gateway.process import PATIENCE
 

@@ -23,7 +23,7 @@ from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.position.event_stream import FILTER_NAME
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 from policies.model.assignment import Assignment
 from policies.model.reading import LogReadingRule
 from tests.support.amqp.messages import message

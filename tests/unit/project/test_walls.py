@@ -68,7 +68,7 @@ def test_pure_modules_know_no_loop_clock_or_client(path: Path) -> None:
 def test_only_the_supervisor_makes_tasks() -> None:
     calls = {named(path): set(called(ast.parse(path.read_text()))) for path in modules(*PACKAGES)}
     makers = {name for name, names in calls.items() if names & TASK_CALLS}
-    assert makers == {"gateway/server/tasks.py"}
+    assert makers == {"gateway/tasks.py"}
 
 
 def test_no_module_is_a_god() -> None:

@@ -16,7 +16,7 @@ from bridges.kafka.consume.poll import take_runs
 from bridges.kafka.librdkafka import function
 from bridges.kafka.produce import client as outbox
 from bridges.kafka.produce.producer import ClusterProducer, ReportCallback
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.servers.secured_kafka import PASSWORD, USER, TokenEndpoint
 

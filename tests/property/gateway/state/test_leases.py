@@ -26,7 +26,6 @@ from hypothesis.stateful import (
 from redis import Redis as Client
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
-from gateway.server.tasks import Supervisor
 from gateway.state.leases import manager as module
 from gateway.state.leases.group import parse
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason, Share
@@ -38,6 +37,7 @@ from gateway.state.leases.store import (
     LeaseTable,
     MemoryLeaseStore,
 )
+from gateway.tasks import Supervisor
 from tests.support.kafka.counting_lease_store import CountingLeaseStore
 from tests.support.plugins.examples import examples
 from tests.support.servers.servers import Redis

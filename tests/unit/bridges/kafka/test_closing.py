@@ -11,7 +11,7 @@ import pytest
 from bridges.kafka.cluster import Cluster, ClusterConfig
 from bridges.kafka.info import InfoNode, InfoSource
 from gateway.errors import INTERNAL_ERROR, AmqpError
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 from tests.support.amqp.numbered import until
 
 

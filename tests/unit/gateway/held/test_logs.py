@@ -16,7 +16,7 @@ from bridges.kafka.consume.reader import ReaderOwner, bounded
 from gateway.held.account import CONNECTION, Budget, HeldBytes, Level, Pool
 from gateway.held.container import budget
 from gateway.held.logs import COPIES, QUEUE, LogShare, LogWish, TurnBudget, shares, unlimited, whole
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 from tests.support.gateway.process import free_port
 
 MIB = 2**20

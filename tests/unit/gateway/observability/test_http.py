@@ -19,7 +19,7 @@ from gateway.observability.http import bounded
 from gateway.observability.http.server import make_app, serve_http
 from gateway.observability.metrics import CONTENT_TYPE, Metrics
 from gateway.observability.readiness import Readiness
-from gateway.server.tasks import Supervisor
+from gateway.tasks import Supervisor
 from tests.support.gateway.process import PATIENCE, free_port
 
 Answer = tuple[int, str, bytes]

@@ -17,28 +17,31 @@ from gateway.server import gateway as service
 from gateway.server import process as app
 from gateway.server.gateway import Gateway
 from gateway.server.listeners import Listeners
-from gateway.server.tasks import Supervisor, until
+from gateway.tasks import Supervisor, until
 from tests.support.gateway.process import PATIENCE
 
 
 class Counted:
-    """In the place of `Judge`: says how many links were looked at since the loop came round."""
+    """In the place of `LinkRevalidator`: counts the links it was asked about."""
 
     looked = 0
 
     def __init__(self, *_: object) -> None:
-        """As `Judge`."""
+        """As `LinkRevalidator`."""
 
     def each(self, links: list[int], far: list[int]) -> Iterator[bool]:
         for number in far + links:
             Counted.looked += 1
             yield number % 2 == 0
 
+    def decided(self, link: object) -> None:
+        """Every link may stay."""
+
 
 async def test_a_reload_looks_at_few_links_in_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """4,000 links under 500 rules held everybody for four seconds."""
     monkeypatch.setattr(service, "LinkRevalidator", Counted)
-    world, bridges = SimpleNamespace(scopes={}), SimpleNamespace(judge=lambda judge: None)
+    world, bridges = SimpleNamespace(scopes={}), SimpleNamespace(policy_changed=lambda verdict: None)
     links = {"links": lambda: range(500), "far_links": lambda: range(100)}
     gateway: Any = SimpleNamespace(world=world, report=None, bridges=bridges, _replaced=None, **links)
     judging, most = asyncio.ensure_future(Gateway._judge(gateway)), 0

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
-from gateway.server.tasks import Supervisor
 from gateway.state.leases.claim import Claim, Now, Who, whole
 from gateway.state.leases.group import ClaimDenied, Group, parse
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.store import EVERYTHING, LeaseTable, MemoryLeaseStore, StoreUnavailable
+from gateway.tasks import Supervisor
 
 KEY, TTL = "main/orders/g1", 10.0
 ALL = (0, 1, 2)

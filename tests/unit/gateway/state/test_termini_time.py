@@ -12,8 +12,8 @@ import pytest
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, TerminusRequest
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import AmqpError
-from gateway.server.tasks import Supervisor
 from gateway.state.termini.store import MemoryTermini, Save
+from gateway.tasks import Supervisor
 
 _SESSION, _HOUR = 1, 3600.0
 DAYS = 40 * 24 * 3600 * 1000

@@ -10,10 +10,10 @@ from bridges.kafka.groups.membership import GroupHandler, LeaseGatedLink
 from bridges.kafka.groups.ownership import PartitionOwnership, ShardProcess
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
-from gateway.server.tasks import Supervisor
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.store import LeaseTable, MemoryLeaseStore
+from gateway.tasks import Supervisor
 
 
 class Link(SimpleNamespace):

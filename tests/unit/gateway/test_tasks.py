@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from gateway.server import tasks
-from gateway.server.tasks import Supervisor, together
+from gateway import tasks
+from gateway.tasks import Supervisor, together
 
 
 async def deaf(times: int) -> None:

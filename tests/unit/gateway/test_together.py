@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.server import tasks
-from gateway.server.tasks import Supervisor, together
+from gateway import tasks
+from gateway.tasks import Supervisor, together
 
 
 class Deaf:

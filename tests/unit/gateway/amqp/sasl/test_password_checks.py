@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from gateway.server.password_checks import PasswordChecks, Ticket, Turns
+from gateway.amqp.sasl.password_checks import PasswordChecks, Ticket, Turns
 from tests.support.gateway.process import PATIENCE
 
 
