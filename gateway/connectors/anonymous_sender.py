@@ -15,8 +15,10 @@ from gateway.amqp.message.properties import TO
 from gateway.amqp.message.sections import property_field, walk
 from gateway.connectors.relay import Relay
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
-from gateway.nodes.direct.node import CrossingMaker, DirectNode, ReceiverEndpoint, SenderEndpoint
-from gateway.nodes.link import IncomingLink
+from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
+from gateway.nodes.direct.node import DirectNode
+from gateway.nodes.link import IncomingLink, TransformFactory, is_incoming
+from gateway.nodes.link import Link as NodeLink
 from gateway.routing.message_router import Destination, MessageRouter
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ _numbers: Final = count(1)
 class SharedAnonymousSender(DirectNode):
     """The shared link and the routes that use it; made anew with each connection that offers the capability."""
 
-    def __init__(self, dialer: ConnectorPort, make_crossing: CrossingMaker) -> None:
-        super().__init__("", make_crossing, unused=lambda _: None)
+    def __init__(self, dialer: ConnectorPort, make_transform: TransformFactory) -> None:
+        super().__init__("", make_transform, unused=lambda _: None)
         self._dialer: Final = dialer
         self._engine: Engine | None = None
         self._far: Link | None = None
@@ -51,7 +53,9 @@ class SharedAnonymousSender(DirectNode):
         """A connection is up; it must be offered to be used (AT-2.3-3)."""
         self._engine = engine if _ANONYMOUS_RELAY in engine.offered else None
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
+        assert is_incoming(link)  # a destination of a link on which messages come
+
         def join(error: AmqpError | None) -> None:
             if error is not None or self._engine is None:
                 link.refuse(error or self._gone())
@@ -59,7 +63,7 @@ class SharedAnonymousSender(DirectNode):
             end = SenderEndpoint(self, link)
             self.join(end)
             link.accept(end, max_message_size=link.engine.config.max_message_size)
-            self.share_credit()
+            self.distribute_credit()
             self._open()
 
         self._dialer.when_home(link, join)
@@ -78,7 +82,7 @@ class SharedAnonymousSender(DirectNode):
     def ended(self, error: AmqpError | None) -> None:
         """The container refused or ended the link, or is gone: its routes go, and messages take links of their own."""
         self._far = self._engine = None
-        for inlet in list(self.inlets):
+        for inlet in list(self.sender_endpoints):
             inlet.link.detach(error or self._gone())
 
     def _gone(self) -> AmqpError:
@@ -112,9 +116,9 @@ class AnonymousRelayNode:
         self._to = encode(address)
         self._asked: str | None = None
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
         self._asked = link.address
-        if link.incoming and self._trunk.usable:
+        if is_incoming(link) and self._trunk.usable:
             router = MessageRouter(link, self._aim)
             router.outlived = True  # until the container is gone
             router.start()
@@ -124,9 +128,9 @@ class AnonymousRelayNode:
     def _aim(self, link: IncomingLink, data: bytes) -> Destination:
         relayed = self._trunk.usable and property_field(data, walk(data), TO) == self._to
         key = (link.scope, self._address, "relayed" if relayed else "direct")
-        return Destination(key, data, self._trunk.attach if relayed else self._direct)  # type: ignore[arg-type]
+        return Destination(key, data, self._trunk.attach if relayed else self._direct)
 
     def _direct(self, link: Any) -> None:
-        Relay(self._dialer, self._address, link, self._trunk.make_crossing, self._asked).start()
+        Relay(self._dialer, self._address, link, self._trunk.make_transform, self._asked).start()
 
 

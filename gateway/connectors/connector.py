@@ -23,7 +23,8 @@ from gateway.connectors.queue_pull import QueuePull
 from gateway.connectors.relay import Relay, RemoteNode, comes_home
 from gateway.connectors.reply_queue import ConnectorReplyAddress
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
-from gateway.nodes.direct.node import CrossingMaker
+from gateway.nodes.link import Link as NodeLink
+from gateway.nodes.link import TransformFactory
 from gateway.observability.link_events import LinkEvents
 from gateway.response.crossing_rule import HOMEWARD
 from gateway.routing.event_annotations import CAPABILITY
@@ -175,12 +176,12 @@ class Connector:
 
     # -- what relays use
 
-    def relay(self, address: str, make_crossing: CrossingMaker) -> RemoteNode | AnonymousRelayNode:
+    def relay(self, address: str, make_transform: TransformFactory) -> RemoteNode | AnonymousRelayNode:
         """A node at `address` of the container."""
         if not self.model.use_relay:
-            return RemoteNode(self, address, make_crossing)
+            return RemoteNode(self, address, make_transform)
         if self._trunk is None:
-            self._trunk = SharedAnonymousSender(self, make_crossing)
+            self._trunk = SharedAnonymousSender(self, make_transform)
             if (engine := self.engine) is not None:
                 self._trunk.opened(engine)
         return AnonymousRelayNode(self, self._trunk, address)
@@ -212,7 +213,7 @@ class Connector:
         """The way of a link to the container; `home` for requests that come from another scope."""
         return link_context(self.scope)._replace(home=self.home) if home else link_context(self.scope)
 
-    def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None:
+    def when_home(self, near: NodeLink, then: Callable[[AmqpError | None], None]) -> None:
         """Call `then` when responses to what `near` sends can come home; at once where they need not."""
         if comes_home(near, self.scope) and near.context.replies not in ("none", HOMEWARD):
             self.home.ready(then)

@@ -17,9 +17,11 @@ from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.predicate import TRUE
-from gateway.nodes.direct.node import CrossingMaker, DirectNode, ReceiverEndpoint, SenderEndpoint
+from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
+from gateway.nodes.direct.node import DirectNode
 from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate
-from gateway.nodes.link import Delivery
+from gateway.nodes.link import Delivery, IncomingLink, MessageOrigin, OutgoingLink, TransformFactory
+from gateway.nodes.link import Link as NodeLink
 from gateway.nodes.pairs import PAIRED
 from gateway.routing.event_annotations import CAPABILITY, LINK_PROPERTIES
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities
@@ -42,7 +44,7 @@ class ConnectorPort(Protocol):
     def leave(self, relay: Relay) -> None: ...
     def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
     def remote_context(self, *, home: bool) -> Any: ...
-    def when_home(self, near: Link, then: Callable[[AmqpError | None], None]) -> None: ...
+    def when_home(self, near: NodeLink, then: Callable[[AmqpError | None], None]) -> None: ...
 
 
 _numbers: Final = count(1)
@@ -52,7 +54,7 @@ ATTACH_PATIENCE: Final = 5.0
 """Seconds an attach may wait for the far container: to be connected, and to answer."""
 
 
-def comes_home(near: Link, scope: str) -> bool:
+def comes_home(near: NodeLink, scope: str) -> bool:
     """Whether responses to what `near` sends have to come back through this gateway from a container in `scope`.
 
     In one scope the container reaches the reply-to by itself, but for `$me` (RA-2.3-8).
@@ -63,8 +65,8 @@ def comes_home(near: Link, scope: str) -> bool:
 class RemoteNode:
     """An address at the container behind a connector."""
 
-    def __init__(self, dialer: ConnectorPort, address: str, make_crossing: CrossingMaker) -> None:
-        self._dialer, self._address, self._make_crossing = dialer, address, make_crossing
+    def __init__(self, dialer: ConnectorPort, address: str, make_transform: TransformFactory) -> None:
+        self._dialer, self._address, self._make_crossing = dialer, address, make_transform
 
     def attach(self, link: Link) -> None:
         Relay(self._dialer, self._address, link, self._make_crossing).start()
@@ -74,10 +76,15 @@ class Relay(DirectNode):
     """A near link and its far half: a meeting point of exactly two."""
 
     def __init__(
-        self, dialer: ConnectorPort, address: str, near: Link, make_crossing: CrossingMaker, asked: str | None = None
+        self,
+        dialer: ConnectorPort,
+        address: str,
+        near: Link,
+        make_transform: TransformFactory,
+        asked: str | None = None,
     ) -> None:
         """`asked`: what the peer has named, if it is not the address of `near`."""
-        super().__init__(address, make_crossing, unused=lambda _: None)
+        super().__init__(address, make_transform, unused=lambda _: None)
         self._renamed: Final = (asked or near.address) != address
         """The container's words may be about an address that the peer does not know."""
         self._dialer: Final = dialer
@@ -172,7 +179,7 @@ class Relay(DirectNode):
         if not self.near.open:  # the peer has left while the far container was asked
             far.detach()
             return
-        self.share_credit()
+        self.distribute_credit()
         if isinstance(end, ReceiverEndpoint):
             self.credited(end)
 
@@ -207,31 +214,32 @@ class Relay(DirectNode):
         rest = read(own, self.near.filter_rules or RULES)
         return {**far, **rest.in_force}, rest.predicate
 
-    def unwanted(self, link: Link, delivery: Delivery, settled: bool) -> None:
+    def unwanted(self, link: MessageOrigin, delivery: Delivery, settled: bool) -> None:
         """The near receiver's filter does not match: others at the far container may want the message."""
         self._sifted = True
-        copied = link.source.distribution_mode == "copy"
+        far = self.far
+        copied = far is not None and far.source.distribution_mode == "copy"
         if settled:
             link.settle(delivery, SETTLED)
         else:
             link.settle(delivery, ACCEPTED if copied else _NOT_HERE)
-        if not link.draining:
-            self.share_credit()
+        if far is None or not far.draining:
+            self.distribute_credit()
 
-    def transfer(self, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
+    def transfer(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
         """A drain goes past what is not wanted: the near receiver's credit may be good for more."""
         super().transfer(link, delivery, data, settled)
         far = self.far
         if self.receivers.filtered and far is not None and far.draining and not far.granted and self.near.credit > 0:
             self._drain_again(far)
 
-    def used(self, inlet: SenderEndpoint) -> None:
+    def credit_used(self, inlet: SenderEndpoint) -> None:
         if not inlet.link.draining:  # credit would end the drain
-            super().used(inlet)
+            super().credit_used(inlet)
 
     def _drain_again(self, far: Link) -> None:
         self._sifted = False
-        self.share_credit()
+        self.distribute_credit()
         far.drain()
 
     @staticmethod
@@ -265,15 +273,15 @@ class Relay(DirectNode):
 
     # -- either half ends
 
-    def leave_inlet(self, inlet: SenderEndpoint) -> None:
-        super().leave_inlet(inlet)
+    def leave_sender(self, inlet: SenderEndpoint) -> None:
+        super().leave_sender(inlet)
         self._half_left(inlet.link)
 
-    def leave_outlet(self, outlet: ReceiverEndpoint) -> None:
-        super().leave_outlet(outlet)
+    def leave_receiver(self, outlet: ReceiverEndpoint) -> None:
+        super().leave_receiver(outlet)
         self._half_left(outlet.link)
 
-    def _half_left(self, link: Link) -> None:
+    def _half_left(self, link: IncomingLink | OutgoingLink) -> None:
         if link is self.near:
             self._dialer.leave(self)
             if self.far is not None:

@@ -29,7 +29,8 @@ from gateway.routing.event_annotations import GROUP
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.direct.node import Crossing
+    from gateway.nodes.link import MessageTarget, Transform
+    from gateway.routing.link_context import HasContext
     from policies.rules import Route
 
 MOST_FILTERS: Final = 8192
@@ -272,13 +273,13 @@ class Journal:
     # -- messages
 
     def crossing(
-        self, origin: Link, target: Link, choice: CrossingDecision, crossing: Crossing | None
-    ) -> Crossing | None:
+        self, origin: HasContext, target: MessageTarget, choice: CrossingDecision, crossing: Transform | None
+    ) -> Transform | None:
         """The crossing, with counting around it; what stays in its scope crosses nothing."""
         if choice is WITHIN:
             return crossing
         home = target.context.home
-        address = getattr(target, "address", None) if home is None else target.target.address
+        address = target.address if home is None else target.target.address
         crossed = Crossed(
             origin.context.scope, origin.context.replies, target.context.scope, shown(address),
             None if home is None else home.name, "response-address-supported" in target.target.capabilities,

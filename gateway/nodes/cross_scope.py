@@ -22,7 +22,7 @@ from gateway.routing.topic_requests import TopicRequests
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.direct.node import Crossing
+    from gateway.nodes.link import Transform
     from gateway.nodes.resolver import Resolver
 
 
@@ -32,15 +32,17 @@ class WrappedNode(Protocol):
     def attach(self, link: Link) -> None: ...
 
 
-class _Capabilities(NamedTuple):
+class _Target(NamedTuple):
     capabilities: tuple[str, ...]
+    address: str | None = None
 
 
 class _Inside(NamedTuple):
     """The node as the receiver of a crossing message."""
 
     context: LinkContext
-    target: _Capabilities
+    target: _Target
+    address: str | None = None
 
 
 class CrossScopeNode:
@@ -81,7 +83,7 @@ class _CrossScopeHandler:
         self._link: Final = link
         self._handler: Final = handler
         self._scope: Final = scope
-        self._crossing: tuple[Any, Crossing | None] = (None, None)
+        self._crossing: tuple[Any, Transform | None] = (None, None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handler, name)
@@ -146,12 +148,12 @@ class _CrossScopeHandler:
             self._link.settle(delivery, RELEASED)
         self._link.grant(1)
 
-    def _crossed(self) -> Crossing | None:
+    def _crossed(self) -> Transform | None:
         """How messages come in; decided anew when a reload has made new crossings."""
         crossings = self._scope.world.crossings
         if self._crossing[0] is not crossings:
             capable = (RESPONSE_ADDRESS_SUPPORTED,) if self._link.context.replies == "cookie" else ()
-            inside = _Inside(link_context(self._scope.name), _Capabilities(capable))
-            made = self._scope.world.between(self._link, inside)  # type: ignore[arg-type]
+            inside = _Inside(link_context(self._scope.name), _Target(capable))
+            made = self._scope.world.between(self._link, inside)
             self._crossing = (crossings, made)
         return self._crossing[1]

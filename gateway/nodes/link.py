@@ -43,6 +43,9 @@ class LinkEngine(Protocol):
     def blocked(self) -> bool:
         """Nothing may be sent now: the socket or what may be unsettled is full."""
     @property
+    def opened(self) -> bool:
+        """The peer's open has come."""
+    @property
     def closed(self) -> bool: ...
     @property
     def remote_container(self) -> str:
@@ -127,6 +130,9 @@ class Link(Protocol):
     @property
     def presettled(self) -> bool:
         """The attach asked for settled messages alone."""
+    @property
+    def draining(self) -> bool:
+        """The receiver waits for messages or for the end of its credit (AMQP 1.0 part 2, 2.6.7)."""
 
     def accept(
         self,
@@ -155,18 +161,20 @@ class Link(Protocol):
         """End what the policy or a backend has taken away; what came and has no outcome gets one first."""
 
 
-class IncomingLink(Link, Protocol):
-    """The half of a link on which the other end sends: credit, deliveries and their outcomes."""
+class MessageOrigin(Protocol):
+    """Where a message came from, and where its outcome goes: a link, or what stands for it while copies are sent."""
 
     @property
-    def granted(self) -> int:
-        """Credit given and not used yet, in messages."""
+    def context(self) -> LinkContext: ...
+    @property
+    def requester(self) -> Requester: ...
+    @property
+    def scope(self) -> str: ...
+    @property
+    def open(self) -> bool: ...
     @property
     def rejects(self) -> bool:
         """Whether the sender understands the outcome `rejected`."""
-
-    def grant(self, credit: int) -> None:
-        """Let the other end send `credit` more messages."""
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """Give a delivery its outcome; nothing happens where the link is gone."""
@@ -184,6 +192,37 @@ class IncomingLink(Link, Protocol):
         """One message was refused: for the operator's log and counters."""
 
 
+class IncomingLink(Link, MessageOrigin, Protocol):
+    """The half of a link on which the other end sends: credit, deliveries and their outcomes."""
+
+    @property
+    def granted(self) -> int:
+        """Credit given and not used yet, in messages."""
+
+    def grant(self, credit: int) -> None:
+        """Let the other end send `credit` more messages."""
+
+
+class TargetTerminus(Protocol):
+    """The target of a receiver, as far as it decides how messages have to change."""
+
+    @property
+    def capabilities(self) -> Collection[str]: ...
+    @property
+    def address(self) -> str | None: ...
+
+
+class MessageTarget(Protocol):
+    """Where a message goes to, as far as it decides how the message has to change: a link, or a node of our own."""
+
+    @property
+    def context(self) -> LinkContext: ...
+    @property
+    def target(self) -> TargetTerminus: ...
+    @property
+    def address(self) -> str | None: ...
+
+
 class OutgoingLink(Link, Protocol):
     """The half of a link on which we send: the receiver's credit, messages and the outcomes of what was sent."""
 
@@ -191,8 +230,8 @@ class OutgoingLink(Link, Protocol):
     def credit(self) -> int:
         """Messages that may be sent now."""
     @property
-    def draining(self) -> bool:
-        """The receiver waits for messages or `drained` (AMQP 1.0 part 2, 2.6.7)."""
+    def window(self) -> int:
+        """The credit that the receiver gave, whether or not the connection may send now: cheaper than `credit`."""
     @property
     def left(self) -> DetachKind | None:
         """How the link ended, valid in `on_detach`; None: no peer is at the other end."""
@@ -230,6 +269,10 @@ class OutgoingLink(Link, Protocol):
 
 PolicyVerdict: TypeAlias = "Callable[[Link], AmqpError | None]"
 """After a reload: why a link may not stay under the new policy; None: it may."""
+Transform: TypeAlias = Callable[[bytes], bytes]
+"""Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""
+TransformFactory: TypeAlias = Callable[[MessageOrigin, MessageTarget], Transform | None]
+"""Decides at the first message how messages of one link change on their way to another; None: not at all."""
 
 
 def is_incoming(link: Link) -> TypeGuard[IncomingLink]:

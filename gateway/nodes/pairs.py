@@ -17,6 +17,7 @@ from gateway.amqp.codec.codec import Symbol, encode
 from gateway.amqp.message.properties import REPLY_TO, field_value
 from gateway.amqp.message.sections import property_field, replace_properties, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
+from gateway.nodes.link import Link as NodeLink
 from gateway.nodes.temporary import Temporary
 from gateway.principal import client
 from gateway.routing.link_context import Pair, PairSender
@@ -41,7 +42,7 @@ class _Responses(Temporary):
     named_here = False
     pair: Pair
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
         if not link.incoming and link is not self.creator:
             raise AmqpError(NOT_ALLOWED, "only the link pair itself receives its responses")
         super().attach(link)

@@ -26,7 +26,8 @@ from gateway.filters.parse.filter_set import RULES, Rules
 from gateway.nodes.cross_scope import CrossScopeNode
 from gateway.nodes.decision import Decided, answered_by, differs
 from gateway.nodes.direct.multicast import Multicast
-from gateway.nodes.direct.node import Crossing, DirectNode
+from gateway.nodes.direct.node import DirectNode
+from gateway.nodes.link import MessageOrigin, MessageTarget, Transform
 from gateway.nodes.link_registry import LinkRegistry
 from gateway.nodes.pairs import Pairs
 from gateway.nodes.redirect import redirected
@@ -99,7 +100,7 @@ class GatewayContext:
     filter_rules: Rules = RULES
     journal: Journal | None = None
 
-    def between(self, origin: Link, target: Link) -> Crossing | None:
+    def between(self, origin: MessageOrigin, target: MessageTarget) -> Transform | None:
         """How messages cross from one link to another, by the present policy and the right of their requester."""
         right = permit(self.scopes.get(origin.context.scope), origin.requester)
         crossing = self.crossings.between(origin, target, right)

@@ -18,19 +18,21 @@ from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext
 from gateway.routing.message_router import Destination, DestinationLink, MessageRouter
 
 if TYPE_CHECKING:
-    from gateway.nodes.direct.node import Crossing
+    from gateway.nodes.link import Transform
     from gateway.nodes.resolver import Resolver
 
 
-class _ServiceCapabilities(NamedTuple):
+class _ServiceTarget(NamedTuple):
     capabilities: tuple[str, ...]
+    address: str | None = None
 
 
 class _Here(NamedTuple):
     """The service as the receiver of a crossing message."""
 
     context: LinkContext
-    target: _ServiceCapabilities
+    target: _ServiceTarget
+    address: str | None = None
 
 
 class ServiceNode:
@@ -52,8 +54,8 @@ class _AnswerLink:
 
     def __init__(self, scope: Resolver) -> None:
         self._scope: Final = scope
-        self._here: Final = _Here(link_context(scope.name), _ServiceCapabilities((RESPONSE_ADDRESS_SUPPORTED,)))
-        self._crossing: tuple[Any, Crossing | None] = (None, None)
+        self._here: Final = _Here(link_context(scope.name), _ServiceTarget((RESPONSE_ADDRESS_SUPPORTED,)))
+        self._crossing: tuple[Any, Transform | None] = (None, None)
 
     def __call__(self, link: IncomingLink, data: bytes) -> Destination:
         scope = self._scope
@@ -65,11 +67,11 @@ class _AnswerLink:
             (scope.name, address, ""), echo(request), _attach(scope, address, _responder(link, scope.name))
         )
 
-    def _crossed(self, link: IncomingLink) -> Crossing | None:
+    def _crossed(self, link: IncomingLink) -> Transform | None:
         """How a request of another scope comes in; decided anew when a reload has made new crossings."""
         crossings = self._scope.world.crossings
         if self._crossing[0] is not crossings:
-            self._crossing = (crossings, self._scope.world.between(link, self._here))  # type: ignore[arg-type]
+            self._crossing = (crossings, self._scope.world.between(link, self._here))
         return self._crossing[1]
 
 

@@ -38,13 +38,13 @@ class Temporary(DirectNode):
         if self.creator.incoming and not self.receivers.all and isinstance(principal, User):
             raise AmqpError(NOT_ALLOWED, "only the connection that created this temporary node may send to it")
 
-    def leave_inlet(self, inlet: Any) -> None:
-        super().leave_inlet(inlet)
-        self._end_with(inlet.link)
+    def leave_sender(self, sender: Any) -> None:
+        super().leave_sender(sender)
+        self._end_with(sender.link)
 
-    def leave_outlet(self, outlet: Any) -> None:
-        super().leave_outlet(outlet)
-        self._end_with(outlet.link)
+    def leave_receiver(self, receiver: Any) -> None:
+        super().leave_receiver(receiver)
+        self._end_with(receiver.link)
 
     def _end_with(self, link: Link) -> None:
         if link is self.creator:

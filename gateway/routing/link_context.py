@@ -98,12 +98,19 @@ def link_context(
 
 
 class HasContext(Protocol):
-    """A link whose context is decided."""
+    """A link, or a node of our own that messages come from."""
+
+    @property
+    def context(self) -> LinkContext: ...
+
+
+class MutableContext(Protocol):
+    """A link whose context may still be decided."""
 
     context: LinkContext
 
 
-def announced_capabilities(link: HasContext, announces: bool) -> tuple[str, ...]:
+def announced_capabilities(link: MutableContext, announces: bool) -> tuple[str, ...]:
     """What the target of `link` announces; the link remembers it for its messages."""
     if link.context.announces is not announces:
         own = link.context

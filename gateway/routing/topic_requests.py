@@ -22,7 +22,7 @@ from gateway.routing.link_context import LinkContext, link_context
 from gateway.routing.reply_rights import permit
 
 if TYPE_CHECKING:
-    from gateway.nodes.direct.node import Crossing
+    from gateway.nodes.link import Transform
     from gateway.nodes.resolver import Resolver
 
 _AGAIN: Final = 1.0
@@ -53,7 +53,7 @@ class TopicRequests:
         self._scope: Final = scope
         self._link: Final = link
         self._topic: Final = _Topic(link_context(scope.name, announces=True))
-        self._crossing: tuple[Any, Crossing | None] = (None, None)
+        self._crossing: tuple[Any, Transform | None] = (None, None)
         self._kept: Final[dict[tuple[int, int], bytes]] = {}
         """Messages whose cookies had to be kept first, by partition and offset; one of a partition at most."""
 
@@ -85,10 +85,10 @@ class TopicRequests:
         else:
             self._scope.world.waits.later(_AGAIN, again)
 
-    def _crossed(self) -> Crossing | None:
+    def _crossed(self) -> Transform | None:
         """How they change; decided anew when a reload has made new crossings."""
         crossings = self._scope.world.crossings
         if self._crossing[0] is not crossings:
             right = permit(self._scope, nobody(self._scope.name))
-            self._crossing = (crossings, crossings.between(self._topic, self._link, right))  # type: ignore[arg-type]
+            self._crossing = (crossings, crossings.between(self._topic, self._link, right))
         return self._crossing[1]

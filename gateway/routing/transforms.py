@@ -34,12 +34,11 @@ from gateway.response.crossing_rule import (
 from gateway.response.keys import KeyRing
 from gateway.response.rewrite import Rewriter
 from gateway.routing.cookie_offload import keeping
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, HasContext, LinkContext
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
-    from gateway.nodes.direct.node import Crossing
-    from gateway.nodes.direct.receivers import FilterGroupKey
+    from gateway.nodes.direct.endpoints import FilterGroupKey
+    from gateway.nodes.link import MessageTarget, Transform
     from gateway.routing.link_context import ReplyAddress
     from gateway.state.counters.store import CounterStore
 
@@ -108,7 +107,7 @@ class TransformRegistry:
             return receiver.context.replies != "none"
         return receiver.supports
 
-    def choose(self, origin: Link, target: Link) -> CrossingDecision:
+    def choose(self, origin: HasContext, target: MessageTarget) -> CrossingDecision:
         """What becomes of messages from `origin` that go to `target`."""
         origin_context, target_context = origin.context, target.context
         if origin_context.scope == target_context.scope:
@@ -118,7 +117,7 @@ class TransformRegistry:
         carries = home is not None and home.address is not None
         return choose(wanted, keys=self._ring is not None, capable=self._capable(target), carries=carries)
 
-    def between(self, origin: Link, target: Link, right: Right) -> Crossing | None:
+    def between(self, origin: HasContext, target: MessageTarget, right: Right) -> Transform | None:
         """How messages from `origin` must change for `target`; None: not at all.
 
         `right` is that of their requester to be answered where they say.
@@ -137,7 +136,7 @@ class TransformRegistry:
             origin_context = origin_context._replace(uses=target_context.uses)
         return self._into(origin_context, target_context, choice.result, right)
 
-    def _into(self, origin_context: LinkContext, target_context: LinkContext, result: str, right: Right) -> Crossing:
+    def _into(self, origin_context: LinkContext, target_context: LinkContext, result: str, right: Right) -> Transform:
         """The request as the other side understands it, with an address that can be answered there."""
         if result == ANNOTATED:
             return self._annotating(origin_context, target_context.scope, right, target_context.home)
@@ -146,13 +145,13 @@ class TransformRegistry:
             return self._carrying(origin_context, target_context.scope, target_context.home, right)
         return self._rewriting(origin_context, target_context.scope, right)
 
-    def _capable(self, target: Link) -> bool:
+    def _capable(self, target: MessageTarget) -> bool:
         """Whether requests to this target are annotated; the target's word counts, not the container's (RA-2.1-4)."""
         home = target.context.home
         believed = target.context.scope not in self._unrouted and (home is None or home.annotates)
         return believed and RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
 
-    def _within(self, origin: LinkContext, target: LinkContext, capable: bool, right: Right) -> Crossing | None:
+    def _within(self, origin: LinkContext, target: LinkContext, capable: bool, right: Right) -> Transform | None:
         """In one scope only two things need a change: `$me`, and annotations for a receiver that does not know
         them, behind a target that announced them for others (RA-2.2-3)."""
         if self._ring is None:
@@ -169,18 +168,18 @@ class TransformRegistry:
 
     def _annotating(
         self, origin: LinkContext, destination: str, right: Right, home: ReplyAddress | None = None
-    ) -> Crossing:
+    ) -> Transform:
         announced = None if home is None else home.address
         annotate = self._annotator((origin.scope, destination, announced, origin.uses, right.key)).annotate
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
         return self._kept(lambda data: annotate(data, clock(), own, right, answer=answer))
 
-    def _rewriting(self, origin: LinkContext, destination: str, right: Right) -> Crossing:
+    def _rewriting(self, origin: LinkContext, destination: str, right: Right) -> Transform:
         rewrite = self._rewriter(origin.scope, destination, origin.uses, right.key).rewrite
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
         return self._kept(lambda data: rewrite(data, clock(), own, right, answer=answer))
 
-    def _carrying(self, origin: LinkContext, destination: str, home: ReplyAddress, right: Right) -> Crossing:
+    def _carrying(self, origin: LinkContext, destination: str, home: ReplyAddress, right: Right) -> Transform:
         """Rewritten for a container that answers at an address of its own: the way home is in the ids."""
         assert home.address is not None
         carrier = self._carrier((origin.scope, destination, origin.uses, right.key, home.correlation))
@@ -193,7 +192,7 @@ class TransformRegistry:
 
         return self._kept(crossing)
 
-    def _kept(self, crossing: Crossing) -> Crossing:
+    def _kept(self, crossing: Transform) -> Transform:
         """The crossing, so that long cookies are kept first; unchanged where none ever is."""
         if self._shelf is None or self._store is None:
             return crossing
@@ -335,7 +334,7 @@ class TransformRegistry:
         raise refusal
 
 
-def _refuse(error: AmqpError) -> Crossing:
+def _refuse(error: AmqpError) -> Transform:
     def crossing(data: bytes) -> bytes:
         raise error
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
+from gateway.nodes.direct.endpoints import ReceiverGroup
 from gateway.nodes.direct.queue import WaitingMessage, WaitingMessages
-from gateway.nodes.direct.receivers import ReceiverGroup
 
 SLICE: Final = 500
 """Messages that are judged before others have their turn of the loop."""

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from gateway.amqp.link.outcomes import FAILED, RELEASED, Modified, Outcome, Rejected
+from gateway.nodes.link import Delivery, MessageOrigin, OutgoingLink
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
     from gateway.errors import AmqpError
 
 SLICE: Final = 100
@@ -20,7 +20,7 @@ class Recipient(Protocol):
     """A receiver as far as its copy goes."""
 
     @property
-    def link(self) -> Link: ...
+    def link(self) -> OutgoingLink: ...
 
 
 R = TypeVar("R", bound=Recipient)
@@ -29,7 +29,7 @@ R = TypeVar("R", bound=Recipient)
 class Copies:
     """Stands for the sender's link while copies are under way: settles once all outcomes are in."""
 
-    def __init__(self, link: Link, delivery: int, count: int) -> None:
+    def __init__(self, link: MessageOrigin, delivery: Delivery, count: int) -> None:
         self._link, self._delivery, self._left = link, delivery, count
         self._worst: Outcome | None = None
         self.context, self.requester = link.context, link.requester
@@ -49,23 +49,23 @@ class Copies:
     def message_refused(self, error: AmqpError) -> None:
         self._link.message_refused(error)
 
-    def tag(self, delivery: int) -> bytes:
+    def tag(self, delivery: Delivery) -> bytes:
         return self._link.tag(delivery)
 
     def fail(self, error: AmqpError) -> None:
         self._link.fail(error)
 
-    def drop(self, delivery: int) -> None:
+    def drop(self, delivery: Delivery) -> None:
         self._link.drop(delivery)
 
-    def settle(self, delivery: int, outcome: Outcome) -> None:
+    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         if self._worst is None or _severity(outcome) > _severity(self._worst):
             self._worst = outcome
         self._left -= 1
         if not self._left:
             self._link.settle(self._delivery, self._worst)
 
-    def missed(self, nobody: Callable[[Link, int], None]) -> None:
+    def missed(self, nobody: Callable[[MessageOrigin, Delivery], None]) -> None:
         """A receiver has left before it was sent its copy; `nobody` is called where none was sent to anybody."""
         self._left -= 1
         if self._left:
@@ -84,21 +84,21 @@ class Round(Generic[R]):
     def __init__(
         self,
         copies: Copies,
-        delivery: int,
+        delivery: Delivery,
         settled: bool,
-        outlets: Iterable[R],
+        receivers: Iterable[R],
         send: Callable[[R], None],
     ) -> None:
         self.copies: Final = copies
         self.delivery: Final = delivery
         self.settled: Final = settled
         self._send: Final = send
-        self._ahead: Final = dict.fromkeys(outlets)
+        self._ahead: Final = dict.fromkeys(receivers)
         self._blocked: Final[dict[R, None]] = {}
 
-    def __contains__(self, outlet: object) -> bool:
+    def __contains__(self, receiver: object) -> bool:
         """Whether this one is still to be sent its copy."""
-        return outlet in self._ahead or outlet in self._blocked
+        return receiver in self._ahead or receiver in self._blocked
 
     @property
     def goes_on(self) -> bool:
@@ -112,29 +112,29 @@ class Round(Generic[R]):
 
     def some(self) -> None:
         """Send the next copies; who has lost its credit since the round began is sent its own when it has some."""
-        for outlet in list(islice(self._ahead, SLICE)):
-            if outlet not in self._ahead:  # it has left, or has been served, while others were sent theirs
+        for receiver in list(islice(self._ahead, SLICE)):
+            if receiver not in self._ahead:  # it has left, or has been served, while others were sent theirs
                 continue
-            if outlet.link.credit > 0:
-                self.serve(outlet)
+            if receiver.link.credit > 0:
+                self.serve(receiver)
             else:
-                del self._ahead[outlet]
-                self._blocked[outlet] = None
+                del self._ahead[receiver]
+                self._blocked[receiver] = None
 
-    def serve(self, outlet: R) -> None:
+    def serve(self, receiver: R) -> None:
         """Send its copy to one that waits for it and has credit."""
-        if outlet.link.credit > 0 and self.leave(outlet):
+        if receiver.link.credit > 0 and self.leave(receiver):
             try:
-                self._send(outlet)
+                self._send(receiver)
             except Exception:
                 self.copies.settle(self.delivery, FAILED)
                 raise
 
-    def leave(self, outlet: R) -> bool:
+    def leave(self, receiver: R) -> bool:
         """This one is sent no copy; whether one was to be sent."""
         for waiting in (self._ahead, self._blocked):
-            if outlet in waiting:
-                del waiting[outlet]
+            if receiver in waiting:
+                del waiting[receiver]
                 return True
         return False
 

@@ -7,132 +7,24 @@ waits is bounded by credit given. Outcomes go back unchanged; nothing is accepte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 from weakref import WeakSet
 
-from gateway.amqp.link.outcomes import FAILED, RELEASED, Outcome
+from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import RESOURCE_DELETED, AmqpError
-from gateway.filters.predicate import TRUE
 from gateway.nodes.direct.backlog import Backlog, Soon
-from gateway.nodes.direct.queue import UNREAD, WaitingMessage, WaitingMessages
-from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate, source_of, wanted
-from gateway.nodes.direct.receivers import FilterGroupKey, ReceiverGroup, Receivers
+from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup, SenderEndpoint
+from gateway.nodes.direct.pending_cookies import PendingCookieQueue, send
+from gateway.nodes.direct.queue import UNREAD, MessageSource, WaitingMessage, WaitingMessages
+from gateway.nodes.direct.receiver_filter import CAPABILITIES, source_of, wanted
+from gateway.nodes.direct.receivers import Receivers
 from gateway.nodes.direct.sender_credit import SenderCredit
-from gateway.nodes.link import Delivery, SendContext
+from gateway.nodes.direct.state import Facts, NodeEvent, NodeState, next_state
+from gateway.nodes.link import Delivery, Link, MessageOrigin, TransformFactory, is_incoming, is_outgoing
 from gateway.nodes.reject import refuse
 from gateway.routing.cookie_offload import CookieOffload
-from gateway.routing.link_context import announced_capabilities
-from gateway.routing.pending_cookies import PendingCookieQueue, send
-
-if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
-
-Crossing = Callable[[bytes], bytes]
-"""Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""
-CrossingMaker = Callable[["Link", "Link"], Crossing | None]
-"""Decides at first use how messages go from one link to another; None: unchanged."""
-_CROSSINGS: Final = 4096
-"""Requesters whose crossings a receiver remembers."""
-
-
-class SenderEndpoint:
-    """A sender at the meeting point: `link` is the incoming link."""
-
-    __slots__ = ("_meeting", "left", "level", "link")
-
-    def __init__(self, meeting: DirectNode, link: Link) -> None:
-        self._meeting = meeting
-        self.link = link
-        self.left = self.level = 0
-        """Messages that it may send until its credit is looked at, and where `Shares` has filed it."""
-
-    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """Straight to the one receiver where that is all there is to do; else the meeting point decides."""
-        meeting, link = self._meeting, self.link
-        outlet = meeting.only
-        if outlet is None or settled or (target := outlet.link).window <= 0 or target.engine.blocked:
-            meeting.transfer(link, delivery, data, settled)
-        elif target.context is link.context:
-            target.send(data, (link, delivery))
-        else:
-            meeting.forward(outlet, link, delivery, data, False)
-        self.left -= 1
-        if self.left < 0:
-            meeting.used(self)
-
-    @property
-    def attended(self) -> bool:
-        """Whether somebody receives what is sent here."""
-        return self._meeting.attended
-
-    def give_back(self) -> None:
-        """The link is about to end: what waits here goes back, while its sender can hear that."""
-        self._meeting.give_back(self.link)
-
-    def on_detach(self, error: AmqpError | None) -> None:
-        self._meeting.leave_inlet(self)
-
-
-class ReceiverEndpoint:
-    """A receiver at the meeting point, with the crossings from each sender's scope to its own."""
-
-    __slots__ = (
-        "__weakref__", "_crossings", "_meeting", "counted", "group", "kind", "last", "last_context", "last_requester",
-        "link", "predicate", "serial", "turn",
-    )  # fmt: skip
-
-    group: ReceiverGroup
-    kind: FilterGroupKey
-
-    def __init__(self, meeting: DirectNode, link: Link, predicate: Predicate = TRUE) -> None:
-        """`predicate`: which messages it takes."""
-        self.predicate = None if predicate == TRUE else predicate
-        self._meeting = meeting
-        self.link = link
-        self.counted = self.turn = self.serial = 0
-        """Its part of `Receivers.supply`, when it had its last turn, and when it came."""
-        self._crossings: dict[Any, Crossing | None] = {}
-        self.last_context: Any = None
-        self.last_requester: Any = None
-        self.last: Crossing | None = None
-        """What `crossing` said for an origin with `last_way` and `last_requester`."""
-
-    def crossing(self, origin: Link) -> Crossing | None:
-        """How messages of `origin` must be changed for this receiver; decided once per sender."""
-        context, requester = key = origin.context, origin.requester
-        try:
-            made = self._crossings[key]
-        except KeyError:
-            if len(self._crossings) >= _CROSSINGS:
-                self._crossings.clear()
-            made = self._crossings[key] = self._meeting.make_crossing(origin, self.link)
-            if context.pair is not None:
-                self._meeting.crossed(context, self)
-        self.last_context, self.last_requester, self.last = context, requester, made
-        return made
-
-    def forget(self, origin: Link) -> None:
-        """A sender whose crossing is its own, for what `$me` means, has left."""
-        self._crossings.pop((origin.context, origin.requester), None)
-        self.last_context = None
-
-    def policy_changed(self, verdict: Any) -> None:
-        """A reload may have changed keys or rules: decide anew at the next message."""
-        self._crossings.clear()
-        self.last_context = None
-
-    def on_credit(self) -> None:
-        self._meeting.credited(self)
-
-    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
-        link, delivery = context
-        link.settle(delivery, outcome)
-
-    def on_detach(self, error: AmqpError | None) -> None:
-        self._meeting.leave_outlet(self)
-        for link, delivery in self.link.take_unsettled():
-            link.settle(delivery, FAILED)  # sent, and its outcome will never come
+from gateway.routing.link_context import LinkContext, announced_capabilities
 
 
 class DirectNode:
@@ -144,7 +36,7 @@ class DirectNode:
     def __init__(
         self,
         address: str,
-        make_crossing: CrossingMaker,
+        make_transform: TransformFactory,
         *,
         unused: Callable[[DirectNode], None],
         node_properties: dict[Any, Any] | None = None,
@@ -152,27 +44,46 @@ class DirectNode:
     ) -> None:
         """`soon`: for what would hold the loop too long at once; None: the node has few links."""
         self.address: Final = address
-        self.make_crossing: Final = make_crossing
+        self.make_transform: Final = make_transform
         self._unused: Final = unused
         self._node_properties: Final = node_properties
         self.receivers: Final = Receivers()
-        self.shares: Final = SenderCredit(self._free, soon)
+        self.sender_credit: Final = SenderCredit(self._free, soon)
         self.waiting: Final = WaitingMessages()
         self._backlog: Final = Backlog(self.waiting, self.takes, self.serve, soon)
-        self.only: ReceiverEndpoint | None = None
-        """The receiver that gets everything: there is no other, and nothing waits."""
+        self.state = NodeState.UNATTENDED
+        self.sole_receiver: ReceiverEndpoint | None = None
+        """The receiver that gets everything (`NodeState.SOLE`)."""
         self._holding: Final = PendingCookieQueue(self)
-        self._crossed: dict[Any, WeakSet[ReceiverEndpoint]] = {}
-        """The receivers that have a crossing for one sender alone, by that sender's way."""
-        self._closing = False
+        self._own_transforms: dict[LinkContext, WeakSet[ReceiverEndpoint]] = {}
+        """The receivers that have a transform for one sender alone, by the context of that sender."""
+
+    def _move(self, event: NodeEvent) -> None:
+        """Where the state changes, what is sent to the one receiver is counted from here on, or no more."""
+        state = next_state(self.state, event, self._facts())
+        if state is self.state:
+            return
+        if (sole := self.sole_receiver) is not None:
+            self.sole_receiver = None
+            if sole in self.receivers.all:
+                self.receivers.count(sole)
+        self.state = state
+        if state is NodeState.SOLE:
+            self.sole_receiver = next(iter(self.receivers.all))
+
+    def _facts(self) -> Facts:
+        receivers, held = self.receivers, self._holding.message
+        return Facts(
+            len(receivers.all), not receivers.filtered, bool(self.waiting), held is not None and not held.gone
+        )
 
     @property
-    def inlets(self) -> Sequence[SenderEndpoint]:
+    def sender_endpoints(self) -> Sequence[SenderEndpoint]:
         """The senders."""
-        return list(self.shares.all)
+        return list(self.sender_credit.all)
 
     @property
-    def outlets(self) -> Sequence[ReceiverEndpoint]:
+    def receiver_endpoints(self) -> Sequence[ReceiverEndpoint]:
         """The receivers."""
         return list(self.receivers.all)
 
@@ -181,49 +92,54 @@ class DirectNode:
     @property
     def attended(self) -> bool:
         """Whether there is a receiver."""
-        return bool(self.outlets)
+        return bool(self.receivers.all)
 
     def attach(self, link: Link) -> None:
-        """Take a link of either direction."""
-        try:
-            wish = None if link.incoming else wanted(link)
-        except AmqpError:
-            self._left()  # perhaps made for this link alone
-            raise
-        end = SenderEndpoint(self, link) if wish is None else ReceiverEndpoint(self, link, wish.predicate)
-        self.join(end)
+        """Take a link of either direction; raises AmqpError for filters that are refused."""
+        if is_incoming(link):
+            self.join(sender := SenderEndpoint(self, link))
+            self._accept(link, sender, announced_capabilities(link, link.context.announces), None)
+        elif is_outgoing(link):
+            try:
+                filters = wanted(link)
+            except AmqpError:
+                self._left()  # perhaps made for this link alone
+                raise
+            self.join(receiver := ReceiverEndpoint(self, link, filters.predicate))
+            self._accept(link, receiver, CAPABILITIES, filters.in_force)
+        self.distribute_credit()
+
+    def _accept(
+        self,
+        link: Link,
+        end: SenderEndpoint | ReceiverEndpoint,
+        capabilities: Iterable[str],
+        filters: Mapping[Any, Any] | None,
+    ) -> None:
         link.accept(
             end,
             address=self.address if self.named_here else None,
-            capabilities=announced_capabilities(link, link.context.announces) if wish is None else CAPABILITIES,
-            filter=None if wish is None else wish.in_force,
+            capabilities=capabilities,
+            filter=filters,
             max_message_size=link.engine.config.max_message_size,
             node_properties=self._node_properties,
         )
-        self.share_credit()
 
-    def join(self, end: SenderEndpoint | ReceiverEndpoint) -> SenderEndpoint | ReceiverEndpoint:
+    def join(self, end: SenderEndpoint | ReceiverEndpoint) -> None:
         """Count a sender or receiver in, whoever answers its attach."""
         if isinstance(end, SenderEndpoint):
-            self.shares.join(end)
+            self.sender_credit.join(end)
         else:
-            self._join_outlet(end)
-        return end
+            self._join_receiver(end)
 
-    def _join_outlet(self, outlet: ReceiverEndpoint) -> None:
-        self._not_only()
-        group = self.receivers.join(outlet)
+    def _join_receiver(self, receiver: ReceiverEndpoint) -> None:
+        group = self.receivers.join(receiver)
+        self._move(NodeEvent.RECEIVER_JOINED)
         if group is not None and self.waiting:
-            self._ask(group)
-        self._choose()
+            self._ask_backlog(group)
+            self._move(NodeEvent.SETTLED_DOWN)
 
-    def _not_only(self) -> None:
-        """Count from here on what is sent to the one receiver."""
-        if (sole := self.only) is not None:
-            self.only = None
-            self.receivers.count(sole)
-
-    def _ask(self, group: ReceiverGroup) -> None:
+    def _ask_backlog(self, group: ReceiverGroup) -> None:
         """Which of the messages that wait already are for a new group, too."""
         self._backlog.ask(group)
 
@@ -233,66 +149,64 @@ class DirectNode:
             message.source = source_of(message.data)
         return message is not self._holding.message and group.takes(message.source)
 
-    def crossed(self, context: Any, outlet: ReceiverEndpoint) -> None:
-        """A receiver has made a crossing that is for one sender alone."""
-        self._crossed.setdefault(context, WeakSet()).add(outlet)
+    def has_own_transform(self, context: LinkContext, receiver: ReceiverEndpoint) -> None:
+        """A receiver has made a transform that is for one sender alone."""
+        self._own_transforms.setdefault(context, WeakSet()).add(receiver)
 
-    def _choose(self) -> None:
-        receivers = self.receivers
-        simple = len(receivers.all) == 1 and not self.waiting and not receivers.filtered
-        self.only = next(iter(receivers.all)) if simple else None
-
-    def leave_inlet(self, inlet: SenderEndpoint) -> None:
+    def leave_sender(self, sender: SenderEndpoint) -> None:
         """A sender has left; what it sent settled is delivered all the same, for nobody could send that again."""
-        self.shares.leave(inlet)
-        for outlet in self._crossed.pop(inlet.link.context, ()):
-            outlet.forget(inlet.link)
-        self.give_back(inlet.link)  # heard where a routed link is inside another
-        for message in self.waiting.left_by(inlet.link):
+        self.sender_credit.leave(sender)
+        for receiver in self._own_transforms.pop(sender.link.context, ()):
+            receiver.forget(sender.link)
+        self.give_back(sender.link)  # heard where a routed link is inside another
+        for message in self.waiting.left_by(sender.link):
             self.waiting.take(message)
             self.undeliverable(message.link, message.delivery, True)
         self.settle_down()
         self._left()
 
-    def give_back(self, link: Link) -> None:
+    def give_back(self, link: MessageOrigin) -> None:
         """Release what came on a link and waits."""
         for message in self.waiting.unsettled_of(link):
             self.waiting.take(message)
             self.undeliverable(message.link, message.delivery, False)
 
-    def leave_outlet(self, outlet: ReceiverEndpoint) -> None:
+    def leave_receiver(self, receiver: ReceiverEndpoint) -> None:
         """A receiver has left; what only it would have taken goes back."""
-        for message in self.receivers.leave(outlet):
+        for message in self.receivers.leave(receiver):
             self.waiting.take(message)
             self.undeliverable(message.link, message.delivery, message.settled)
         self.settle_down()
         self._left()
 
     def _left(self) -> None:
-        if not self.shares.all and not self.receivers.all and not self._closing:
-            self._closing = True
+        if not self.sender_credit.all and not self.receivers.all and self.state is not NodeState.CLOSED:
+            self._move(NodeEvent.LAST_LINK_LEFT)
             self._unused(self)
 
     def close(self, error: AmqpError | None = None) -> None:
         """Detach everyone: the node is gone. Receivers first, so that senders hear what became of their messages."""
         reason = error or AmqpError(RESOURCE_DELETED, "the node at this address was removed")
-        self._closing = True
-        for link in [end.link for end in self.outlets] + [end.link for end in self.inlets]:
-            link.detach(reason)
+        self._move(NodeEvent.REMOVED)
+        ends: list[ReceiverEndpoint | SenderEndpoint] = [*self.receiver_endpoints, *self.sender_endpoints]
+        for end in ends:
+            end.link.detach(reason)
 
     # -- messages
 
-    def transfer(self, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
+    def transfer(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
         """A message came from `link`: pass it on, or let it wait for credit."""
-        receivers, source = self.receivers, UNREAD
-        groups: Any = receivers.groups.values()
+        receivers = self.receivers
+        source: MessageSource = UNREAD
+        groups: Collection[ReceiverGroup] = receivers.groups.values()
         if receivers.filtered:
-            groups = receivers.takers(source := source_of(data))
+            source = source_of(data)
+            groups = receivers.matching_groups(source)
         if not groups:
             (self.unwanted if receivers.all else self.undeliverable)(link, delivery, settled)
-        elif (outlet := self._ready(groups)) is not None:
-            receivers.spend(outlet)
-            self.forward(outlet, link, delivery, data, settled)
+        elif (receiver := self._ready(groups)) is not None:
+            receivers.spend(receiver)
+            self.forward(receiver, link, delivery, data, settled)
         else:
             self.wait(WaitingMessage(link, delivery, data, settled, source), groups)
 
@@ -300,47 +214,50 @@ class DirectNode:
         """The receiver that a message goes to now; None: it has to wait."""
         if self._holding.message is not None:
             return None
-        outlet = self.receivers.pick(groups)
-        return outlet if outlet is not None and outlet.group.queue.first is None else None
+        receiver = self.receivers.pick(groups)
+        return receiver if receiver is not None and receiver.group.queue.first is None else None
 
     def wait(self, message: WaitingMessage, groups: Iterable[ReceiverGroup], *, first: bool = False) -> None:
         """Let a message wait for whichever of `groups` has credit first."""
-        self._not_only()
         self.waiting.add(message, [group.queue for group in groups], first=first)
+        if self.state is NodeState.SOLE:
+            self._move(NodeEvent.MESSAGE_WAITS)
         self._holding.stir(groups)
 
-    def unwanted(self, link: Link, delivery: Delivery, settled: bool) -> None:
+    def unwanted(self, link: MessageOrigin, delivery: Delivery, settled: bool) -> None:
         """No receiver's filter matches: as if none were here."""
         self.undeliverable(link, delivery, settled)
-        self.share_credit()
+        self.distribute_credit()
 
-    def forward(self, outlet: ReceiverEndpoint, link: Link, delivery: Delivery, data: bytes, settled: bool) -> None:
+    def forward(
+        self, receiver: ReceiverEndpoint, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool
+    ) -> None:
         """Send to one receiver; the sender's delivery waits for that receiver's outcome."""
-        target = outlet.link
+        target = receiver.link
         if (context := link.context) is not target.context:
             try:
-                same = outlet.last_context is context and outlet.last_requester is link.requester
-                crossing = outlet.last if same else outlet.crossing(link)
-                if crossing is not None:
-                    data = crossing(data)
+                same = receiver.last_context is context and receiver.last_requester is link.requester
+                transform = receiver.last if same else receiver.transform_for(link)
+                if transform is not None:
+                    data = transform(data)
             except AmqpError as error:
                 refuse(link, delivery, error, settled)
-                self.share_credit()
+                self.distribute_credit()
                 return
             except CookieOffload as wait:
-                self.hold(wait, outlet, WaitingMessage(link, delivery, data, settled))
+                self.hold(wait, receiver, WaitingMessage(link, delivery, data, settled))
                 return
         if settled:
             send(target, link, delivery, data, settled)
         else:
             target.send(data, (link, delivery))
 
-    def hold(self, wait: CookieOffload, outlet: ReceiverEndpoint, message: WaitingMessage) -> None:
+    def hold(self, wait: CookieOffload, receiver: ReceiverEndpoint, message: WaitingMessage) -> None:
         """The cookie of this message has to be kept first: it waits, and all behind it, until that is known."""
-        self._not_only()
-        self._holding.hold(wait, outlet, message)
+        self._holding.hold(wait, receiver, message)
+        self._move(NodeEvent.COOKIE_PENDING)
 
-    def undeliverable(self, link: Link, delivery: Delivery, settled: bool) -> None:
+    def undeliverable(self, link: MessageOrigin, delivery: Delivery, settled: bool) -> None:
         """No receiver is there, or none that takes the message."""
         if settled:
             link.drop(delivery)
@@ -349,34 +266,34 @@ class DirectNode:
 
     # -- credit
 
-    def credited(self, outlet: ReceiverEndpoint) -> None:
+    def credited(self, receiver: ReceiverEndpoint) -> None:
         """A receiver granted credit, or asked for a drain: what waits goes first, the rest to the senders."""
-        if self.receivers.count(outlet):
-            self.serve(outlet.group)
+        if self.receivers.count(receiver):
+            self.serve(receiver.group)
         self.settle_down()
-        if outlet.link.draining:
-            self.drain(outlet)
+        if receiver.link.draining:
+            self.drain(receiver)
 
     def serve(self, group: ReceiverGroup) -> None:
         """Send what waits for a group to those of it that have credit."""
         receivers, queue, holding = self.receivers, group.queue, self._holding
         while holding.message is None and (message := queue.first) is not None:
-            if (outlet := receivers.next_of(group)) is None:
+            if (receiver := receivers.next_of(group)) is None:
                 return
             self.waiting.take(message)
-            receivers.spend(outlet)
-            self.forward(outlet, message.link, message.delivery, message.data, message.settled)
+            receivers.spend(receiver)
+            self.forward(receiver, message.link, message.delivery, message.data, message.settled)
         holding.stir((group,))
 
     def settle_down(self) -> None:
         """Something has changed: who gets messages straight away, and what the senders may send."""
-        self._choose()
-        self.share_credit()
+        self._move(NodeEvent.SETTLED_DOWN)
+        self.distribute_credit()
 
-    def drain(self, outlet: ReceiverEndpoint) -> None:
+    def drain(self, receiver: ReceiverEndpoint) -> None:
         """Nothing is stored here, so nothing more can come now (row CORE-13)."""
-        outlet.link.drained()
-        self.receivers.count(outlet)
+        receiver.link.drained()
+        self.receivers.count(receiver)
 
     def _free(self) -> int:
         """Messages that the receivers would take now, beyond those that wait."""
@@ -384,16 +301,16 @@ class DirectNode:
 
     def supply(self) -> int:
         """Messages that the receivers would take now."""
-        if (sole := self.only) is not None:
+        if (sole := self.sole_receiver) is not None:
             return sole.link.credit
         return self.receivers.supply
 
-    def share_credit(self) -> None:
+    def distribute_credit(self) -> None:
         """Grant the senders, in equal shares, what the receivers take."""
-        self.shares.share()
+        self.sender_credit.distribute()
 
-    def used(self, inlet: SenderEndpoint) -> None:
+    def credit_used(self, sender: SenderEndpoint) -> None:
         """A sender has used a good part of its credit."""
-        if inlet in self.shares.all:
-            self.shares.used(inlet)
-            self.share_credit()
+        if sender in self.sender_credit.all:
+            self.sender_credit.credit_used(sender)
+            self.distribute_credit()

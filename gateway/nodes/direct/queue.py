@@ -8,31 +8,40 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from enum import Enum
+from typing import Final, TypeAlias
 
-from gateway.nodes.link import Delivery
+from gateway.filters.evaluate.access import Encoded
+from gateway.nodes.link import Delivery, MessageOrigin
 from gateway.routing.requester_limits import BESIDE, DETACHED
 
-if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
 
-UNREAD: Final = object()
-"""No filter has looked at the message."""
+class Unread(Enum):
+    """A message at which no filter has looked."""
+
+    UNREAD = "unread"
+
+
+UNREAD: Final = Unread.UNREAD
+MessageSource: TypeAlias = Encoded | Unread | None
+"""A message as filters read it (`receiver_filter.source_of`); None: it is malformed."""
 _FEW: Final = 32
 """Messages that have gone and may still stand in a queue, whatever its length."""
 
 
 class WaitingMessage:
-    """A message with its sender's link and delivery; `takers` counts the groups that are still there to take it."""
+    """A message with its sender's link and delivery; `groups_left` counts the groups that can still take it."""
 
-    __slots__ = ("charged", "data", "delivery", "gone", "link", "queues", "settled", "source", "takers")
+    __slots__ = ("charged", "data", "delivery", "gone", "groups_left", "link", "queues", "settled", "source")
 
-    def __init__(self, link: Link, delivery: Delivery, data: bytes, settled: bool, source: Any = UNREAD) -> None:
-        """`source`: the message as filters read it (`filtering.source_of`), where that is known."""
+    def __init__(
+        self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool, source: MessageSource = UNREAD
+    ) -> None:
+        """`source`: the message as filters read it (`receiver_filter.source_of`), where that is known."""
         self.link, self.delivery, self.data, self.settled = link, delivery, data, settled
         self.source = source
         self.queues: list[Queue] = []
-        self.takers = self.charged = 0
+        self.groups_left = self.charged = 0
         """`charged`: what it takes of `DETACHED`, since its link has ended."""
         self.gone = False
 
@@ -87,7 +96,7 @@ class WaitingMessages:
 
     def __init__(self) -> None:
         self._all: dict[WaitingMessage, None] = {}
-        self._of: dict[Link, dict[WaitingMessage, None]] = {}
+        self._of: dict[MessageOrigin, dict[WaitingMessage, None]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -106,7 +115,7 @@ class WaitingMessages:
     def also(message: WaitingMessage, queue: Queue, *, first: bool = False) -> None:
         """A message that waits already is for one more group."""
         message.queues.append(queue)
-        message.takers += 1
+        message.groups_left += 1
         queue.put(message, first=first)
 
     def take(self, message: WaitingMessage) -> None:
@@ -118,14 +127,14 @@ class WaitingMessages:
         if not own:
             del self._of[message.link]
         DETACHED.give_back(message.charged)
-        for queue in message.queues if message.takers else ():  # no taker: no queue has it any more
+        for queue in message.queues if message.groups_left else ():  # no taker: no queue has it any more
             queue.passed()
 
-    def unsettled_of(self, link: Link) -> list[WaitingMessage]:
+    def unsettled_of(self, link: MessageOrigin) -> list[WaitingMessage]:
         """What came on `link` and waits for an outcome that its sender can hear."""
         return [message for message in self._of.get(link, ()) if not message.settled]
 
-    def left_by(self, link: Link) -> list[WaitingMessage]:
+    def left_by(self, link: MessageOrigin) -> list[WaitingMessage]:
         """A link has ended: what came settled on it waits on while there is room for it; returns what has none."""
         over = []
         for message in self._of.get(link, ()):

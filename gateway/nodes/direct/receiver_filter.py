@@ -7,7 +7,7 @@ nothing else. What a filter cannot be evaluated on matches no filter; without a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
@@ -15,9 +15,7 @@ from gateway.filters.evaluate.access import Encoded, MessageAccess
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.filters.predicate import TRUE, Predicate
-
-if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
+from gateway.nodes.link import OutgoingLink
 
 __all__ = ["ACCESS", "CAPABILITIES", "FilterSet", "Predicate", "Test", "message_test", "source_of", "wanted"]
 
@@ -25,7 +23,7 @@ Test = Callable[[Encoded], bool]
 ACCESS: Final = MessageAccess()
 
 
-def wanted(link: Link) -> FilterSet:
+def wanted(link: OutgoingLink) -> FilterSet:
     """What the filters of a link of the peer's ask for; raises AmqpError for what is refused."""
     return read(link.source.filter, link.filter_rules or RULES)
 

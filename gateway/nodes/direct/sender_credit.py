@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gateway.nodes.direct.node import SenderEndpoint
+    from gateway.nodes.direct.endpoints import SenderEndpoint
 
 MOST: Final = 10_000
 """Credit that one sender is handed on, whatever its receivers grant: it cannot be taken back when they stop."""
@@ -33,38 +33,38 @@ class SenderCredit:
         self._levels: Final[dict[int, dict[SenderEndpoint, None]]] = {}
         self._sharing = self._again = self._later = False
 
-    def join(self, inlet: SenderEndpoint) -> None:
+    def join(self, sender: SenderEndpoint) -> None:
         """Add a sender, which has no credit yet."""
-        self.all[inlet] = None
-        self._file(inlet, inlet.link.granted)
+        self.all[sender] = None
+        self._file(sender, sender.link.granted)
 
-    def leave(self, inlet: SenderEndpoint) -> None:
+    def leave(self, sender: SenderEndpoint) -> None:
         """Remove a sender."""
-        del self.all[inlet]
-        self._unfile(inlet)
+        del self.all[sender]
+        self._unfile(sender)
         if len(self.all) == 1:  # the places of many that have left are not to be looked through for the last
             self.all = self.all.copy()
 
-    def used(self, inlet: SenderEndpoint) -> None:
+    def credit_used(self, sender: SenderEndpoint) -> None:
         """A sender has used so much that it belongs to another level."""
-        self._unfile(inlet)
-        self._file(inlet, inlet.link.granted)
+        self._unfile(sender)
+        self._file(sender, sender.link.granted)
 
-    def _file(self, inlet: SenderEndpoint, granted: int) -> None:
+    def _file(self, sender: SenderEndpoint, granted: int) -> None:
         granted = max(granted, 0)
-        inlet.level = level = granted.bit_length()
-        inlet.left = granted - (1 << level >> 1)
-        self._levels.setdefault(level, {})[inlet] = None
+        sender.level = level = granted.bit_length()
+        sender.left = granted - (1 << level >> 1)
+        self._levels.setdefault(level, {})[sender] = None
 
-    def _unfile(self, inlet: SenderEndpoint) -> None:
-        level = self._levels[inlet.level]
-        del level[inlet]
+    def _unfile(self, sender: SenderEndpoint) -> None:
+        level = self._levels[sender.level]
+        del level[sender]
         if not level:
-            del self._levels[inlet.level]
+            del self._levels[sender.level]
 
     # -- sharing
 
-    def share(self) -> None:
+    def distribute(self) -> None:
         """Grant what there is.
 
         A link of our own may send at once, and what nobody wants is to be granted anew: that is done here in turn.
@@ -87,9 +87,9 @@ class SenderCredit:
             self._grant(next(iter(self.all)), min(free, MOST))
             return
         share = min(free // len(self.all) or 1, MOST)
-        for inlet in self._poorest(share.bit_length()):
-            if inlet in self.all:  # none that a grant before has ended
-                self._grant(inlet, share)
+        for sender in self._poorest(share.bit_length()):
+            if sender in self.all:  # none that a grant before has ended
+                self._grant(sender, share)
 
     def _poorest(self, below: int) -> list[SenderEndpoint]:
         """Those in the levels `below` one; where they are too many for one turn the others are asked for later."""
@@ -104,15 +104,15 @@ class SenderCredit:
 
     def _go_on(self) -> None:
         self._later = False
-        self.share()
+        self.distribute()
 
-    def _grant(self, inlet: SenderEndpoint, share: int) -> None:
+    def _grant(self, sender: SenderEndpoint, share: int) -> None:
         """One that takes no credit now is filed as if it had: it is not to be asked at every event."""
-        link = inlet.link
+        link = sender.link
         if (missing := share - link.granted) > 0:
             link.grant(missing)
-        elif inlet.level >= share.bit_length():
+        elif sender.level >= share.bit_length():
             return
-        if inlet in self.all:
-            self._unfile(inlet)
-            self._file(inlet, max(link.granted, share))
+        if sender in self.all:
+            self._unfile(sender)
+            self._file(sender, max(link.granted, share))

@@ -65,6 +65,10 @@ class Wire:
     def fail(self, error: AmqpError) -> None:
         self.leave()
 
+    def detach(self, error: AmqpError | None = None) -> None:
+        if self.open:
+            self.leave()
+
     def drop(self, delivery: Any) -> None:
         self.outcomes[delivery] = "dropped"
 

@@ -26,9 +26,9 @@ def red(count: int) -> list[bytes]:
 
 def waiting(node: Node, messages: list[bytes], *, settled: bool = False) -> Wire:
     """A sender whose messages all wait: the receivers' credit was taken back after it was shared."""
-    receivers = [end.link for end in node.meeting.outlets]
+    receivers = [end.link for end in node.meeting.receiver_endpoints]
     before = [link.window for link in receivers]
-    receivers[0].flow(10 * len(messages) * (1 + len(node.meeting.inlets)))  # type: ignore[attr-defined]
+    receivers[0].flow(10 * len(messages) * (1 + len(node.meeting.sender_endpoints)))  # type: ignore[attr-defined]
     sender = node.sender()
     while node.loop.turn():
         pass
@@ -285,7 +285,7 @@ def of_receivers(kind: type[DirectNode], count: int, event: str, filtered: bool)
 
 def of_senders(kind: type[DirectNode], count: int, event: str) -> int:
     node, senders = crowd_of_senders(kind, count)
-    chosen, receiver = senders[count // 2], node.meeting.outlets[0].link
+    chosen, receiver = senders[count // 2], node.meeting.receiver_endpoints[0].link
     calls: dict[str, Callable[[], Any]] = {
         "attach": node.sender,
         "credit": lambda: receiver.flow(2 * count + 1),  # type: ignore[attr-defined]
@@ -317,7 +317,7 @@ def test_an_event_costs_the_same_beside_four_times_as_many_senders(kind: type[Di
 def test_a_message_to_one_of_many_receivers_costs_the_same() -> None:
     def cost(count: int) -> int:
         node, _ = crowd_of_receivers(DirectNode, count, filtered=False, credit=5)
-        sender: Any = node.meeting.inlets[0].link
+        sender: Any = node.meeting.sender_endpoints[0].link
         return steps(lambda: sender.transfer(colored("red")))
 
     assert cost(MANY) < 1.5 * cost(FEW)

@@ -29,7 +29,7 @@ def test_a_node_made_for_a_link_that_is_refused_goes_again() -> None:
     with pytest.raises(AmqpError, match="found the end"):
         node.attach(receiving("color ="))
     assert gone == [node]
-    assert not node.outlets
+    assert not node.receiver_endpoints
 
 
 def test_no_filter_is_no_test() -> None:
@@ -57,5 +57,5 @@ def test_who_takes_a_message(data: bytes, found: list[str]) -> None:
     for name, text in filters.items():
         predicate = text and parse_sql(text)
         receivers.join(End(name=name, link=link, predicate=predicate))  # type: ignore[arg-type]
-    groups = receivers.takers(source_of(data))
-    assert {outlet.name for group in groups for outlet in group.members} == set(found)  # type: ignore[attr-defined]
+    groups = receivers.matching_groups(source_of(data))
+    assert {receiver.name for group in groups for receiver in group.members} == set(found)  # type: ignore[attr-defined]

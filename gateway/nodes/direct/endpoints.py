@@ -1,0 +1,186 @@
+"""The ends of the links at a direct node: senders, receivers, and the groups of receivers with one filter."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple, Protocol
+
+from gateway.amqp.link.outcomes import FAILED, Outcome
+from gateway.errors import AmqpError
+from gateway.filters.evaluate.access import Encoded
+from gateway.filters.evaluate.compile import compile_filter
+from gateway.filters.predicate import TRUE
+from gateway.nodes.direct.queue import Queue
+from gateway.nodes.direct.receiver_filter import ACCESS, Predicate, Test
+from gateway.nodes.link import (
+    Delivery,
+    IncomingLink,
+    MessageOrigin,
+    OutgoingLink,
+    SendContext,
+    Transform,
+    TransformFactory,
+)
+from gateway.principal import Requester
+from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext
+
+_TRANSFORMS: Final = 4096
+"""Requesters whose transforms a receiver remembers."""
+
+
+class EndpointNode(Protocol):
+    """What the ends of links need of their node."""
+
+    sole_receiver: ReceiverEndpoint | None
+
+    @property
+    def make_transform(self) -> TransformFactory: ...
+    @property
+    def attended(self) -> bool: ...
+    def transfer(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None: ...
+    def forward(
+        self, receiver: ReceiverEndpoint, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool
+    ) -> None: ...
+    def credit_used(self, sender: SenderEndpoint) -> None: ...
+    def give_back(self, link: MessageOrigin) -> None: ...
+    def leave_sender(self, sender: SenderEndpoint) -> None: ...
+    def leave_receiver(self, receiver: ReceiverEndpoint) -> None: ...
+    def has_own_transform(self, context: LinkContext, receiver: ReceiverEndpoint) -> None: ...
+    def credited(self, receiver: ReceiverEndpoint) -> None: ...
+
+
+class SenderEndpoint:
+    """A sender at the node: `link` is the incoming link."""
+
+    __slots__ = ("_node", "left", "level", "link")
+
+    def __init__(self, node: EndpointNode, link: IncomingLink) -> None:
+        self._node = node
+        self.link = link
+        self.left = self.level = 0
+        """Messages that it may send until its credit is looked at, and where `Shares` has filed it."""
+
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
+        """Straight to the one receiver where that is all there is to do; else the node decides."""
+        node, link = self._node, self.link
+        receiver = node.sole_receiver
+        if receiver is None or settled or (target := receiver.link).window <= 0 or target.engine.blocked:
+            node.transfer(link, delivery, data, settled)
+        elif target.context is link.context:
+            target.send(data, (link, delivery))
+        else:
+            node.forward(receiver, link, delivery, data, False)
+        self.left -= 1
+        if self.left < 0:
+            node.credit_used(self)
+
+    @property
+    def attended(self) -> bool:
+        """Whether somebody receives what is sent here."""
+        return self._node.attended
+
+    def give_back(self) -> None:
+        """The link is about to end: what waits here goes back, while its sender can hear that."""
+        self._node.give_back(self.link)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self._node.leave_sender(self)
+
+
+class ReceiverEndpoint:
+    """A receiver at the node, with the crossings from each sender's scope to its own."""
+
+    __slots__ = (
+        "__weakref__", "_node", "_transforms", "counted", "group", "kind", "last", "last_context", "last_requester",
+        "link", "predicate", "serial", "turn",
+    )  # fmt: skip
+
+    group: ReceiverGroup
+    kind: FilterGroupKey
+
+    def __init__(self, node: EndpointNode, link: OutgoingLink, predicate: Predicate = TRUE) -> None:
+        """`predicate`: which messages it takes."""
+        self.predicate = None if predicate == TRUE else predicate
+        self._node = node
+        self.link = link
+        self.counted = self.turn = self.serial = 0
+        """Its part of `Receivers.supply`, when it had its last turn, and when it came."""
+        self._transforms: dict[tuple[LinkContext, Requester], Transform | None] = {}
+        self.last_context: LinkContext | None = None
+        self.last_requester: Requester | None = None
+        self.last: Transform | None = None
+        """What `crossing` said for an origin with `last_context` and `last_requester`."""
+
+    def transform_for(self, origin: MessageOrigin) -> Transform | None:
+        """How messages of `origin` must be changed for this receiver; decided once per sender."""
+        context, requester = key = origin.context, origin.requester
+        try:
+            made = self._transforms[key]
+        except KeyError:
+            if len(self._transforms) >= _TRANSFORMS:
+                self._transforms.clear()
+            made = self._transforms[key] = self._node.make_transform(origin, self.link)
+            if context.pair is not None:
+                self._node.has_own_transform(context, self)
+        self.last_context, self.last_requester, self.last = context, requester, made
+        return made
+
+    def forget(self, origin: MessageOrigin) -> None:
+        """A sender whose crossing is its own, for what `$me` means, has left."""
+        self._transforms.pop((origin.context, origin.requester), None)
+        self.last_context = None
+
+    def policy_changed(self, verdict: Any) -> None:
+        """A reload may have changed keys or rules: decide anew at the next message."""
+        self._transforms.clear()
+        self.last_context = None
+
+    def on_credit(self) -> None:
+        self._node.credited(self)
+
+    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
+        link, delivery = context
+        link.settle(delivery, outcome)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self._node.leave_receiver(self)
+        for link, delivery in self.link.take_unsettled():
+            link.settle(delivery, FAILED)  # sent, and its outcome will never come
+
+
+class FilterGroupKey(NamedTuple):
+    """What a sender's attach has to know of the receivers that are there (RA-2.2-4)."""
+
+    context: LinkContext
+    supports: bool
+    """It said that it follows response annotations."""
+
+
+def kind_of(link: OutgoingLink) -> FilterGroupKey:
+    """The kind of a receiver; there are few."""
+    return FilterGroupKey(link.context, RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities)
+
+
+class ReceiverGroup:
+    """The receivers with one filter, and what waits for any of them."""
+
+    __slots__ = ("_test", "behind", "members", "predicate", "queue", "ready")
+
+    def __init__(self, predicate: Predicate | None) -> None:
+        """`predicate`: the filter; None: they take all messages."""
+        self.predicate: Final = predicate
+        self._test: Test | None = None
+        self.members: Final[dict[ReceiverEndpoint, None]] = {}
+        self.ready: Final[OrderedDict[ReceiverEndpoint, None]] = OrderedDict()
+        """Those that had credit when they were last looked at, in the order of their turns."""
+        self.queue: Final = Queue()
+        self.behind = False
+        """It has not been asked about all that waited when it came, and gets nothing before that."""
+
+    def takes(self, source: Encoded | None) -> bool:
+        """Whether its receivers take a message; `source` None: no filter matches it."""
+        if self.predicate is None or source is None:
+            return self.predicate is None
+        if self._test is None:
+            self._test = compile_filter(self.predicate, ACCESS)
+        return self._test(source)
