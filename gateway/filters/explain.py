@@ -6,9 +6,9 @@ import math
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from gateway.amqp.codec.codec import Array, Described, MapKey, Symbol, Timestamp
+from gateway.amqp.codec.codec import Array, Described, MapKey, Symbol, Timestamp, Value
 from gateway.filters.decimals import decoded
 from gateway.filters.evaluate.access import ABSENT, Encoded, MessageAccess
 from gateway.filters.evaluate.compile import extraction, verdict
@@ -36,6 +36,7 @@ from gateway.filters.predicate import (
     Predicate,
     Text,
     Truth,
+    ValueExpression,
     fields_of,
     number_in,
 )
@@ -91,7 +92,7 @@ def _fields(node: Predicate) -> tuple[FieldReference, ...]:
     return () if type(node) in _GROUPS else fields_of(node)
 
 
-def _known(field: FieldReference, found: Any) -> str:
+def _known(field: FieldReference, found: Value) -> str:
     return f"{shown(field)} is {described(found)}"
 
 
@@ -100,11 +101,11 @@ def _known(field: FieldReference, found: Any) -> str:
 
 def shown(node: Node) -> str:
     """A predicate in the words of the SQL filter; groups by their name alone, for their items follow."""
-    text = _GROUPS.get(type(node)) or _shown(node)
+    text = _shown(node)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _shown(node: Any) -> str:
+def _shown(node: Node) -> str:
     match node:
         case Compare(comparison, left, right):
             return f"{_shown(left)} {comparison.value} {_shown(right)}"
@@ -124,6 +125,8 @@ def _shown(node: Any) -> str:
             return _text(node)
         case Constant(constant):
             return {True: "TRUE", False: "FALSE", None: "unknown"}[constant]
+        case And() | Or() | Not() | IsTrue():
+            return _GROUPS[type(node)]
         case _:
             return _value(node)
 
@@ -133,7 +136,7 @@ def _text(node: Text) -> str:
     return f"{_shown(node.field)} {how} '{node.operand}'{' in any case' if node.fold else ''}"
 
 
-def _value(node: Any) -> str:
+def _value(node: ValueExpression) -> str:
     match node:
         case Arithmetic(operator, left, right):
             return f"({_shown(left)} {operator.value} {_shown(right)})"
@@ -155,7 +158,7 @@ def _hyphens(name: str) -> bool:
     return name.replace("-", "").isidentifier() and name[0].isalpha()
 
 
-def _step(step: Any) -> str:
+def _step(step: str | ValueExpression) -> str:
     if isinstance(step, str):
         plain = step.isidentifier() and not step.startswith("_")
         name = step if plain else "[" + step.replace("[", "[[").replace("]", "]]") + "]"
@@ -163,7 +166,7 @@ def _step(step: Any) -> str:
     return f"[{_shown(step)}]"
 
 
-def literal(constant: Any) -> str:
+def literal(constant: Value) -> str:
     """A constant as it is written in an expression."""
     if isinstance(constant, bool) or constant is None:
         return {True: "TRUE", False: "FALSE", None: "NULL"}[constant]
@@ -180,7 +183,7 @@ def literal(constant: Any) -> str:
     return str(constant)
 
 
-def described(found: Any) -> str:
+def described(found: Value) -> str:
     """A message's value with its AMQP type, for people: `'red' (string)`, `7 (integer)`, `absent`."""
     if found is ABSENT or found is None:
         return "absent" if found is ABSENT else "null"
@@ -188,7 +191,7 @@ def described(found: Any) -> str:
     return f"{text if len(text) <= _LONGEST else text[:_LONGEST] + '…'} ({kind})"
 
 
-def _plain(found: Any) -> str:
+def _plain(found: Value) -> str:
     if type(found) in DECIMALS and not isinstance(found, Decimal):
         number = decoded(found)
         return "not a finite number" if number is None else str(number)
@@ -215,7 +218,7 @@ _NAMES: Final[dict[type, str]] = {
 }  # fmt: skip
 
 
-def _kind(found: Any) -> str:
+def _kind(found: Value) -> str:
     if isinstance(found, Frozen) or type(found) in INTEGERS:
         kind = family(found)
         return "" if kind is None else kind.value

@@ -11,10 +11,12 @@ walks at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+from gateway.amqp.codec.types import Value
 
 
 class MessageSection(Enum):
@@ -75,7 +77,7 @@ class Literal:
     Equal are only constants of one type: to Python 1, 1.0 and True are one value, to a filter they are three.
     """
 
-    value: Any
+    value: Value
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Literal and _typed(self.value) == _typed(other.value)
@@ -90,12 +92,12 @@ class FieldReference:
 
     In the header and the properties `name` is the specification's field name, with hyphens; of an annotation whose key
     is a number it is `numbered` that number. A step of the path is a
-    `str` (a key: looked up as string, then as symbol) or a `Value` (a zero-based index).
+    `str` (a key: looked up as string, then as symbol) or a `ValueExpression` (a zero-based index).
     """
 
     section: MessageSection
     name: str
-    path: tuple[str | Value, ...] = ()
+    path: tuple[str | ValueExpression, ...] = ()
 
 
 _NUMBER: Final = "\0"
@@ -117,25 +119,25 @@ class Arithmetic:
     """`left operator right`; unknown where it has no number for an answer."""
 
     operator: Operator
-    left: Value
-    right: Value
+    left: ValueExpression
+    right: ValueExpression
 
 
 @dataclass(frozen=True, slots=True)
 class Negative:
     """Unary minus."""
 
-    value: Value
+    value: ValueExpression
 
 
 @dataclass(frozen=True, slots=True)
 class Positive:
     """Unary plus: a number as it is, unknown for anything else (FX-5-10)."""
 
-    value: Value
+    value: ValueExpression
 
 
-Value = Literal | FieldReference | Arithmetic | Negative | Positive
+ValueExpression = Literal | FieldReference | Arithmetic | Negative | Positive
 
 
 # -- predicates
@@ -152,7 +154,7 @@ class Constant:
 class Truth:
     """A boolean value as predicate (FX-5-15): unknown where it is anything but a boolean."""
 
-    value: Value
+    value: ValueExpression
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +162,15 @@ class Compare:
     """SQL comparison: numbers across their families, everything else within its own, unknown otherwise."""
 
     comparison: Comparison
-    left: Value
-    right: Value
+    left: ValueExpression
+    right: ValueExpression
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
     """Absent or null (FX-5-5): never unknown."""
 
-    value: Value
+    value: ValueExpression
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +184,17 @@ class Exists:
 class In:
     """Equal to one of `items` (FX-5-6): a disjunction of comparisons, so unknown where SQL says so."""
 
-    value: Value
-    items: tuple[Value, ...]
+    value: ValueExpression
+    items: tuple[ValueExpression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Like:
     """`%` any string, `_` one character, `escape` makes the next one literal (FX-5-7)."""
 
-    value: Value
-    pattern: Value
-    escape: Value | None = None
+    value: ValueExpression
+    pattern: ValueExpression
+    escape: ValueExpression | None = None
     longest: int | None = None
     """Unknown for a text of more characters (`search_limit`); None: for none."""
 
@@ -206,7 +208,7 @@ class Matches:
     """
 
     field: FieldReference
-    reference: Any
+    reference: Value
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -256,14 +258,17 @@ class IsTrue:
 
 
 Predicate = Constant | Truth | Compare | IsNull | Exists | In | Like | Matches | Text | And | Or | Not | IsTrue
-Node = Predicate | Value
+Node = Predicate | ValueExpression
+NodeField: TypeAlias = Any
+"""What a field of a node holds: a node, a tuple of them, or data. `Any`, for a walk that rebuilds nodes field by field
+(`dataclasses.fields`) has types that no checker can follow."""
 
 TRUE: Final = Constant(True)
 FALSE: Final = Constant(False)
 UNKNOWN: Final = Constant(None)
 
 
-def _typed(value: Any) -> Any:
+def _typed(value: object) -> Hashable:
     return (type(value), tuple(map(_typed, value)) if isinstance(value, tuple) else value)
 
 
@@ -303,19 +308,16 @@ def bind(predicate: Predicate, latest: str) -> Predicate:
 
 def with_longest(predicate: Predicate, longest: Callable[[Like], int | None]) -> Predicate:
     """The predicate with a limit of its own for every LIKE."""
-    limited: Predicate = _with_longest(predicate, longest)
-    return limited
+    if isinstance(predicate, Like):
+        return replace(predicate, longest=longest(predicate))
+    if isinstance(predicate, And | Or):
+        return replace(predicate, items=tuple(with_longest(item, longest) for item in predicate.items))
+    if isinstance(predicate, Not | IsTrue):
+        return replace(predicate, item=with_longest(predicate.item, longest))
+    return predicate
 
 
-def _with_longest(node: Any, longest: Callable[[Like], int | None]) -> Any:
-    if isinstance(node, Like):
-        return replace(node, longest=longest(node))
-    if isinstance(node, And | Or):
-        return replace(node, items=tuple(_with_longest(item, longest) for item in node.items))
-    return replace(node, item=_with_longest(node.item, longest)) if isinstance(node, Not | IsTrue) else node
-
-
-def _bound(node: Any, latest: Literal) -> Any:
+def _bound(node: NodeField, latest: Literal) -> NodeField:
     if type(node) is tuple:  # not a frozen reference
         return tuple(_bound(item, latest) for item in node)
     if isinstance(node, Literal):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.amqp.codec import types as t
+from gateway.amqp.codec.types import Value
 from gateway.filters.decimals import decimal_value
 from gateway.filters.predicate import Comparison, Operator
 
@@ -43,7 +44,7 @@ class Frozen(NamedTuple):
     """
 
     family: Family
-    items: tuple[Any, ...]
+    items: tuple[Value, ...]
 
 
 INTEGERS: Final = frozenset((int, t.Ubyte, t.Ushort, t.Uint, t.Ulong, t.Byte, t.Short, t.Int, t.Long))
@@ -71,16 +72,16 @@ LONG_MIN: Final = -(1 << 63)
 LONG_MAX: Final = (1 << 63) - 1
 
 
-def family(value: Any) -> Family | None:
+def family(value: object) -> Family | None:
     """The family of a value; `None` for null, for what is absent, and for anything that is no AMQP value."""
     return value.family if type(value) is Frozen else _FAMILIES.get(type(value))
 
 
 # -- SQL: comparison (FX-5-4)
 
-Compared = Callable[[Any, Any], bool | None]
+Compared = Callable[[Value, Value], bool | None]
 
-_TESTS: Final[dict[Comparison, Callable[[Any, Any], bool]]] = {
+_TESTS: Final[dict[Comparison, Callable[[Value, Value], bool]]] = {
     Comparison.EQ: lambda left, right: left == right,
     Comparison.NE: lambda left, right: left != right,
     Comparison.LT: lambda left, right: left < right,
@@ -102,14 +103,14 @@ def comparer(comparison: Comparison) -> Compared:
     """The comparison of two values: true, false, or `None` (unknown) where the rules have no answer."""
     test, ordering = _TESTS[comparison], comparison not in _EQUALITY
 
-    def compare(left: Any, right: Any) -> bool | None:
+    def compare(left: Value, right: Value) -> bool | None:
         pair = _comparable(left, right, ordering)
         return None if pair is None else test(*pair)
 
     return compare
 
 
-def _comparable(left: Any, right: Any, ordering: bool) -> tuple[Any, Any] | None:
+def _comparable(left: Value, right: Value, ordering: bool) -> tuple[Value, Value] | None:
     """Both values as Python compares them; `None` where they cannot be compared."""
     one, other = family(left), family(right)
     if one is None or other is None:
@@ -126,16 +127,16 @@ def _comparable(left: Any, right: Any, ordering: bool) -> tuple[Any, Any] | None
     return None if pair is None or None in _without_nan(pair) else pair
 
 
-def _without_nan(pair: tuple[Any, Any]) -> tuple[Any, ...]:
+def _without_nan(pair: tuple[Value, Value]) -> tuple[Value, ...]:
     return tuple(None if value is None or value != value else value for value in pair)
 
 
-def exact(value: Any) -> Any:
+def exact(value: Value) -> Value:
     """A decimal as `Decimal`, `None` for one out of range; any other value as it is."""
     return decimal_value(value) if type(value) in DECIMALS else value
 
 
-def double(value: Any) -> float | None:
+def double(value: Value) -> float | None:
     """Any number as IEEE double, correctly rounded; `None` for a decimal out of range."""
     number = exact(value)
     if number is None:
@@ -170,11 +171,11 @@ _DOUBLE: Final[dict[Operator, Callable[[float, float], float]]] = {
 }
 
 
-def calculator(operator: Operator) -> Callable[[Any, Any], Any]:
+def calculator(operator: Operator) -> Callable[[Value, Value], int | float | None]:
     """The operation on two values: an `int`, a `float`, or `None` where there is no number for an answer."""
     whole, approximate = _INTEGER[operator], _DOUBLE[operator]
 
-    def calculate(left: Any, right: Any) -> int | float | None:
+    def calculate(left: Value, right: Value) -> int | float | None:
         if type(left) in INTEGERS and type(right) in INTEGERS:
             return None if right == 0 and operator in _DIVISIONS else in_long(whole(int(left), int(right)))
         if family(left) not in _NUMBERS or family(right) not in _NUMBERS:
@@ -196,7 +197,7 @@ def _moduli(operator: Operator, left: float) -> bool:
     return operator is not Operator.MOD or not math.isinf(left)
 
 
-def negative(value: Any) -> Any:
+def negative(value: Value) -> Value:
     """Unary minus, in the family of its operand."""
     if type(value) in INTEGERS:
         return in_long(-int(value))
@@ -206,7 +207,7 @@ def negative(value: Any) -> Any:
     return None if number is None else number.copy_negate()
 
 
-def positive(value: Any) -> Any:
+def positive(value: Value) -> Value:
     """Unary plus: a number as it is, `None` for anything else."""
     return value if family(value) in _NUMBERS else None
 
@@ -219,7 +220,7 @@ def in_long(value: int) -> int | None:
 # -- property filters: strict match (FX-4-5 to -10, -19, -20)
 
 
-def frozen(value: Any) -> Any:
+def frozen(value: Value) -> Value:
     """A value of the codec as hashable reference: lists, maps, arrays and described values become `Frozen`."""
     kind = _FAMILIES.get(type(value))
     if kind is Family.LIST:
@@ -233,14 +234,14 @@ def frozen(value: Any) -> Any:
     return frozen(value.value) if type(value) is t.MapKey else value
 
 
-def _described(descriptors: tuple[Any, ...], item: Any) -> Any:
+def _described(descriptors: tuple[Value, ...], item: Value) -> Value:
     """An array's item with the descriptors that all its items share, outermost first."""
     for descriptor in reversed(descriptors):
         item = Frozen(Family.DESCRIBED, (frozen(descriptor), item))
     return item
 
 
-def matcher(reference: Any) -> Callable[[Any], bool]:
+def matcher(reference: Value) -> Callable[[Value], bool]:
     """Whether a message's value matches a reference (a value of the codec or `frozen`)."""
     wanted = frozen(reference)
     if type(wanted) is Frozen:
@@ -249,7 +250,7 @@ def matcher(reference: Any) -> Callable[[Any], bool]:
     return lambda value: _identity(value) == identity
 
 
-def _identity(value: Any) -> Any:
+def _identity(value: Value) -> tuple[Family | None, Hashable]:
     """Equal and of equal hash for values that match, and for no others; what matches nothing is a new object."""
     kind = family(value)
     if type(value) is Frozen:
@@ -263,7 +264,7 @@ def _identity(value: Any) -> Any:
 _COMPOSITES: Final = frozenset((Family.LIST, Family.MAP, Family.ARRAY, Family.DESCRIBED))
 
 
-def _composite_matches(reference: Frozen, value: Any) -> bool:
+def _composite_matches(reference: Frozen, value: Value) -> bool:
     found = value if type(value) is Frozen else frozen(value)
     if type(found) is not Frozen or found.family is not reference.family:
         return False
@@ -275,7 +276,7 @@ def _composite_matches(reference: Frozen, value: Any) -> bool:
 
 
 def _map_matches(reference: Frozen, found: Frozen) -> bool:
-    entries: dict[Any, Any] = {}
+    entries: dict[Hashable, Value] = {}
     for key, item in found.items:
         identity = _identity(key)
         if identity not in entries or type(key) is str:
@@ -287,12 +288,12 @@ def _map_matches(reference: Frozen, found: Frozen) -> bool:
     return True
 
 
-def _item_matches(reference: Any, value: Any) -> bool:
+def _item_matches(reference: Value, value: Value) -> bool:
     if reference is None:  # asks for nothing but that the entry be there
         return True
     if type(reference) is Frozen:
         return _composite_matches(reference, value)
-    return bool(_identity(reference) == _identity(value))
+    return _identity(reference) == _identity(value)
 
 
 # -- text

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from gateway.amqp.codec.codec import Ubyte, Uint
+from gateway.amqp.codec.codec import Ubyte, Uint, Value
 from gateway.filters.evaluate.readers import (
     ABSENT,
     Absent,
@@ -32,7 +32,7 @@ __all__ = [
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
-Reader = Callable[[S], Sequence[Any]]
+Reader = Callable[[S], Sequence[Value]]
 
 PROPERTIES: Final = (
     "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
@@ -168,7 +168,7 @@ _PLACES: Final = {
     MessageSection.FOOTER: 7,
 }
 """The index in `Layout` at which a section starts; the next one is where it ends."""
-_LISTS: Final[dict[MessageSection, tuple[int, tuple[str, ...], dict[str, Any]]]] = {
+_LISTS: Final[dict[MessageSection, tuple[int, tuple[str, ...], dict[str, Value]]]] = {
     MessageSection.HEADER: (0, HEADER, HEADER_DEFAULTS),
     MessageSection.PROPERTIES: (4, PROPERTIES, {}),
 }

@@ -10,8 +10,9 @@ values need no arithmetic, and both stop at the first operand that decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from gateway.amqp.codec.types import Value
 from gateway.filters.evaluate.access import MALFORMED, Access, Reader
 from gateway.filters.evaluate.prefilter import needles
 from gateway.filters.evaluate.terms import Slots, Test, Values, leaf
@@ -111,8 +112,8 @@ def _joined(readers: list[Reader[S]]) -> Reader[S]:
     if len(readers) == 1:
         return readers[0]
 
-    def read(source: S) -> Sequence[Any]:
-        values: list[Any] = []
+    def read(source: S) -> Sequence[Value]:
+        values: list[Value] = []
         for reader in readers:
             values += reader(source)
         return values

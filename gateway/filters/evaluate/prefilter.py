@@ -6,8 +6,9 @@ among the bytes of its section, the comparison is not true, whatever it is other
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from gateway.amqp.codec.types import Value
 from gateway.filters import like
 from gateway.filters.predicate import (
     Compare,
@@ -20,6 +21,7 @@ from gateway.filters.predicate import (
     MessageSection,
     Predicate,
     Text,
+    ValueExpression,
 )
 from gateway.filters.values import TEXTS
 
@@ -49,7 +51,7 @@ def _of_compare(node: Compare) -> Needles | None:
     return _known(node.left, [_constant(node.right)]) or _known(node.right, [_constant(node.left)])
 
 
-def _constant(node: object) -> Any:
+def _constant(node: ValueExpression) -> Value:
     return node.value if isinstance(node, Literal) else None
 
 
@@ -59,7 +61,7 @@ def _longest(node: Like) -> str | None:
     return max(chunks, key=len, default=None)
 
 
-def _known(value: object, texts: list[Any]) -> Needles | None:
+def _known(value: ValueExpression, texts: list[Value]) -> Needles | None:
     if not isinstance(value, FieldReference) or value.section is MessageSection.HEADER or len(texts) > _MOST:
         return None
     if not all(type(text) in TEXTS and text for text in texts):

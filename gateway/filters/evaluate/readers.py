@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from gateway.amqp.codec.codec import malformed, skip
+from gateway.amqp.codec.codec import Value, malformed, skip
 from gateway.amqp.codec.decoder import ASK_SKIP, LIMITS, READERS, STEPS
 from gateway.amqp.message.bounds import ENTRIES, FIELDS
 from gateway.amqp.message.section_index import AMQP_VALUE, SectionOffsets, descriptor, opened
@@ -33,7 +33,7 @@ class Absent:
 
 
 ABSENT: Final = Absent()
-class Slotted(dict[int, Any]):
+class Slotted(dict[int, Value]):
     """The values of fields by their slots; what is not there is `ABSENT`."""
 
     __slots__ = ()
@@ -42,8 +42,8 @@ class Slotted(dict[int, Any]):
         return ABSENT
 
 
-_V = TypeVar("_V", list[Any], Slotted)
-_Read = Callable[[Encoded], Sequence[Any]]
+_V = TypeVar("_V", list[Value], Slotted)
+_Read = Callable[[Encoded], Sequence[Value]]
 _LONGEST_KEY: Final = 1 << 16
 """Bytes: no expression is as long, so nobody asks for a key that is."""
 _MAX_ULONG: Final = (1 << 64) - 1
@@ -51,11 +51,11 @@ _DEPTH: Final = LIMITS.depth - 1
 _STRING8, _SYMBOL8, _NULL, _SMALL_ULONG, _MAP8, _MAP32 = 0xA1, 0xA3, 0x40, 0x53, 0xC1, 0xD1
 
 
-def list_reader(place: int, slots: Mapping[int, int], blank: list[Any]) -> _Read:
+def list_reader(place: int, slots: Mapping[int, int], blank: list[Value]) -> _Read:
     """For the list at `layout[place]`: puts its items where `slots` says; nulls leave what is in `blank`."""
     last = max(slots, default=-1)
 
-    def read(source: Encoded) -> Sequence[Any]:
+    def read(source: Encoded) -> Sequence[Value]:
         data, layout = source
         start = layout[place]
         if start == layout[place + 1]:
@@ -81,7 +81,7 @@ def map_reader(place: int, names: tuple[str, ...]) -> _Read:
     slots, blank, wanted = _slots(names), [ABSENT] * len(names), len(names)
     find, find_few, after = _finder(slots), _few_finder(slots), place + 1
 
-    def read(source: Encoded) -> Sequence[Any]:
+    def read(source: Encoded) -> Sequence[Value]:
         data, layout = source
         start = layout[place]
         if start == layout[after]:
@@ -101,7 +101,7 @@ def value_reader(names: tuple[str, ...]) -> _Read:
     slots, blank, wanted = _slots(names), [ABSENT] * len(names), len(names)
     find, find_few = _finder(slots), _few_finder(slots)
 
-    def read(source: Encoded) -> Sequence[Any]:
+    def read(source: Encoded) -> Sequence[Value]:
         found = _value_map(source)
         if found is None:
             return blank
@@ -284,7 +284,7 @@ def _small(data: bytes, position: int, depth: int) -> tuple[int, int]:
     return value - ((value & 0x80) << 1), position + 1
 
 
-def _whole(layout: str) -> Callable[[bytes, int, int], tuple[Any, int]]:
+def _whole(layout: str) -> Callable[[bytes, int, int], tuple[Value, int]]:
     form = struct.Struct(layout)
     unpack, size = form.unpack_from, form.size
     return lambda data, position, depth: (unpack(data, position)[0], position + size)
@@ -303,11 +303,11 @@ for _code in (0x51, 0x54, 0x55):
     _VALUES[_code] = _small
 
 
-def _bounded(code: int) -> Callable[[bytes, int, int], tuple[Any, int]]:
+def _bounded(code: int) -> Callable[[bytes, int, int], tuple[Value, int]]:
     """Reads a list, a map or the like of a long section, which may have many items itself."""
     read = _VALUES[code]
 
-    def bounded(data: bytes, position: int, depth: int) -> tuple[Any, int]:
+    def bounded(data: bytes, position: int, depth: int) -> tuple[Value, int]:
         if skip(data, position - 1) - position > FIELDS:
             raise _unread("a long list or map")
         return read(data, position, depth)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from gateway.amqp.codec.codec import skip
+from gateway.amqp.codec.codec import Value, skip
 from gateway.amqp.codec.decoder import ASK_SKIP, LIMITS, STEPS
 from gateway.amqp.message.bounds import ENTRIES
 from gateway.errors import AmqpError
@@ -18,7 +18,7 @@ from gateway.errors import AmqpError
 MALFORMED: Final = (AmqpError, IndexError, struct.error, UnicodeDecodeError)
 """What a reader may raise for bytes that cannot be decoded: then the message matches no filter that asked for them."""
 Slots = Mapping[bytes, int]
-Decoders = Sequence[Callable[[bytes, int, int], tuple[Any, int]]]
+Decoders = Sequence[Callable[[bytes, int, int], tuple[Value, int]]]
 _DEPTH: Final = LIMITS.depth - 1
 _STRING8, _SYMBOL8 = 0xA1, 0xA3
 
@@ -26,7 +26,7 @@ _STRING8, _SYMBOL8 = 0xA1, 0xA3
 class _SalvagedEntries:
     """The values of the entries that somebody asks for, the first of each, and the slots of those that are bad."""
 
-    def __init__(self, data: bytes, slots: Slots, decoders: Decoders, values: dict[int, Any]) -> None:
+    def __init__(self, data: bytes, slots: Slots, decoders: Decoders, values: dict[int, Value]) -> None:
         self.seen: Final = set[int]()
         self.bad: Final = set[int]()
         self._data, self._slots, self._decoders, self._values = data, slots, decoders, values
@@ -49,7 +49,7 @@ class _SalvagedEntries:
 
 
 def short_map(
-    data: bytes, position: int, end: int, slots: Slots, decoders: Decoders, values: dict[int, Any]
+    data: bytes, position: int, end: int, slots: Slots, decoders: Decoders, values: dict[int, Value]
 ) -> set[int]:
     """Put what can be decoded into `values`; returns the slots of what cannot be, or is behind what cannot be."""
     found = _SalvagedEntries(data, slots, decoders, values)
@@ -68,7 +68,7 @@ def short_map(
 
 
 def long_map(
-    data: bytes, position: int, end: int, count: int, slots: Slots, decoders: Decoders, values: dict[int, Any]
+    data: bytes, position: int, end: int, count: int, slots: Slots, decoders: Decoders, values: dict[int, Value]
 ) -> set[int]:
     """The same for a map that is walked to its end whatever is asked for: all of it is bad if anything is misplaced."""
     found = _SalvagedEntries(data, slots, decoders, values)

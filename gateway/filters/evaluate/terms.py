@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
-from gateway.amqp.codec.codec import Array, MapKey, encode
+from gateway.amqp.codec.codec import Array, MapKey, Value, ValueMap, encode
 from gateway.filters import like
 from gateway.filters.evaluate.access import ABSENT, Slotted
 from gateway.filters.predicate import (
@@ -31,7 +31,7 @@ from gateway.filters.predicate import (
     Predicate,
     Text,
     Truth,
-    Value,
+    ValueExpression,
 )
 from gateway.filters.values import (
     INTEGERS,
@@ -46,9 +46,9 @@ from gateway.filters.values import (
     positive,
 )
 
-Values = Sequence[Any] | Slotted
+Values = Sequence[Value] | Slotted
 Test = Callable[[Values], bool | None]
-Get = Callable[[Values], Any]
+Get = Callable[[Values], Value]
 Slots = Mapping[tuple[MessageSection, str], int]
 """Where the value of each entry of a section is among the values."""
 
@@ -72,7 +72,7 @@ def leaf(predicate: Predicate, slots: Slots) -> Test:
 # -- values
 
 
-def value(node: Value, slots: Slots) -> Get:
+def value(node: ValueExpression, slots: Slots) -> Get:
     """What a value is for given values of the fields."""
     if isinstance(node, Literal):
         constant = node.value
@@ -99,7 +99,7 @@ def _field(node: FieldReference, slots: Slots) -> Get:
 def _key_step(get: Get, key: str) -> Get:
     wrapped = MapKey(key, encode(key.encode(errors="replace").decode()))  # no message has a lone surrogate
 
-    def step(values: Values) -> Any:
+    def step(values: Values) -> Value:
         found = get(values)
         if type(found) is not dict or key not in found:
             return ABSENT
@@ -110,7 +110,7 @@ def _key_step(get: Get, key: str) -> Get:
     return step
 
 
-def _short_entry(entries: dict[Any, Any], key: str) -> Any:
+def _short_entry(entries: ValueMap, key: str) -> Value:
     """Of one character, or none: where a key of the type char is equal to it, too."""
     for name, item in entries.items():
         name = name.value if type(name) is MapKey else name
@@ -120,7 +120,7 @@ def _short_entry(entries: dict[Any, Any], key: str) -> Any:
 
 
 def _index_step(get: Get, index: Get) -> Get:
-    def step(values: Values) -> Any:
+    def step(values: Values) -> Value:
         found, at = get(values), index(values)
         items = found.items if type(found) is Array else found if type(found) is list else ()
         return items[at] if type(at) in INTEGERS and 0 <= at < len(items) else ABSENT
@@ -157,7 +157,7 @@ def _compare(node: Compare, slots: Slots) -> Test:
     return lambda values: compare(get(values), other(values))
 
 
-def _with_constant(comparison: Comparison, get: Get, constant: Any) -> Test:
+def _with_constant(comparison: Comparison, get: Get, constant: Value) -> Test:
     """Texts and integers of the field against a constant of their family at once, anything else by the rules."""
     compare = comparer(comparison)
     types = TEXTS if type(constant) in TEXTS else INTEGERS if type(constant) in INTEGERS else None
@@ -166,52 +166,28 @@ def _with_constant(comparison: Comparison, get: Get, constant: Any) -> Test:
     return _TYPED[comparison](get, constant, types, compare)
 
 
-def _eq(get: Get, constant: Any, types: frozenset[type], other: Compared) -> Test:
-    def test(values: Values) -> Any:
-        found = get(values)
-        return found == constant if type(found) in types else other(found, constant)
-
-    return test
+def _eq(get: Get, constant: Value, types: frozenset[type], other: Compared) -> Test:
+    return lambda values: found == constant if type(found := get(values)) in types else other(found, constant)
 
 
-def _ne(get: Get, constant: Any, types: frozenset[type], other: Compared) -> Test:
-    def test(values: Values) -> Any:
-        found = get(values)
-        return found != constant if type(found) in types else other(found, constant)
-
-    return test
+def _ne(get: Get, constant: Value, types: frozenset[type], other: Compared) -> Test:
+    return lambda values: found != constant if type(found := get(values)) in types else other(found, constant)
 
 
-def _lt(get: Get, constant: Any, types: frozenset[type], other: Compared) -> Test:
-    def test(values: Values) -> Any:
-        found = get(values)
-        return found < constant if type(found) in types else other(found, constant)
-
-    return test
+def _lt(get: Get, constant: Value, types: frozenset[type], other: Compared) -> Test:
+    return lambda values: found < constant if type(found := get(values)) in types else other(found, constant)
 
 
-def _le(get: Get, constant: Any, types: frozenset[type], other: Compared) -> Test:
-    def test(values: Values) -> Any:
-        found = get(values)
-        return found <= constant if type(found) in types else other(found, constant)
-
-    return test
+def _le(get: Get, constant: Value, types: frozenset[type], other: Compared) -> Test:
+    return lambda values: found <= constant if type(found := get(values)) in types else other(found, constant)
 
 
-def _gt(get: Get, constant: Any, types: frozenset[type], other: Compared) -> Test:
-    def test(values: Values) -> Any:
-        found = get(values)
-        return found > constant if type(found) in types else other(found, constant)
-
-    return test
+def _gt(get: Get, constant: Value, types: frozenset[type], other: Compared) -> Test:
+    return lambda values: found > constant if type(found := get(values)) in types else other(found, constant)
 
 
-def _ge(get: Get, constant: Any, types: frozenset[type], other: Compared) -> Test:
-    def test(values: Values) -> Any:
-        found = get(values)
-        return found >= constant if type(found) in types else other(found, constant)
-
-    return test
+def _ge(get: Get, constant: Value, types: frozenset[type], other: Compared) -> Test:
+    return lambda values: found >= constant if type(found := get(values)) in types else other(found, constant)
 
 
 _TYPED: Final = {
@@ -252,7 +228,7 @@ def _in(node: In, slots: Slots) -> Test:
     return slow
 
 
-def _in_set(get: Get, constants: frozenset[Any], types: frozenset[type], other: Test) -> Test:
+def _in_set(get: Get, constants: frozenset[Value], types: frozenset[type], other: Test) -> Test:
     def test(values: Values) -> bool | None:
         found = get(values)
         return found in constants if type(found) in types else other(values)
@@ -298,7 +274,7 @@ def _short(get: Get, longest: int | None) -> Get:
     if longest is None:
         return get
 
-    def short(values: Values) -> Any:
+    def short(values: Values) -> Value:
         found = get(values)
         if type(found) in TEXTS and len(found) > longest:
             UNSEARCHED.texts += 1
@@ -328,7 +304,7 @@ def _like_constant(get: Get, matches: Callable[[str], bool] | None) -> Test:
     return test
 
 
-def _pattern(pattern: Any, escape: Any, escaped: bool) -> Callable[[str], bool] | None:
+def _pattern(pattern: Value, escape: Value, escaped: bool) -> Callable[[str], bool] | None:
     if type(pattern) not in TEXTS or (escaped and type(escape) not in TEXTS):
         return None
     return like.compiled(pattern, escape if escaped else None)
@@ -347,7 +323,7 @@ def _matches(node: Matches, slots: Slots) -> Test:
     return lambda values: match(get(values))
 
 
-def _strict(get: Get, reference: Any, types: frozenset[type]) -> Test:
+def _strict(get: Get, reference: Value, types: frozenset[type]) -> Test:
     def test(values: Values) -> bool:
         found = get(values)
         return type(found) in types and found == reference
@@ -372,7 +348,7 @@ _PARTS: Final[dict[Affix, Callable[[int], slice]]] = {
     Affix.WHOLE: lambda size: slice(size + 1),
 }
 """What of a text is compared with an operand of `size` characters: folding changes no length."""
-_LEAVES: Final[dict[type, Callable[[Any, Slots], Test]]] = {
+_LEAVES: Final[dict[type, Callable[..., Test]]] = {
     Constant: _constant,
     Truth: _truth,
     Compare: _compare,

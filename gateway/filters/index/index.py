@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from gateway.filters.evaluate.access import MALFORMED, Access, Entries, Slotted
 from gateway.filters.evaluate.compile import compile_filter, conjuncts, screen_of, truth
-from gateway.filters.evaluate.terms import Test, value
+from gateway.filters.evaluate.terms import Test, Values, value
 from gateway.filters.index.keys import How, LookupKey, keys_of
 from gateway.filters.index.lookup import Slot
-from gateway.filters.predicate import MessageSection, Predicate, fields_of
+from gateway.filters.predicate import FieldReference, MessageSection, Predicate, fields_of
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
@@ -193,7 +193,7 @@ class PredicateIndex(Generic[K, S]):
                 found += entry.keys
 
 
-def _never(values: Any) -> bool:
+def _never(values: Values) -> bool:
     return False
 
 
@@ -225,7 +225,7 @@ class _IndexEntry(Generic[K, S]):
             self._alone = compile_filter(self.predicate, self._access)
         return self._alone(source)
 
-    def holds(self, values: Any) -> bool:
+    def holds(self, values: Values) -> bool:
         """Whether it is true of the fields it names."""
         return bool(self.test(values)) if self.waits_under else all(term.test(values) for term in self.terms)
 
@@ -298,13 +298,13 @@ class _Fields(Generic[S]):
         """All sections of which some fields are read."""
         return self._rooms.values()
 
-    def slots_of(self, entry: _IndexEntry[Any, S]) -> frozenset[int]:
+    def slots_of(self, entry: _IndexEntry[K, S]) -> frozenset[int]:
         """Where the fields of an entry are among the values."""
         if entry.slots is None:
             entry.slots = frozenset(self.slots[name] for name in _names(entry.predicate))
         return entry.slots
 
-    def slot(self, field: Any) -> int:
+    def slot(self, field: FieldReference) -> int:
         """Where the entry that a field is in is among the values."""
         return self.slots[field.section, field.name]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from gateway.amqp.codec.types import Timestamp
+from gateway.amqp.codec.types import Timestamp, Value
 from gateway.filters import like
 from gateway.filters.predicate import (
     Affix,
@@ -28,6 +28,7 @@ from gateway.filters.predicate import (
     Or,
     Predicate,
     Text,
+    ValueExpression,
 )
 from gateway.filters.values import INTEGERS, TEXTS, folded
 
@@ -45,7 +46,7 @@ class LookupKey(NamedTuple):
 
     field: FieldReference
     how: How
-    operand: Any
+    operand: Value
     fold: bool = False
 
 
@@ -115,7 +116,7 @@ def _of_term(term: Predicate) -> Iterator[Keys]:
         yield from _of_like(term)
 
 
-def _equal(field: object, items: tuple[Any, ...]) -> Iterator[Keys]:
+def _equal(field: ValueExpression, items: tuple[ValueExpression, ...]) -> Iterator[Keys]:
     if not isinstance(field, FieldReference) or not _plain(field) or not items:
         return
     operands = [_operand(item.value) if isinstance(item, Literal) else None for item in items]
@@ -123,7 +124,7 @@ def _equal(field: object, items: tuple[Any, ...]) -> Iterator[Keys]:
         yield tuple(LookupKey(field, How.EQUAL, operand) for operand in dict.fromkeys(operands))
 
 
-def _operand(constant: Any) -> Any:
+def _operand(constant: Value) -> Value:
     """A constant as it is looked up; None: it cannot be."""
     if type(constant) in TEXTS:
         return str(constant)

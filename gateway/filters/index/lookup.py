@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from uuid import UUID
 
-from gateway.amqp.codec.types import Timestamp
+from gateway.amqp.codec.types import Timestamp, Value
+from gateway.filters.evaluate.terms import Get, Values
 from gateway.filters.index.keys import How, LookupKey
 from gateway.filters.index.tree import PrefixTree
 from gateway.filters.predicate import FieldReference
 from gateway.filters.values import APPROXIMATES, DECIMALS, INTEGERS, TEXTS, exact, folded
 
 T = TypeVar("T", bound=Hashable)
-Get = Callable[[Any], Any]
 
 LOOKED_UP: Final = TEXTS | INTEGERS | APPROXIMATES | DECIMALS | {bool, bytes, UUID, Timestamp}
 """Types of values that may be equal to an operand."""
-Find = Callable[[Any, list[T]], None]
+Find = Callable[[Value, list[T]], None]
 """Adds what waits for a value to a list: something twice, perhaps."""
 
 
@@ -25,25 +25,25 @@ class _Table(Generic[T]):
     """What waits for one value of the field."""
 
     def __init__(self) -> None:
-        self.waiting: Final[dict[Any, dict[T, None]]] = {}
+        self.waiting: Final[dict[Value, dict[T, None]]] = {}
 
-    def add(self, operand: Any, item: T) -> None:
+    def add(self, operand: Value, item: T) -> None:
         self.waiting.setdefault(operand, {})[item] = None
 
-    def remove(self, operand: Any, item: T) -> None:
+    def remove(self, operand: Value, item: T) -> None:
         waiting = self.waiting[operand]
         del waiting[item]
         if not waiting:
             del self.waiting[operand]
 
-    def count(self, operand: Any) -> int:
+    def count(self, operand: Value) -> int:
         return len(self.waiting.get(operand, ()))
 
-    def find_folded(self, value: Any, found: list[T]) -> None:
+    def find_folded(self, value: Value, found: list[T]) -> None:
         if type(value) in TEXTS and (waiting := self.waiting.get(folded(value))) is not None:
             found += waiting
 
-    def find_decimal(self, value: Any, found: list[T]) -> None:
+    def find_decimal(self, value: Value, found: list[T]) -> None:
         if type(value) in DECIMALS and (waiting := self.waiting.get(exact(value))) is not None:
             found += waiting
 
@@ -71,7 +71,7 @@ class _Ends(Generic[T]):
     def count(self, operand: str) -> int:
         return self._tree.waiting(self._inwards(operand))
 
-    def find(self, value: Any, found: list[T]) -> None:
+    def find(self, value: Value, found: list[T]) -> None:
         if type(value) in TEXTS:
             part = value[-self._longest :][::-1] if self._backwards else value[: self._longest]
             self._tree.find(self._fold(part), found)
@@ -117,7 +117,7 @@ class Lookup(Generic[T]):
         """How many wait under exactly this key."""
         return self._of(key).count(key.operand)
 
-    def find(self, value: Any, found: list[T]) -> None:
+    def find(self, value: Value, found: list[T]) -> None:
         """Add what waits for a message's `value` to `found`."""
         if type(value) in LOOKED_UP:
             waiting = self.equal.waiting.get(value)
@@ -176,7 +176,7 @@ class Slot(Generic[T]):
         found = self._below.get(key.field)
         return 0 if found is None else found[1].waiting(key)
 
-    def find(self, value: Any, values: Any, found: list[T]) -> None:
+    def find(self, value: Value, values: Values, found: list[T]) -> None:
         """Add what waits for a message to `found`, in which the entry is `value`."""
         self.here.find(value, found)
         for get, lookup in self._below.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from lark import Token, Transformer, v_args
 
@@ -28,7 +28,7 @@ from gateway.filters.predicate import (
     Positive,
     Predicate,
     Truth,
-    Value,
+    ValueExpression,
 )
 
 RULES: Final = r"""
@@ -67,14 +67,14 @@ def condition(part: Part) -> Predicate:
         return Constant(node.value)
     if isinstance(node, FieldReference):
         return Truth(node)
-    if isinstance(node, Value):
+    if isinstance(node, ValueExpression):
         raise fault(part.at, "found a value instead of a condition, such as a comparison")
     return node
 
 
-def value(part: Part) -> Value:
+def value(part: Part) -> ValueExpression:
     """`part` as something to compare or to compute with."""
-    if not isinstance(part.node, Value):
+    if not isinstance(part.node, ValueExpression):
         raise fault(part.at, "found a condition instead of a value")
     return part.node
 
@@ -175,7 +175,7 @@ def _text(part: Part, text: str, size: int | None = None) -> None:
             raise fault(part.at, text)
 
 
-def number(token: Token, result: Any) -> Part:
+def number(token: Token, result: constants.Number | None) -> Part:
     """A constant; None is one that no column holds."""
     if result is None:
         limit = f"at most {constants.DIGITS} digits, {constants.PLACES} of them after the point, or a double's exponent"

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import Any, Final
+from typing import Final, TypeGuard
 
 from gateway.filters.predicate import Operator
 
@@ -44,19 +44,19 @@ def approximate(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def negative(value: Any) -> Number | None:
+def negative(value: object) -> Number | None:
     """Unary minus; None is unknown: not a number."""
     if isinstance(value, Decimal):
         return value.copy_negate()
     return -value if is_number(value) else None
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[Number]:
     """Whether a constant can be computed with."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def computed(how: Operator, left: Any, right: Any) -> Number | None:
+def computed(how: Operator, left: object, right: object) -> Number | None:
     """`left how right`; None is unknown: not numbers, division by zero, more than a long or a decimal holds."""
     if not (is_number(left) and is_number(right)):
         return None

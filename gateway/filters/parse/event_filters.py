@@ -5,11 +5,11 @@ Both end in the one predicate form. What the small SQL takes, the SQL filter tak
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from lark import Token, v_args
 
-from gateway.amqp.codec.types import Long, Symbol, Timestamp
+from gateway.amqp.codec.types import Long, Symbol, Timestamp, Value
 from gateway.errors import INVALID_FIELD, AmqpError, quoted
 from gateway.filters.parse.builder import Builder, condition
 from gateway.filters.parse.grammar import Language, Part
@@ -56,7 +56,7 @@ def parse_event_sql(text: str, *, limits: FilterLimits = LIMITS, seconds: bool =
     return normalised(condition(LANGUAGE.parse(text, limits)), seconds=seconds)
 
 
-def parse_event_map(content: Any) -> Predicate:
+def parse_event_map(content: Value) -> Predicate:
     """The predicate of `amqp:event-streams-delivery-annotations-filter`: greater than every entry (ES 5.2.1).
 
     Raises INVALID_FIELD for anything malformed: a filter dropped in silence would flood the consumer.
@@ -67,7 +67,7 @@ def parse_event_map(content: Any) -> Predicate:
     return normalised(conjunction(tuple(found)), seconds=False) if found else TRUE
 
 
-def _entry(key: Any, value: Any) -> tuple[FieldReference, Literal]:
+def _entry(key: Value, value: Value) -> tuple[FieldReference, Literal]:
     if key == OFFSET:
         if type(value) not in (str, Symbol):
             raise _malformed(f"{OFFSET} must be a symbol")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from gateway.amqp.codec.types import Described, Symbol
+from gateway.amqp.codec.types import Described, Symbol, Value, ValueMap
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, quoted
 from gateway.filters.evaluate.search_limit import limited
 from gateway.filters.parse import event_filters, selector, sql
@@ -76,16 +76,16 @@ class FilterSet(NamedTuple):
 
     predicate: Predicate
     """Of the whole set; `TRUE` where nothing is asked. May hold `Latest`, which `predicate.bind` replaces."""
-    in_force: dict[Any, Any]
+    in_force: ValueMap
     """The set to answer with: what was understood, as it came (CORE-3)."""
     position: LogPosition
     """Bounds within which all matches lie, and whether to begin at the end of the log."""
     left_out: tuple[str, ...] = ()
     """Names of the filters of unknown types."""
-    places: frozenset[Any] = frozenset()
+    places: frozenset[Value] = frozenset()
     """Names of those in force that ask for a position and for nothing else."""
 
-    def without_position(self) -> dict[Any, Any]:
+    def without_position(self) -> ValueMap:
         """The set to answer with where the link begins by something else than a position asked for."""
         return {name: value for name, value in self.in_force.items() if name not in self.places}
 
@@ -118,7 +118,7 @@ class _FilterSetReader:
         self._spend_terms(predicate)
         return predicate
 
-    def _spend_text(self, content: Any) -> None:
+    def _spend_text(self, content: Value) -> None:
         """Reading takes time for each character, so the expressions of a set are bounded together."""
         limit = _EXPRESSIONS * self.rules.limits.length
         content = content.value if isinstance(content, Described) else content
@@ -138,7 +138,7 @@ class _FilterSetReader:
             if isinstance(node, In) and len(node.items) > limits.items:
                 raise exceeded(f"IN has {len(node.items)} values", limits.items)
 
-    def _group(self, kind: str, content: Any, depth: int) -> Predicate:
+    def _group(self, kind: str, content: Value, depth: int) -> Predicate:
         limits = self.rules.limits
         if depth > limits.depth:
             raise exceeded("groups of filters are nested too deeply", limits.depth)
@@ -151,7 +151,7 @@ class _FilterSetReader:
         self._spend_term()
         return _GROUPS[kind](tuple(IsTrue(self._member(kind, item, depth)) for item in content))
 
-    def _member(self, kind: str, item: Any, depth: int) -> Predicate:
+    def _member(self, kind: str, item: Value, depth: int) -> Predicate:
         """What a group cannot leave out: its answer would be another one."""
         if not isinstance(item, Described):
             text = f"a member of {kind} is not a filter: a filter must be a described value (FX 3)"
@@ -169,7 +169,7 @@ def prepare() -> None:
         language.prepare()
 
 
-def read(filters: Mapping[Any, Any], rules: Rules = RULES) -> FilterSet:
+def read(filters: Mapping[Value, Value], rules: Rules = RULES) -> FilterSet:
     """The filter set of a source.
 
     Raises AmqpError with `filter` in its info, the name of the entry: INVALID_FIELD for a malformed one,
@@ -178,7 +178,7 @@ def read(filters: Mapping[Any, Any], rules: Rules = RULES) -> FilterSet:
     if len(filters) > rules.limits.items:
         raise exceeded(f"the filter set has {len(filters)} filters", rules.limits.items)
     reader = _FilterSetReader(rules)
-    found: dict[Any, Predicate] = {}
+    found: dict[Value, Predicate] = {}
     left_out = []
     for name, value in filters.items():
         if value is None:
@@ -234,7 +234,7 @@ def _shown(descriptor: object) -> str:
 # -- what is inside
 
 
-def _string(kind: str, content: Any) -> str:
+def _string(kind: str, content: Value) -> str:
     """The text of a filter that restricts string; one may be described once more (ES-5.2.2-1)."""
     if isinstance(content, Described) and kind_of(content.descriptor) == SQL:
         content = content.value
@@ -243,27 +243,27 @@ def _string(kind: str, content: Any) -> str:
     return str(content)
 
 
-def _sql(content: Any, rules: Rules) -> Predicate:
+def _sql(content: Value, rules: Rules) -> Predicate:
     return parse_sql(_string(SQL, content), limits=rules.limits, seconds=rules.seconds)
 
 
-def _event_sql(content: Any, rules: Rules) -> Predicate:
+def _event_sql(content: Value, rules: Rules) -> Predicate:
     return parse_event_sql(_string(EVENT_SQL, content), limits=rules.limits, seconds=rules.seconds)
 
 
-def _selector(content: Any, rules: Rules) -> Predicate:
+def _selector(content: Value, rules: Rules) -> Predicate:
     return parse_selector(_string(SELECTOR, content), limits=rules.limits)
 
 
-def _event_map(content: Any, rules: Rules) -> Predicate:
+def _event_map(content: Value, rules: Rules) -> Predicate:
     return parse_event_map(content)
 
 
-def _properties(section: MessageSection, content: Any, rules: Rules) -> Predicate:
+def _properties(section: MessageSection, content: Value, rules: Rules) -> Predicate:
     return parse_properties(section, content, rules.limits)
 
 
-_READERS: Final[dict[str, Callable[[Any, Rules], Predicate]]] = {
+_READERS: Final[dict[str, Callable[[Value, Rules], Predicate]]] = {
     SQL: _sql,
     SELECTOR: _selector,
     FILTER_NAME: _event_map,

@@ -8,7 +8,7 @@ Whatever the text, the result is a predicate or an `AmqpError`, after work linea
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -183,5 +183,5 @@ def _expected(accepted: set[str]) -> str:
     words = [word for terminal, word in _WORDS.items() if terminal in accepted]
     if names := accepted & _NAMES:
         words.insert(0, "d.<name>" if names == {"LOG_SECTION"} else "a name")
-    unique: Any = list(dict.fromkeys(words))
+    unique = list(dict.fromkeys(words))
     return unique[0] if len(unique) == 1 else ", ".join(unique[:-1]) + f" or {unique[-1]}"

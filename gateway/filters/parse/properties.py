@@ -7,9 +7,9 @@ later drafts and brokers write it (ledger A18). The other sections are maps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from gateway.amqp.codec.types import Array, Described, Symbol, Ulong
+from gateway.amqp.codec.types import Array, Described, Symbol, Ulong, Value
 from gateway.errors import INVALID_FIELD, AmqpError, quoted
 from gateway.filters.parse.limits import FilterLimits, exceeded
 from gateway.filters.predicate import (
@@ -39,7 +39,7 @@ _MODIFIERS: Final[dict[str, tuple[Affix, bool]]] = {
 """What text of a reference may begin with, and whether case counts there not (FX-4-11 to -15)."""
 
 
-def parse_properties(section: MessageSection, content: Any, limits: FilterLimits) -> Predicate:
+def parse_properties(section: MessageSection, content: Value, limits: FilterLimits) -> Predicate:
     """The predicate of a property filter of `section` whose value is `content`.
 
     Raises AmqpError: INVALID_FIELD for what is no reference, RESOURCE_LIMIT_EXCEEDED for too many entries.
@@ -54,7 +54,7 @@ def parse_properties(section: MessageSection, content: Any, limits: FilterLimits
     return conjunction(asked) if asked else TRUE
 
 
-def _references(section: MessageSection, content: Any) -> Iterator[tuple[str, Any]]:
+def _references(section: MessageSection, content: Value) -> Iterator[tuple[str, Value]]:
     """Names and references of list or map."""
     fields = FIXED.get(section)
     if isinstance(content, dict):
@@ -69,7 +69,7 @@ def _references(section: MessageSection, content: Any) -> Iterator[tuple[str, An
         yield from zip(fields, content, strict=False)
 
 
-def _name(section: MessageSection, key: Any) -> str:
+def _name(section: MessageSection, key: Value) -> str:
     if type(key) is Ulong and section in _ANNOTATIONS:
         return numbered(key)
     if type(key) not in _TEXTS:
@@ -81,7 +81,7 @@ def _name(section: MessageSection, key: Any) -> str:
     return name
 
 
-def _element(field: FieldReference, reference: Any, *, keyed: bool) -> Predicate | None:
+def _element(field: FieldReference, reference: Value, *, keyed: bool) -> Predicate | None:
     """What one reference asks; None: nothing. A map's entry asks that the key be there at least (FX-4-6, -19)."""
     if reference is None:
         return Exists(field) if keyed else None
@@ -122,7 +122,7 @@ _ANNOTATIONS: Final = (MessageSection.MESSAGE_ANNOTATIONS, MessageSection.DELIVE
 _KEYS: Final = {MessageSection.APPLICATION_PROPERTIES: "string"}
 
 
-def _size(content: Any) -> int:
+def _size(content: Value) -> int:
     """Entries at all depths."""
     count, stack = 0, [content]
     while stack:

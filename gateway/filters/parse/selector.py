@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from lark import Token, v_args
 
@@ -34,7 +34,7 @@ from gateway.filters.predicate import (
     Operator,
     Or,
     Predicate,
-    Value,
+    ValueExpression,
 )
 
 _SELECTOR: Final = r"""
@@ -55,8 +55,9 @@ def _ulong(text: str) -> int:
     return number
 
 
+_Identifier = str | uuid.UUID | int | bytes
 _PREFIX: Final = "ID:"
-_FORMS: Final[dict[str, Callable[[str], Any]]] = {
+_FORMS: Final[dict[str, Callable[[str], _Identifier]]] = {
     "AMQP_NO_PREFIX:": str,
     "AMQP_STRING:": str,
     "AMQP_UUID:": uuid.UUID,
@@ -74,7 +75,7 @@ def _properties(name: str) -> FieldReference:
 _MODE: Final = FieldReference(MessageSection.HEADER, "durable")
 _IDS: Final = (_properties("message-id"), _properties("correlation-id"))
 _USER: Final = _properties("user-id")
-_JMS: Final[dict[str, Value]] = {
+_JMS: Final[dict[str, ValueExpression]] = {
     "JMSDeliveryMode": _MODE,
     "JMSPriority": FieldReference(MessageSection.HEADER, "priority"),
     "JMSMessageID": _IDS[0],
@@ -136,7 +137,7 @@ def _durable(how: Comparison, field: Part, constant: Part) -> Predicate:
     return Compare(how, value(field), Literal(_MODES[mode]))
 
 
-def _meant(part: Part, other: Node) -> Value:
+def _meant(part: Part, other: Node) -> ValueExpression:
     """A constant as what is in the field it is compared with."""
     node = value(part)
     if not (isinstance(node, Literal) and isinstance(node.value, str)):
@@ -146,7 +147,7 @@ def _meant(part: Part, other: Node) -> Value:
     return Literal(node.value.encode("utf-8", "surrogatepass")) if other == _USER else node
 
 
-def _identifier(part: Part, text: str) -> Any:
+def _identifier(part: Part, text: str) -> _Identifier:
     if not text.startswith(_PREFIX):
         return text
     for form, read in _FORMS.items():

@@ -15,7 +15,7 @@ from gateway.filters.parse.builder import RULES, Builder, condition, over, value
 from gateway.filters.parse.grammar import Language, Part, fault
 from gateway.filters.parse.limits import LIMITS, FilterLimits
 from gateway.filters.position.event_log import normalised
-from gateway.filters.predicate import Exists, FieldReference, Literal, MessageSection, Predicate, Value
+from gateway.filters.predicate import Exists, FieldReference, Literal, MessageSection, Predicate, ValueExpression
 from gateway.filters.sections import FIXED, SHORT, section
 
 LOG_NAMES: Final = r"""
@@ -75,7 +75,7 @@ class _Sql(Builder):
 
 
 def _field(at: Token, where: MessageSection, name: Token, path: tuple[Token | Part, ...]) -> Part:
-    steps: list[str | Value] = [plain(step) if isinstance(step, Token) else value(step) for step in path]
+    steps: list[str | ValueExpression] = [plain(step) if isinstance(step, Token) else value(step) for step in path]
     parts = [step for step in path if isinstance(step, Part)]
     return over(FieldReference(where, _known(where, name), tuple(steps)), at, *parts)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Final
 
-from gateway.amqp.codec.types import Timestamp
+from gateway.amqp.codec.types import Timestamp, Value
 from gateway.filters.position.event_stream import (
     EARLIEST,
     LATEST,
@@ -33,8 +33,9 @@ from gateway.filters.predicate import (
     Latest,
     Literal,
     MessageSection,
+    NodeField,
     Predicate,
-    Value,
+    ValueExpression,
     walk,
 )
 
@@ -68,7 +69,7 @@ def normalised(predicate: Predicate, *, seconds: bool) -> Predicate:
     return changed
 
 
-def _normalised(node: Any, seconds: bool) -> Any:
+def _normalised(node: NodeField, seconds: bool) -> NodeField:
     if isinstance(node, tuple):
         return tuple(_normalised(item, seconds) for item in node)
     if isinstance(node, Compare):
@@ -101,7 +102,7 @@ def _turned(node: Compare) -> tuple[Comparison, FieldReference, Literal] | None:
     return None
 
 
-def _place(how: Comparison, constant: Any) -> Compare | None:
+def _place(how: Comparison, constant: Value) -> Compare | None:
     """A comparison with a sentinel: equal to no offset, and below or above all there were (ES-5.1.1-6, -7)."""
     if constant not in (EARLIEST, LATEST):
         return None
@@ -114,7 +115,7 @@ def _place(how: Comparison, constant: Any) -> Compare | None:
     return Compare(Comparison.GE if how in _UP else Comparison.LT, OFFSET_FIELD, Literal(Latest.LATEST))
 
 
-def _milliseconds(item: Value) -> Value:
+def _milliseconds(item: ValueExpression) -> ValueExpression:
     if isinstance(item, Literal) and type(item.value) is int and item.value < SECONDS_BELOW:
         return Literal(item.value * 1000)
     return item

@@ -154,7 +154,7 @@ _STATUS_S = {
 # -- values
 
 
-def worth(node: p.Value, fields: Fields) -> Any:
+def worth(node: p.ValueExpression, fields: Fields) -> Any:
     """What a value is in a message."""
     if isinstance(node, p.Literal):
         return node.value

@@ -47,7 +47,7 @@ from gateway.filters.predicate import (
     Predicate,
     Text,
     Truth,
-    Value,
+    ValueExpression,
 )
 from gateway.filters.values import (
     LONG_MAX,
@@ -182,7 +182,7 @@ class ColumnCompiler(Generic[E]):
             return self.engine.to_decimal(item)  # nothing to do for what is one
         return self.engine.without_nan(item) if part is ColumnPart.DOUBLE else self.engine.to_double(part, item)
 
-    def _operand(self, node: Value) -> Operand[E]:
+    def _operand(self, node: ValueExpression) -> Operand[E]:
         if isinstance(node, FieldReference):
             return self.engine.field(node)
         if isinstance(node, Literal):
@@ -282,7 +282,7 @@ class ColumnCompiler(Generic[E]):
 
     # -- terms
 
-    def _compare(self, comparison: Comparison, left: Value, right: Value) -> E:
+    def _compare(self, comparison: Comparison, left: ValueExpression, right: ValueExpression) -> E:
         if isinstance(left, Literal):
             if isinstance(right, Literal):
                 return self.engine.constant(comparer(comparison)(left.value, right.value))

@@ -74,8 +74,8 @@ def test_rows_that_do_not_show_what_is_asked_fail_the_query_or_are_left_out(spar
 
 @pytest.mark.parametrize("operator", p.Operator)
 def test_the_plan_of_nested_terms_stays_small(operator: p.Operator, spark: SparkSession) -> None:
-    left: p.Value = N
-    right: p.Value = N
+    left: p.ValueExpression = N
+    right: p.ValueExpression = N
     for _ in range(16):  # a plan that grew twofold with each would not fit
         left, right = p.Arithmetic(operator, left, N), p.Arithmetic(operator, N, right)
     rows = frame(spark, message(n=codec.Int(1)), message(n=1.0), message(n="x"))

@@ -109,7 +109,7 @@ def test_integers_are_computed_exactly_at_their_edges(operator: p.Operator) -> N
 def test_integers_with_a_constant_are_computed_exactly(operator: p.Operator, constant: int) -> None:
     calculate = calculator(operator)
     batch = batch_of(messages(*map(wire, EDGES)))
-    sides: tuple[Callable[[Any], p.Value], ...] = (
+    sides: tuple[Callable[[Any], p.ValueExpression], ...] = (
         lambda value: p.Arithmetic(operator, N, value),
         lambda value: p.Arithmetic(operator, value, N),
     )
