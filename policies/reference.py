@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
+
+from pydantic.json_schema import JsonSchemaValue
 
 from policies.schema import json_schema
 
@@ -31,12 +33,12 @@ _TOP: Final = "Policy"
 def markdown() -> str:
     """The whole page."""
     schema = json_schema()
-    defs: dict[str, Any] = schema.pop("$defs")
+    defs: JsonSchemaValue = schema.pop("$defs")
     sections = [_section(name, defs[name]) for name in _order(schema, defs)]
     return "\n".join([_TITLE, _section(_TOP, schema), *sections])
 
 
-def _order(schema: dict[str, Any], defs: dict[str, Any]) -> list[str]:
+def _order(schema: JsonSchemaValue, defs: JsonSchemaValue) -> list[str]:
     """Sections in the order in which they are first mentioned."""
     names: list[str] = []
     waiting = _references(schema)
@@ -48,18 +50,18 @@ def _order(schema: dict[str, Any], defs: dict[str, Any]) -> list[str]:
     return names
 
 
-def _references(node: Any) -> list[str]:
+def _references(node: object) -> list[str]:
     if isinstance(node, dict):
         own = [node["$ref"].rsplit("/", 1)[1]] if "$ref" in node else []
         return own + [name for value in node.values() for name in _references(value)]
     return [name for value in node for name in _references(value)] if isinstance(node, list) else []
 
 
-def _section(name: str, schema: dict[str, Any]) -> str:
+def _section(name: str, schema: JsonSchemaValue) -> str:
     return "\n".join([f"## {name}\n", f"{schema['description']}\n", *_rows(schema), ""])
 
 
-def _rows(schema: dict[str, Any]) -> Iterator[str]:
+def _rows(schema: JsonSchemaValue) -> Iterator[str]:
     yield "| key | value | default | meaning |"
     yield "|---|---|---|---|"
     required = schema.get("required", [])
@@ -69,14 +71,14 @@ def _rows(schema: dict[str, Any]) -> Iterator[str]:
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _default(value: dict[str, Any]) -> str:
+def _default(value: JsonSchemaValue) -> str:
     default = value.get("default")
     if default in (None, [], {}):
         return ""
     return f"`{default if isinstance(default, str) else json.dumps(default)}`"
 
 
-def _form(value: dict[str, Any]) -> str:
+def _form(value: JsonSchemaValue) -> str:
     """The kind of value in a few words."""
     if "$ref" in value:
         name = value["$ref"].rsplit("/", 1)[1]
@@ -91,7 +93,7 @@ def _form(value: dict[str, Any]) -> str:
     return _typed(value)
 
 
-def _typed(value: dict[str, Any]) -> str:
+def _typed(value: JsonSchemaValue) -> str:
     kind = value.get("type", "")
     if kind == "array":
         return f"list of {_form(value['items'])}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 from functools import cache
-from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
@@ -16,7 +15,7 @@ from policies.model.policy import Policy
 class _Generate(GenerateJsonSchema):
     """Without the titles pydantic makes from names: they say nothing."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
 
@@ -26,17 +25,17 @@ def _schema() -> JsonSchemaValue:
     return head | Policy.model_json_schema(schema_generator=_Generate) | head
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> JsonSchemaValue:
     """The published schema (policies/schema.json, `scopegate schema`)."""
     return json.loads(json.dumps(_schema()))  # type: ignore[no-any-return]
 
 
-def node_at(loc: Loc) -> dict[str, Any]:
+def node_at(loc: Loc) -> JsonSchemaValue:
     """The schema of the value at `loc`, whose parts like `<RelayRule>` choose a form; {} where unknown."""
-    node: Any = _resolved(_schema())
+    node = _resolved(_schema())
     for part in loc:
         node = _resolved(_down(node, part))
-    return node if isinstance(node, dict) else {}
+    return node
 
 
 def is_form(part: str | int) -> bool:
@@ -46,7 +45,7 @@ def is_form(part: str | int) -> bool:
     return part == "<text>" or part[1:-1] in _schema()["$defs"]
 
 
-def _down(node: dict[str, Any], part: str | int) -> Any:
+def _down(node: JsonSchemaValue, part: str | int) -> object:
     if isinstance(part, int):
         return node.get("items", {})
     if is_form(part):
@@ -55,7 +54,7 @@ def _down(node: dict[str, Any], part: str | int) -> Any:
     return node.get("properties", {}).get(part) or next((form for form in free if isinstance(form, dict)), {})
 
 
-def _resolved(node: Any) -> dict[str, Any]:
+def _resolved(node: object) -> JsonSchemaValue:
     """Follow references and look through "or nothing" and "or a list of them"."""
     if not isinstance(node, dict):
         return {}

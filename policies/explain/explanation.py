@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from policies.explain.replies import replies_lines
 from policies.model.assignment import lines as assignment_lines
@@ -51,7 +51,7 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(self.lines)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The same as plain data."""
         return asdict(self)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -81,7 +81,7 @@ def _about(loc: Loc) -> str:
     return f": {text}" if text else ""
 
 
-def _values(loc: Loc, context: dict[str, Any]) -> str:
+def _values(loc: Loc, context: Mapping[str, object]) -> str:
     node = node_at(loc)
     values = node.get("enum") or [node[key] for key in ("const",) if key in node]
     # Mechanisms are also taken in capitals; nobody needs to read them twice.
@@ -94,7 +94,7 @@ def _allowed(loc: Loc) -> str:
     return f" (allowed: {', '.join(keys)})" if keys else ""
 
 
-def _typo(value: Any) -> str:
+def _typo(value: object) -> str:
     """An entry that says nothing known may have misspelled it."""
     if not isinstance(value, dict):
         return " (a section with match and one of them)"
@@ -107,7 +107,7 @@ def _guess(name: str | None) -> str:
     return f", did you mean {name}?" if name else ""
 
 
-def _limit(kind: str, context: dict[str, Any]) -> str | None:
+def _limit(kind: str, context: Mapping[str, object]) -> str | None:
     texts = {
         "greater_than_equal": "must be at least {ge}",
         "less_than_equal": "must be at most {le}",

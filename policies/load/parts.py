@@ -6,15 +6,15 @@ that a check asks `ok(…)` about the keys it looks at: one mistake makes one me
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from policies.load.messages import shown
-from policies.load.tree import Loc
+from policies.load.tree import Loc, Plain
 from policies.model.base import Secret
 from policies.model.bridge import BridgeEntry
 from policies.model.pipeline import PipelineSection
@@ -92,7 +92,7 @@ class Outline:
     scope_names: frozenset[str]
 
 
-def outline(data: Any) -> Outline:
+def outline(data: Plain) -> Outline:
     """Take a file apart; anything may be missing or of the wrong type."""
     root, keys = _dict(data), _dict(_dict(data).get("keys"))
     clusters, scopes = _dict(root.get("kafka")), _dict(root.get("scopes"))
@@ -112,7 +112,7 @@ def outline(data: Any) -> Outline:
     )
 
 
-def _scope(name: str, raw: dict[str, Any]) -> ScopePieces:
+def _scope(name: str, raw: dict[str, Plain]) -> ScopePieces:
     loc: Loc = ("scopes", name)
     keys = ("listen", "connect", "addresses", "access", "bridge")
     lists = {key: list(enumerate(_list(raw.get(key)))) for key in keys}
@@ -129,26 +129,26 @@ def _scope(name: str, raw: dict[str, Any]) -> ScopePieces:
     )
 
 
-def _pieces(adapter: TypeAdapter[M], items: Any, loc: Loc) -> Iterator[Piece[M]]:
+def _pieces(adapter: TypeAdapter[M], items: Iterable[tuple[str | int, Plain]], loc: Loc) -> Iterator[Piece[M]]:
     for key, raw in items:
         piece = _piece(adapter, raw, (*loc, key))
         if piece is not None:
             yield piece
 
 
-def _settings(clusters: dict[str, Any]) -> Iterator[Piece[Secret | str]]:
+def _settings(clusters: dict[str, Plain]) -> Iterator[Piece[Secret | str]]:
     for name, raw in clusters.items():
         yield from _pieces(_SETTING, _dict(_dict(raw).get("client")).items(), ("kafka", name, "client"))
 
 
-def _piece(adapter: TypeAdapter[M], raw: Any, loc: Loc) -> Piece[M] | None:
+def _piece(adapter: TypeAdapter[M], raw: Plain, loc: Loc) -> Piece[M] | None:
     try:
         return Piece(loc, adapter.validate_python(raw))
     except ValidationError as error:
         return _repaired(adapter, raw, loc, error) if isinstance(raw, dict) else None
 
 
-def _repaired(adapter: TypeAdapter[M], raw: dict[str, Any], loc: Loc, error: ValidationError) -> Piece[M] | None:
+def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: ValidationError) -> Piece[M] | None:
     """The part without its wrong keys; None when nothing usable is left."""
     rest, broken, suspects = deepcopy(raw), set[str](), set[str]()
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
@@ -169,15 +169,16 @@ def _repaired(adapter: TypeAdapter[M], raw: dict[str, Any], loc: Loc, error: Val
         return None
 
 
-def _drop(data: Any, loc: Loc) -> None:
+def _drop(data: Plain, loc: Loc) -> None:
+    """Take the key at `loc` out of `data`."""
     for part in loc[:-1]:
-        data = data[part]
-    del data[loc[-1]]
+        data = _list(data)[part] if isinstance(part, int) else _dict(data)[part]
+    del _dict(data)[str(loc[-1])]
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _dict(value: Plain) -> dict[str, Plain]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: Plain) -> list[Plain]:
     return value if isinstance(value, list) else []

@@ -7,7 +7,7 @@ mistakes here, and keys are always text.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -16,6 +16,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from policies.load.diagnostics import Diagnostic, PolicyErrors
 
 Loc = tuple[str | int, ...]
+Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
+"""A value of a policy file: YAML without tags, dates and the like."""
 
 MAX_BYTES: Final = 1 << 20
 _MAX_NODES: Final = 100_000
@@ -41,7 +43,7 @@ class Tree:
         self.problems: list[Diagnostic] = []
         self._root = root
         self._left = _MAX_NODES
-        self.data: Final = None if root is None else self._plain(root, ())
+        self.data: Final[Plain] = None if root is None else self._plain(root, ())
 
     def at(self, loc: Loc, *, key: bool = False) -> SourcePosition:
         """Where the value at `loc` starts, or its key; a missing part counts as the value that lacks it."""
@@ -71,7 +73,7 @@ class Tree:
             node = step[1] if step else None
         return tuple(parts)
 
-    def _plain(self, node: Node, loc: Loc) -> Any:
+    def _plain(self, node: Node, loc: Loc) -> Plain:
         self._left -= 1
         if len(loc) > _MAX_DEPTH or self._left < 0:
             if self._left >= -1:
@@ -85,8 +87,8 @@ class Tree:
             return [self._plain(item, (*loc, at)) for at, item in enumerate(node.value)]
         return self._scalar(node, loc)
 
-    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
-        plain: dict[str, Any] = {}
+    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Plain]:
+        plain: dict[str, Plain] = {}
         for key, value in node.value:
             if not isinstance(key, ScalarNode):
                 self._report(key, loc, "a key must be plain text")
@@ -96,7 +98,7 @@ class Tree:
                 plain[key.value] = self._plain(value, (*loc, key.value))
         return plain
 
-    def _scalar(self, node: Node, loc: Loc) -> Any:
+    def _scalar(self, node: Node, loc: Loc) -> Plain:
         kind = str(node.tag).removeprefix(_TAG)
         text: str = node.value
         if kind == "null":

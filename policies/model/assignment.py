@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import PlainValidator, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 
 from policies.model.units import Millis
 
@@ -49,7 +50,7 @@ def _number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
-def _either(*words: str, items: dict[str, Any]) -> dict[str, Any]:
+def _either(*words: str, items: JsonSchemaValue) -> JsonSchemaValue:
     return {"anyOf": [{"enum": list(words)}, {"type": "array", "items": items, "minItems": 1, "maxItems": _MOST}]}
 
 

@@ -33,7 +33,7 @@ class StrictSection(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_is_default(cls, value: Any) -> Any:
+    def _empty_is_default(cls, value: object) -> object:
         return {} if value is None else value
 
 
@@ -46,7 +46,7 @@ class Secret(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _never_inline(cls, value: Any) -> Any:
+    def _never_inline(cls, value: object) -> object:
         if isinstance(value, str | int | float):
             raise ValueError("a secret is never written into the policy; use {env: NAME} or {file: path}")
         return value
@@ -71,9 +71,10 @@ class Secret(Strict):
 def parsed(parse: Callable[[object], object], text: str, description: str) -> Any:
     """A field whose default is written as in the file, so that the published schema shows it that way.
 
-    Limits belong into the type, behind its parser: as arguments of the field they would come before it.
+    Limits belong to the type, behind its parser: as arguments of the field they would be checked before it.
+    The result is `Any`, as that of `pydantic.Field`: it stands where a value of the field's type is expected.
     """
-    extra: dict[str, Any] = {"default": text}
+    extra: JsonSchemaValue = {"default": text}
     return Field(default_factory=lambda: parse(text), description=description, json_schema_extra=extra)
 
 
@@ -88,7 +89,19 @@ class Also:
         return {"anyOf": [*self._forms(usual), usual]}
 
 
-def _as_list(value: Any) -> Any:
+def upper(value: object) -> object:
+    """Text in capitals, for names that the file may write in any case; anything else as it is."""
+    return value.upper() if isinstance(value, str) else value
+
+
+def setting_text(value: object) -> object:
+    """A number or boolean as the text that librdkafka's and Spark's settings take; anything else as it is."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _as_list(value: object) -> object:
     return value if value is None or isinstance(value, list | tuple) else [value]
 
 

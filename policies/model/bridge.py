@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,7 @@ class BridgeEnd(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _text_is_address(cls, value: Any) -> Any:
+    def _text_is_address(cls, value: object) -> object:
         return {"address": value} if isinstance(value, str) else value
 
     def __str__(self) -> str:

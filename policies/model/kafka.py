@@ -7,11 +7,11 @@ words.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from policies.model.base import Also, Flag, Path, Secret, StrictSection
+from policies.model.base import Also, Flag, Path, Secret, StrictSection, upper
 
 KAFKA_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 OAUTH: Final = "OAUTHBEARER"
@@ -38,11 +38,7 @@ OWNED: Final = frozenset(
 """The librdkafka settings that `security` makes."""
 
 
-def _upper(value: Any) -> Any:
-    return value.upper() if isinstance(value, str) else value
-
-
-def _switch(value: Any) -> Any:
+def _switch(value: object) -> object:
     """An empty `tls:` must not mean "none": whoever writes it wants TLS, or has forgotten half of it."""
     if value is None:
         raise ValueError("say true (the system's authorities), or {ca: file}")
@@ -64,7 +60,7 @@ class KafkaTls(StrictSection):
 
 KafkaMechanism = Annotated[
     Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
-    BeforeValidator(_upper),
+    BeforeValidator(upper),
     WithJsonSchema({"type": "string", "enum": [*(name.lower() for name in KAFKA_MECHANISMS), *KAFKA_MECHANISMS]}),
 ]
 

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from policies.folders import url_problem
-from policies.model.base import Also, Count, Flag, Name, Path, StrictSection, parsed
+from policies.model.base import Also, Count, Flag, Name, Path, StrictSection, parsed, setting_text
 from policies.model.units import Duration, Size, parse_duration, parse_size
 
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
-def _setting(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
+def _start(value: object) -> object:
+    if value in ("earliest", "latest") or (isinstance(value, str) and _is_time(value)):
+        return value
+    raise ValueError('must be earliest, latest or a time, like "2026-11-21T12:00:00Z"')
 
 
-def _start(value: Any) -> Any:
+def _is_time(text: str) -> bool:
     try:
-        _ = value in ("earliest", "latest") or datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise ValueError('must be earliest, latest or a time, like "2026-11-21T12:00:00Z"') from None
-    return value
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _local(value: str) -> str:
@@ -35,7 +35,7 @@ def _local(value: str) -> str:
 
 
 Folder = Annotated[Path, AfterValidator(_local)]
-Setting = Annotated[str, BeforeValidator(_setting), Also(lambda _: [{"type": ["number", "boolean"]}])]
+Setting = Annotated[str, BeforeValidator(setting_text), Also(lambda _: [{"type": ["number", "boolean"]}])]
 
 
 class PipelineSpark(StrictSection):

@@ -6,11 +6,11 @@ Keys that say what a list entry is about (`match`, `may`, `name`, `to`) have non
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.model.base import Also, Count, Flag, Name, Secret, Strict, StrictSection, parsed
+from policies.model.base import Also, Count, Flag, Name, Secret, Strict, StrictSection, parsed, setting_text
 from policies.model.filters import Filters
 from policies.model.journal import JournalSection
 from policies.model.kafka import KafkaSecurity
@@ -91,13 +91,7 @@ def _bootstrap(value: object) -> str:
     return value.replace(" ", "")
 
 
-def _setting(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
-def _setting_kind(value: Any) -> str:
+def _setting_kind(value: object) -> str:
     return "<text>" if isinstance(value, str) else "<Secret>"
 
 
@@ -112,7 +106,7 @@ Partitions = Annotated[StrictInt, Field(ge=1, le=64)]
 Setting = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[Secret, Tag("<Secret>")],
     Discriminator(_setting_kind),
-    BeforeValidator(_setting),
+    BeforeValidator(setting_text),
     Also(lambda _: [{"type": ["number", "boolean"]}]),
 ]
 

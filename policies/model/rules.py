@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
@@ -64,7 +64,7 @@ class Returns(StrictSection):
     )
 
 
-def _returns(value: Any) -> Any:
+def _returns(value: object) -> object:
     return value if value is None or isinstance(value, dict | Returns) else {"mode": value}
 
 
@@ -253,7 +253,7 @@ _KINDS = {
 }
 
 
-def _kind(value: Any) -> str | None:
+def _kind(value: object) -> str | None:
     if not isinstance(value, dict):
         return f"<{type(value).__name__}>"
     found = [tag for key, tag in _KINDS.items() if key in value]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from policies.model.base import Count, Flag, Name, OneOrMany, Path, Secret, Strict, StrictSection, parsed
+from policies.model.base import Count, Flag, Name, OneOrMany, Path, Secret, Strict, StrictSection, parsed, upper
 from policies.model.bridge import BridgeEntry
 from policies.model.rules import AccessRule, AddressRule
 from policies.model.units import Duration, Endpoints, PerTime, Place, Size, parse_bind, parse_duration, parse_size
@@ -15,13 +15,9 @@ MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512"
 PASSWORD_MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
-def _upper(value: Any) -> Any:
-    return value.upper() if isinstance(value, str) else value
-
-
 Mechanism = Annotated[
     Literal["ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512"],
-    BeforeValidator(_upper),
+    BeforeValidator(upper),
     WithJsonSchema({"type": "string", "enum": [*(name.lower() for name in MECHANISMS), *MECHANISMS]}),
 ]
 _PLAIN_TEXT = "true: allow PLAIN on connections without TLS, where anybody on the path reads the password"

@@ -6,10 +6,11 @@ Each type is an ordinary value at run time (`int`, `NamedTuple`) and knows its t
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import PlainValidator, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 
 
 class Millis(int):
@@ -180,8 +181,8 @@ def _check_redis(value: str) -> None:
         raise ValueError("must be memory or a URL like redis://host:6379/0")
 
 
-def _text(pattern: str | None = None, *examples: str) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string", "examples": list(examples)}
+def _text(pattern: str | None = None, *examples: str) -> JsonSchemaValue:
+    schema: JsonSchemaValue = {"type": "string", "examples": list(examples)}
     return schema | ({"pattern": pattern} if pattern else {})
 
 
