@@ -1,0 +1,41 @@
+"""The three walks of docs/design.md are those that messages take."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.project.parts import ROOT
+
+DESIGN = (ROOT / "docs" / "design.md").read_text()
+WALKS = ("request and response", "event in", "event out")
+BEFORE = {"request and response": 90, "event in": 46, "event out": 82}
+"""Functions on each way before the packages were laid out anew: no walk gets longer than that."""
+CHANCE = 6
+"""Functions that a message passes or not, as credit and turns of the loop fall."""
+
+
+def functions(text: str, walk: str) -> set[str]:
+    """The functions of a walk in the form that `tests.support.project.walks` prints."""
+    found = re.search(rf"^{walk}: \d+\n((?:  .+\n)+)", text, re.MULTILINE)
+    assert found is not None, walk
+    lines = re.sub(r"\n    +", " ", found[1]).splitlines()
+    return {f"{module.strip()}.{name.strip()}" for module, _, names in (line.partition(":") for line in lines)
+            for name in names.split(",")}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def walked() -> str:
+    command = [sys.executable, "-m", "tests.support.project.walks"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_message_passes_the_functions_that_the_design_lists(walked: str, walk: str) -> None:
+    listed, passed = functions(DESIGN, walk), functions(walked, walk)
+    assert len(listed) <= BEFORE[walk]
+    assert len(listed - passed) <= CHANCE, f"no longer passed: {sorted(listed - passed)}"
+    assert len(passed - listed) <= CHANCE, f"not in docs/design.md: {sorted(passed - listed)}"
