@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from bridges.spark.amqp.links import PATIENCE, BlockingReceiver, BlockingSender, Handler
+from gateway.amqp.codec.types import Symbol
 from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.engine.engine import Engine
 from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.link import Link
 from gateway.amqp.sasl.client import SaslClient
@@ -27,7 +29,8 @@ from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, Amq
 from policies.model.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
-_WINDOW: Final = 20_000
+WINDOW: Final = 20_000
+"""Messages that a peer may send ahead of need."""
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 
@@ -147,9 +150,9 @@ class BlockingClient:
         self,
         address: str,
         *,
-        properties: Mapping[Any, Any] | None = None,
-        filter: Mapping[Any, Any] | None = None,
-        window: int = _WINDOW,
+        properties: Mapping[Symbol, object] | None = None,
+        filter: Mapping[Symbol, object] | None = None,
+        window: int = WINDOW,
     ) -> BlockingReceiver:
         """Attach to receive at most `window` messages ahead of need; raises what the peer refuses it with."""
         receiver = BlockingReceiver(self, self._changed.set, window)
@@ -214,11 +217,12 @@ class _Host:
         self.error: AmqpError | None = None
 
     @property
-    def engine(self) -> Any:
+    def engine(self) -> Engine:
         """The engine of a connection that is open."""
         if self.error is not None:
             raise self.error
         assert self.connection is not None
+        assert self.connection.engine is not None, "it is there once the connection is open"
         return self.connection.engine
 
     def _over(self, condition: str, text: str) -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from gateway.amqp.link.link import Link
-from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
 PATIENCE: Final = 30.0
 """Seconds that a peer has for an answer."""
 _LOT: Final = 8 * 1024 * 1024
 """Bytes of messages that are handed on however few they are."""
+
+
+def answer_to(what: str, outcome: Outcome) -> str:
+    """How the peer answered a message that it did not accept, with its reason if it gave one."""
+    error = outcome.error if isinstance(outcome, Rejected) else None
+    why = "" if error is None else f": {error.description or error.condition}"
+    return f"answers {outcome.name} to {what}{why}"
 
 
 class BlockingConnection(Protocol):
@@ -62,7 +69,7 @@ class BlockingReceiver(Handler):
         self._wanted = 1
         self._drained = False
 
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def on_transfer(self, delivery: int, data: bytes, settled: bool) -> None:
         messages = self._messages
         messages.append(data)
         self._size += len(data)

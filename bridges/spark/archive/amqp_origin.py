@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -18,7 +18,9 @@ from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from bridges.spark.archive.written import Watch
 
@@ -33,7 +35,7 @@ class _WatchedReader(StreamReaderBase):
         super().__init__(options)
         self._watch, self._address = watch, address
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         batches = super().read(partition)
         yield from batches if self._watch is None else self._watch.watched(batches, self._address)
 
@@ -44,7 +46,7 @@ def _watched(watch: Watch | None, address: str) -> type[ScopeGateDataSource]:
         def name(cls) -> str:
             return _WATCHED
 
-        def reader(self, schema: Any) -> DataSourceReader:
+        def reader(self, schema: StructType) -> DataSourceReader:
             return _WatchedReader(read_options(dict(self.options)), watch, address)
 
     return Watched

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from bridges.spark.archive.ranges import Range
 from bridges.spark.errors import PipelineError
@@ -40,7 +41,7 @@ def place_name(place: tuple[str, int]) -> str:
 
 def census(files: Iterable[tuple[str, Path]]) -> Counts:
     """Count what is in files of these addresses; raises `PipelineError` for one that cannot be read."""
-    tables: dict[str, list[Any]] = {}
+    tables: dict[str, list[pa.Table]] = {}
     for address, path in files:
         tables.setdefault(address, []).append(_offsets(path))
     found = {}
@@ -55,7 +56,7 @@ def census(files: Iterable[tuple[str, Path]]) -> Counts:
     return found
 
 
-def _count(offsets: Any) -> Count:
+def _count(offsets: NDArray[np.int64]) -> Count:
     """Of sorted offsets."""
     steps = np.diff(offsets)
     (places,) = np.nonzero(steps > 1)
@@ -64,7 +65,7 @@ def _count(offsets: Any) -> Count:
     return Count(len(offsets), int(np.count_nonzero(steps)) + 1, int(offsets[0]), int(offsets[-1]), gaps)
 
 
-def _offsets(path: Path) -> Any:
+def _offsets(path: Path) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:
             return file.read(columns=["partition", "offset"])

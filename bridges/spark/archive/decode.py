@@ -7,7 +7,7 @@ batches (`mapInArrow`); no filter runs in Python, and what reads the archive has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,8 @@ from bridges.spark.columns import schema
 from bridges.spark.columns.rows import SCHEMA, EventRow, record_batch
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
+
     from bridges.spark.archive.written import Watch
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
@@ -49,21 +51,21 @@ KINDS: Final = (bytes((DATA_VALUE,)), bytes((SECTIONS_VALUE,)))
 BODIES: Final = (SECTIONS, MESSAGE)
 
 
-def count_unknown() -> Any:
+def count_unknown() -> Column:
     """A Column that counts records whose headers say a mapping that `RecordReader` does not know (KM-13).
 
     It takes such a record for one that no gateway wrote; nothing is guessed and nothing of the record is lost.
     """
     from pyspark.sql import functions as F
 
-    def unknown(header: Any) -> Any:
+    def unknown(header: Column) -> Column:
         kind = (header.key == BARE) & ~F.substring(header.value, 1, 1).isin(*KINDS)
         return F.coalesce(kind | ((header.key == BODY) & ~header.value.isin(*BODIES)), F.lit(False))
 
     return F.count_if(F.exists("record.headers", unknown))
 
 
-Batches = Callable[[Iterable[Any]], Iterator[Any]]
+Batches: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def decoder(addresses: Mapping[str, str], watch: Watch | None = None) -> Batches:
@@ -73,7 +75,7 @@ def decoder(addresses: Mapping[str, str], watch: Watch | None = None) -> Batches
     """
     names = dict(addresses)
 
-    def decode(batches: Iterable[Any]) -> Iterator[Any]:
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         readers = {topic: RecordReader() for topic in names}
         for batch in batches:
             yield rows(batch, readers, names)
@@ -81,7 +83,7 @@ def decoder(addresses: Mapping[str, str], watch: Watch | None = None) -> Batches
     return decode if watch is None else lambda batches: watch.watched(decode(batches))
 
 
-def rows(batch: Any, readers: Mapping[str, RecordReader], names: Mapping[str, str]) -> Any:
+def rows(batch: pa.RecordBatch, readers: Mapping[str, RecordReader], names: Mapping[str, str]) -> pa.RecordBatch:
     """One record batch of Kafka's source as rows of the archive."""
     columns_of = {name: batch.column(name) for name in batch.schema.names}
     topics = columns_of["topic"].to_pylist()
@@ -100,7 +102,7 @@ def rows(batch: Any, readers: Mapping[str, RecordReader], names: Mapping[str, st
     return archived(decoded, pa.array([names[topic] for topic in topics], pa.string()), record)
 
 
-def archived(decoded: Any, addresses: Any, record: Any | None = None) -> Any:
+def archived(decoded: pa.RecordBatch, addresses: pa.Array, record: pa.Array | None = None) -> pa.RecordBatch:
     """Rows of `SCHEMA` with the archive's own columns."""
     if record is None:
         record = pa.nulls(len(decoded), _RECORD)
@@ -112,14 +114,14 @@ def _milliseconds(microseconds: int | None) -> int:
     return -1 if microseconds is None else microseconds // 1000
 
 
-def _headers(column: Any) -> list[list[tuple[str, bytes | None]] | None]:
+def _headers(column: pa.ListArray) -> list[list[tuple[str, bytes | None]] | None]:
     """Headers as the client gives them; most records of a topic have all or none, so null comes cheap."""
     if column.null_count == len(column):
         return [None] * len(column)
     return [None if each is None else [(item["key"], item["value"]) for item in each] for each in column.to_pylist()]
 
 
-def _record(columns_of: Mapping[str, Any], kinds: Any, body: Any) -> Any:
+def _record(columns_of: Mapping[str, pa.Array], kinds: pa.Array, body: pa.Array) -> pa.StructArray:
     value = columns_of["value"].cast(pa.binary())
     same = pc.fill_null(pc.equal(value, body), False)
     own = pc.if_else(same, pa.scalar(None, pa.binary()), value)

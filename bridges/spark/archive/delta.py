@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
 import pyarrow.parquet as pq
@@ -24,6 +24,8 @@ from bridges.spark.errors import PipelineError, sentence
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JavaObject: TypeAlias = Any
+"""A class or object in Spark's Java, reached by py4j, which has no types."""
 LOG: Final = "_delta_log"
 APPLICATION: Final = "scopegate-archive"
 CONF: Final = {
@@ -42,11 +44,11 @@ class DeltaLog:
     def __init__(self, spark: SparkSession, archive: Archive) -> None:
         self._archive: Final = archive
         self._spark: Final = spark
-        jvm: Any = spark.sparkContext._jvm
+        jvm: JavaObject = spark.sparkContext._jvm
         self._jvm: Final = jvm
 
     @cached_property
-    def _log(self) -> Any:
+    def _log(self) -> JavaObject:
         where = file_url(self._archive.path)
         return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, where)
 
@@ -78,10 +80,10 @@ class DeltaLog:
         operation = getattr(by_hand, "MODULE$")
         transaction.commit(self._jvm.PythonUtils.toSeq(found), operation)
 
-    def _action(self, action: Mapping[str, Any]) -> Any:
+    def _action(self, action: Mapping[str, object]) -> JavaObject:
         return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(action))
 
-    def _metadata(self) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, object]:
         from pyspark.sql.types import StructType
 
         return {
@@ -95,7 +97,7 @@ class DeltaLog:
         }
 
 
-def added(archive: Path, file: File, now: int) -> dict[str, Any]:
+def added(archive: Path, file: File, now: int) -> dict[str, object]:
     """A file as Delta's log has it, with its number of rows and the span of its offsets."""
     return {
         "path": quote(file.path, safe=_SAFE),
@@ -107,7 +109,7 @@ def added(archive: Path, file: File, now: int) -> dict[str, Any]:
     }
 
 
-def _statistics(path: Path) -> dict[str, Any]:
+def _statistics(path: Path) -> dict[str, object]:
     try:
         with pq.ParquetFile(path) as file:
             footer = file.metadata

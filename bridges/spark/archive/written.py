@@ -13,7 +13,7 @@ import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
@@ -111,7 +111,7 @@ class Watch:
         self._token: Final = token
         self._reports: Accumulator[WriteReport] = spark.sparkContext.accumulator(WriteReport({}), _Sum())
 
-    def watched(self, batches: Iterator[Any], address: str | None = None) -> Iterator[Any]:
+    def watched(self, batches: Iterator[pa.RecordBatch], address: str | None = None) -> Iterator[pa.RecordBatch]:
         """The record batches of a task, counted; none without the token. Without `address` they have a column of it."""
         if not self._token.seen():
             self._reports.add(WriteReport({}, frozenset({f"{socket.gethostname()}, working directory {os.getcwd()}"})))
@@ -125,7 +125,7 @@ class Watch:
         return self._reports.value
 
 
-def _counted(batch: Any, address: str | None) -> Mapping[tuple[str, int], Written]:
+def _counted(batch: pa.RecordBatch, address: str | None) -> Mapping[tuple[str, int], Written]:
     keys = ["partition"] if address else ["address", "partition"]
     table = pa.Table.from_batches([batch.select([*keys, "offset"])])
     found = table.group_by(keys).aggregate([("offset", each) for each in _NUMBERS])

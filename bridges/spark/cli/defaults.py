@@ -5,20 +5,20 @@ The command line wins: the policy's values are click's defaults of the command (
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from bridges.spark.cli.local_path import LocalPath
+from bridges.spark.cli.options import CommandFunction
 
 if TYPE_CHECKING:
     from policies.model.pipeline import PipelineArchive, PipelineSpark
     from policies.rules import CompiledPolicy
 
 
-def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def kafka_options(command: CommandFunction) -> CommandFunction:
     """Options that say where Kafka is; `policy` is handed over loaded."""
     for option in (
         click.option("--cluster", help="With --policy: the Kafka cluster.  [default: pipeline.kafka, or the only one]"),
@@ -54,7 +54,7 @@ def _loaded(ctx: click.Context, param: click.Parameter, value: Path | None) -> C
     return policy
 
 
-def _spark(policy: CompiledPolicy, spark: PipelineSpark) -> dict[str, Any]:
+def _spark(policy: CompiledPolicy, spark: PipelineSpark) -> dict[str, object]:
     return {
         "master": spark.master,
         "conf": [f"{name}={value}" for name, value in spark.conf.items()],
@@ -62,7 +62,7 @@ def _spark(policy: CompiledPolicy, spark: PipelineSpark) -> dict[str, Any]:
     }
 
 
-def _archive(archive: PipelineArchive) -> dict[str, Any]:
+def _archive(archive: PipelineArchive) -> dict[str, object]:
     return {
         "topics": [f"{topic}={address or topic}" for topic, address in archive.topics.items()],
         "start": archive.start,

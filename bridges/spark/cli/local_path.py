@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
 
 import click
 
@@ -12,7 +12,10 @@ from policies.folders import url_problem
 class LocalPath(click.Path):
     """As `click.Path`; a path that begins with a scheme (`file:`, `s3a:`, ...) is wrong use of the command."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """The path, of the type that `path_type` names. Fails with the way out for a URL."""
         if (problem := url_problem(str(value))) is not None:
             self.fail(problem, param, ctx)
         return super().convert(value, param, ctx)

@@ -51,18 +51,24 @@ def record_batch(events: Iterable[EventRow]) -> pa.RecordBatch:
     found = list(events)
     partitions, offsets, times, keys, messages = zip(*found, strict=True) if found else ((),) * 5
     columns_of = message_columns(messages)
-    return placed(columns_of, partitions, offsets, np.array(times, np.int64), pa.array(keys, pa.binary()))
+    return placed(
+        columns_of,
+        pa.array(partitions, pa.int32()),
+        pa.array(offsets, pa.int64()),
+        np.array(times, np.int64),
+        pa.array(keys, pa.binary()),
+    )
 
 
 def placed(
-    found: MessageColumns, partitions: Sequence[int], offsets: Sequence[int], times_ms: Int64s, keys: pa.Array
+    found: MessageColumns, partitions: pa.Array, offsets: pa.Array, times_ms: Int64s, keys: pa.Array
 ) -> pa.RecordBatch:
     """A record batch of `message_columns` and the messages' positions; times in milliseconds since 1970."""
     shown = (times_ms >= _FIRST_TIME) & (times_ms <= _LAST_TIME)
     micros = np.where(shown, times_ms, 0) * 1000
     all_of_them = found | {
-        "partition": pa.array(partitions, pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
+        "partition": partitions,
+        "offset": offsets,
         "timestamp": pa.array(micros, mask=~shown).cast(TYPES["timestamp"]),
         "key": keys,
     }

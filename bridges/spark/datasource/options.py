@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from bridges.spark.amqp.client import Credentials
 from bridges.spark.errors import PipelineError
@@ -26,6 +26,18 @@ WRITING: Final = (*_PEER, "progressLocation")
 _OF_SPARK: Final = ("checkpointLocation", "queryName")
 """What Spark hands to a sink besides its own options."""
 Places = dict[int, int]
+
+
+class _PeerFields(TypedDict):
+    endpoint: Endpoint
+    address: str
+    user: str | None
+    password_file: str | None
+    password_env: str | None
+    ca: str | None
+    cert: str | None
+    key: str | None
+    plain: bool
 
 
 @dataclass(frozen=True)
@@ -141,8 +153,8 @@ def _there_are(names: tuple[str, ...]) -> str:
     return f"there is: {', '.join(names)}"
 
 
-def _peer(found: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of `Peer`."""
+def _peer(found: Mapping[str, str]) -> _PeerFields:
+    """The fields of `PeerOptions`."""
     try:
         endpoint = parse_endpoint(found["url"])
     except ValueError as error:
@@ -151,10 +163,17 @@ def _peer(found: Mapping[str, str]) -> dict[str, Any]:
         raise PipelineError("format scopegate: options cert and key belong together")
     if "cert" in found and not endpoint.tls:
         raise PipelineError(f"format scopegate: option cert is for amqps://, not {endpoint}")
-    files = {"password_file": "passwordFile", "password_env": "passwordEnv", "ca": "ca", "cert": "cert", "key": "key"}
-    given = {field: found.get(name) for field, name in files.items()}
-    plain = _flag(found, "allowPlainWithoutTls", False)
-    return {"endpoint": endpoint, "address": found["address"], "user": found.get("user"), "plain": plain, **given}
+    return {
+        "endpoint": endpoint,
+        "address": found["address"],
+        "user": found.get("user"),
+        "password_file": found.get("passwordFile"),
+        "password_env": found.get("passwordEnv"),
+        "ca": found.get("ca"),
+        "cert": found.get("cert"),
+        "key": found.get("key"),
+        "plain": _flag(found, "allowPlainWithoutTls", False),
+    }
 
 
 def _flag(found: Mapping[str, str], name: str, default: bool) -> bool:

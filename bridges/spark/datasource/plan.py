@@ -9,11 +9,13 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from bridges.spark.amqp.client import BlockingClient
+from bridges.spark.amqp.client import WINDOW, BlockingClient
+from bridges.spark.amqp.links import BlockingReceiver
+from bridges.spark.columns.schema import AmqpValue
 from bridges.spark.datasource.options import ReadOptions
 from bridges.spark.errors import PipelineError
 from gateway.amqp.codec.codec import Described, Symbol, Timestamp
@@ -118,7 +120,7 @@ def described(options: ReadOptions, data: bytes) -> PlannedNode:
         raise PipelineError(text) from None
 
 
-def _held(entry: Mapping[str, Any]) -> HeldOffsets:
+def _held(entry: Mapping[str, AmqpValue]) -> HeldOffsets:
     earliest, latest, following = entry["earliest-offset"], entry["latest-offset"], entry.get(NEXT)
     if latest is not None:
         return HeldOffsets(int(earliest), int(latest) + 1)
@@ -155,7 +157,7 @@ def offset_of(options: ReadOptions, data: bytes) -> int:
         raise PipelineError(no_event(options)) from None
 
 
-def reading(client: BlockingClient, options: ReadOptions, partition: int, start: int) -> Any:
+def reading(client: BlockingClient, options: ReadOptions, partition: int, start: int) -> BlockingReceiver:
     """A receiver of the events of a partition from an offset on, those that the option `filter` names."""
     after = Symbol(offset_symbol(start - 1) if start else EARLIEST)
     return _attached(client, options, partition, {Symbol(OFFSET): after}, sql=options.filter)
@@ -165,16 +167,16 @@ def _attached(
     client: BlockingClient,
     options: ReadOptions,
     partition: int,
-    place: Mapping[Any, Any],
+    place: Mapping[Symbol, AmqpValue],
     *,
     sql: str | None = None,
-    **more: Any,
-) -> Any:
+    window: int = WINDOW,
+) -> BlockingReceiver:
     wanted = {Symbol("position"): Described(Symbol(FILTER_NAME), dict(place))}
     if sql is not None:
         wanted[Symbol("sql")] = Described(Symbol(SQL), sql)
     bound = {Symbol(PARTITION): Symbol(partition)}
-    receiver = client.receiver(options.address, properties=bound, filter=wanted, **more)
+    receiver = client.receiver(options.address, properties=bound, filter=wanted, window=window)
     missing = set(map(str, wanted)) - set(map(str, receiver.link.source.filter or {}))
     if missing:  # a peer that leaves a filter out would give more than was asked for (AMQP 3.5.3)
         raise PipelineError(f"{named(options)} does not apply the filter {min(missing)}")

@@ -6,15 +6,17 @@ Places, times and keys are in the annotations of the events; they are read from 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridges.spark.amqp.client import BlockingClient
+from bridges.spark.amqp.links import BlockingReceiver
 from bridges.spark.amqp.reconnecting_client import ReconnectingClient
-from bridges.spark.columns.rows import message_columns, placed
+from bridges.spark.columns.batch_decoder import Int64s
+from bridges.spark.columns.rows import MessageColumns, message_columns, placed
 from bridges.spark.datasource.options import ReadOptions
 from bridges.spark.datasource.plan import OffsetRange, Span, checked, no_event, reached, reading, said, same_log
 from bridges.spark.errors import PipelineError
@@ -30,7 +32,7 @@ _KEYS: Final = ("x-opt-kafka-key", "event-streams-group-key")
 """Kafka's bytes are exact, so they come first."""
 
 
-def read(options: ReadOptions, span: Span) -> Iterator[Any]:
+def read(options: ReadOptions, span: Span) -> Iterator[pa.RecordBatch]:
     """The events of a span as record batches. Raises `PipelineError`."""
     count = 0
     try:
@@ -45,13 +47,13 @@ def read(options: ReadOptions, span: Span) -> Iterator[Any]:
         raise PipelineError(said(options, error)) from None
 
 
-def events(line: ReconnectingClient, options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
+def events(line: ReconnectingClient, options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The events of a range as record batches. Raises `PipelineError` and `AmqpError`."""
     known: BlockingClient | None = None
-    receiver: Any = None
+    receiver: BlockingReceiver | None = None
     place, draining, sure = wanted.start, False, False
     while place < wanted.end:
-        if (client := line.client()) is not known:
+        if (client := line.client()) is not known or receiver is None:
             known, receiver = client, reading(client, options, wanted.partition, place)
             draining = sure = False
         messages = receiver.rest() if draining else receiver.take(min(_BATCH, wanted.end - place), _IDLE)
@@ -78,19 +80,20 @@ def _still_there(client: BlockingClient, options: ReadOptions, span: Span) -> No
         checked(options, starts, {each.partition: each.end for each in span.ranges}, now.held)
 
 
-def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes]) -> tuple[Any, int]:
+def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, int]:
     """The events inside the range, and the offset that follows the last."""
     found = message_columns(messages)
     try:
         offsets, times = _places(found["delivery_annotations"])
     except (pa.ArrowInvalid, ValueError):
         raise PipelineError(no_event(options)) from None
-    batch = placed(found, pa.repeat(wanted.partition, len(offsets)), offsets, times, _keys(found, messages))
+    partitions = pa.repeat(pa.scalar(wanted.partition, pa.int32()), len(offsets))
+    batch = placed(found, partitions, pa.array(offsets), times, _keys(found, messages))
     inside = (offsets >= wanted.start) & (offsets < wanted.end)
     return batch if inside.all() else batch.filter(pa.array(inside)), int(offsets[-1]) + 1
 
 
-def _places(annotations: Any) -> tuple[Any, Any]:
+def _places(annotations: pa.MapArray) -> tuple[Int64s, Int64s]:
     """Offset and time of each event; raises `ValueError` where one has no offset, `ArrowInvalid` where it is no number.
 
     Without a time it is 1970, as for the gateway.
@@ -107,14 +110,14 @@ def _places(annotations: Any) -> tuple[Any, Any]:
     return offsets.to_numpy(), times
 
 
-def _named(entries: Any, name: str) -> tuple[Any, Any]:
+def _named(entries: pa.MapArray, name: str) -> tuple[Int64s, pa.StructArray]:
     """The entries of this name: which rows have one, and their values."""
     at = pc.indices_nonzero(pc.equal(entries.keys, name))
     rows = np.searchsorted(entries.offsets.to_numpy(), at.to_numpy(), side="right") - 1
     return rows, entries.items.take(at)
 
 
-def _keys(found: dict[str, Any], messages: Sequence[bytes]) -> Any:
+def _keys(found: MessageColumns, messages: Sequence[bytes]) -> pa.BinaryArray:
     """The keys as the gateway shows them: Kafka's own bytes, or the group key's text."""
     count = len(messages)
     keys, left = pa.nulls(count, pa.binary()), np.ones(count, bool)
@@ -130,11 +133,11 @@ def _keys(found: dict[str, Any], messages: Sequence[bytes]) -> Any:
             left &= ~here
             odd = pc.invert(pc.is_in(kinds, pa.array(["binary", "string", "symbol"]))).to_numpy(zero_copy_only=False)
             if odd.any():
-                return _keys_singly(messages)
-    return keys if found["not_shown"].null_count == count else _keys_singly(messages)
+                return _keys_one_by_one(messages)
+    return keys if found["not_shown"].null_count == count else _keys_one_by_one(messages)
 
 
-def _keys_singly(messages: Sequence[bytes]) -> Any:
+def _keys_one_by_one(messages: Sequence[bytes]) -> pa.BinaryArray:
     return pa.array([_key(data) for data in messages], pa.binary())
 
 

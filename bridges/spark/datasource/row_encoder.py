@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from pyspark.sql import types as T
 
 from bridges.spark.columns import schema as columns
+from bridges.spark.columns.schema import AmqpValue
 from bridges.spark.datasource.options import guess
 from bridges.spark.errors import PipelineError
 from gateway.amqp.codec.codec import (
@@ -33,8 +34,12 @@ from gateway.amqp.codec.codec import (
 from gateway.amqp.message import sections
 from gateway.routing.event_annotations import forwarded
 
-Encoder = Callable[[Mapping[str, Any]], bytes]
-Convert = Callable[[Any], Any]
+Row: TypeAlias = Mapping[str, AmqpValue]
+"""A row by column, as Arrow gives it to Python: the schema says what the values are."""
+Encoder: TypeAlias = Callable[[Row], bytes]
+Convert: TypeAlias = Callable[[AmqpValue], AmqpValue]
+"""From a value of Spark to the AMQP value of the same type."""
+ColumnTypes: TypeAlias = Mapping[str, T.DataType]
 
 WRITTEN: Final = (
     "bare_message", "head", "body", "key", "header", "message_annotations", "properties", "application_properties",
@@ -84,18 +89,18 @@ def _there_are() -> str:
     return f"columns that can be written: {', '.join(WRITTEN)}"
 
 
-def _wants(name: str, kind: Any, *allowed: type) -> Any:
+def _wants(name: str, kind: T.DataType, *allowed: type[T.DataType]) -> T.DataType:
     if not isinstance(kind, allowed):
         names = " or ".join(each().simpleString() for each in allowed)
         raise PipelineError(f"format scopegate: column {name} has to be {names}, not {kind.simpleString()}")
     return kind
 
 
-def _exact(fields: Mapping[str, Any]) -> Encoder:
+def _exact(fields: ColumnTypes) -> Encoder:
     for name in ("head", "bare_message"):
         _wants(name, fields.get(name, T.BinaryType()), T.BinaryType)
 
-    def message(row: Mapping[str, Any]) -> bytes:
+    def message(row: Row) -> bytes:
         data = bytes(row.get("head") or b"") + bytes(row["bare_message"] or b"")
         sections.walk(data)
         return forwarded(data)
@@ -103,15 +108,15 @@ def _exact(fields: Mapping[str, Any]) -> Encoder:
     return message
 
 
-Aim = Callable[[Mapping[str, Any], bytes], bytes]
+Aim: TypeAlias = Callable[[Row, bytes], bytes]
 
 
-def _aimed(fields: Mapping[str, Any]) -> Aim | None:
+def _aimed(fields: ColumnTypes) -> Aim | None:
     if "target_partition" not in fields:
         return None
     _wants("target_partition", fields["target_partition"], T.IntegerType, T.LongType, T.ShortType, T.StringType)
 
-    def aim(row: Mapping[str, Any], data: bytes) -> bytes:
+    def aim(row: Row, data: bytes) -> bytes:
         if row["target_partition"] is None:
             return data
         layout = sections.walk(data)
@@ -121,7 +126,7 @@ def _aimed(fields: Mapping[str, Any]) -> Aim | None:
     return aim
 
 
-def _made(fields: Mapping[str, Any]) -> Encoder:
+def _made(fields: ColumnTypes) -> Encoder:
     parts = [
         part
         for part in (
@@ -136,7 +141,7 @@ def _made(fields: Mapping[str, Any]) -> Encoder:
     return lambda row: b"".join([part(row) for part in parts])
 
 
-def _list(name: str, kind: Any, converts: Mapping[str, Convert], code: int) -> Encoder | None:
+def _list(name: str, kind: T.DataType | None, converts: Mapping[str, Convert], code: int) -> Encoder | None:
     """A section of fixed fields, as many as the last one that is set."""
     if kind is None:
         return None
@@ -152,7 +157,7 @@ def _list(name: str, kind: Any, converts: Mapping[str, Convert], code: int) -> E
         typed = field.name in _IDENTIFIERS
         given[field.name] = _scalar(f"{name}.{field.name}", field.dataType) if typed else converts[field.name]
 
-    def section(row: Mapping[str, Any]) -> bytes:
+    def section(row: Row) -> bytes:
         values = row[name]
         if values is None:
             return b""
@@ -167,7 +172,7 @@ def _list(name: str, kind: Any, converts: Mapping[str, Convert], code: int) -> E
     return section
 
 
-def _annotations(fields: Mapping[str, Any]) -> Encoder | None:
+def _annotations(fields: ColumnTypes) -> Encoder | None:
     """The message annotations, the key of the event among them."""
     kind, key = fields.get("message_annotations"), fields.get("key")
     if kind is None and key is None:
@@ -177,7 +182,7 @@ def _annotations(fields: Mapping[str, Any]) -> Encoder | None:
     if key is not None:
         named = _GROUP_KEY if isinstance(_wants("key", key, T.StringType, T.BinaryType), T.StringType) else _KAFKA_KEY
 
-    def section(row: Mapping[str, Any]) -> bytes:
+    def section(row: Row) -> bytes:
         entries = {} if convert is None else convert(row["message_annotations"])
         if named is not None and row["key"] is not None:
             entries[named] = row["key"]
@@ -188,30 +193,30 @@ def _annotations(fields: Mapping[str, Any]) -> Encoder | None:
     return section
 
 
-def _application_properties(kind: Any) -> Encoder | None:
+def _application_properties(kind: T.DataType | None) -> Encoder | None:
     if kind is None:
         return None
     convert = _map("application_properties", kind)
 
-    def section(row: Mapping[str, Any]) -> bytes:
+    def section(row: Row) -> bytes:
         entries = convert(row["application_properties"])
         return sections.section(sections.APPLICATION_PROPERTIES, entries) if entries else b""
 
     return section
 
 
-def _body(kind: Any) -> Encoder:
+def _body(kind: T.DataType) -> Encoder:
     """Binary is a data section, text an amqp-value; null the amqp-value null."""
     code = sections.DATA if isinstance(_wants("body", kind, T.BinaryType, T.StringType), T.BinaryType) else 0
 
-    def section(row: Mapping[str, Any]) -> bytes:
+    def section(row: Row) -> bytes:
         body = row["body"]
         return sections.section(code if code and body is not None else sections.AMQP_VALUE, body)
 
     return section
 
 
-def _map(name: str, kind: Any) -> Callable[[Any], dict[str, Any]]:
+def _map(name: str, kind: T.DataType) -> Callable[[Row | None], dict[str, AmqpValue]]:
     if not isinstance(kind, T.MapType) or not isinstance(kind.keyType, T.StringType):
         raise PipelineError(f"format scopegate: column {name} has to be a map of strings, not {kind.simpleString()}")
     convert = _scalar(name, kind.valueType)
@@ -220,7 +225,7 @@ def _map(name: str, kind: Any) -> Callable[[Any], dict[str, Any]]:
     }
 
 
-def _scalar(name: str, kind: Any) -> Convert:
+def _scalar(name: str, kind: T.DataType) -> Convert:
     """From a value of Spark's to one of AMQP's of the same type."""
     if isinstance(kind, T.StructType) and [field.name for field in kind] == list(columns.MEMBERS):
         return _value
@@ -230,7 +235,7 @@ def _scalar(name: str, kind: Any) -> Convert:
     return convert
 
 
-def _value(value: Mapping[str, Any]) -> Any:
+def _value(value: Row) -> AmqpValue:
     """A value as columns have it (docs/columns.md)."""
     name = value["type"]
     if name is None or name == "null":

@@ -17,17 +17,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
-from bridges.spark.amqp.links import BlockingSender
+from bridges.spark.amqp.links import BlockingSender, answer_to
 from bridges.spark.amqp.reconnecting_client import ReconnectingClient
 from bridges.spark.archive.store import write_whole
 from bridges.spark.archive.written import Token
 from bridges.spark.datasource.options import WriteOptions
-from bridges.spark.datasource.row_encoder import Encoder, encoder
+from bridges.spark.datasource.row_encoder import Encoder, Row, encoder
 from bridges.spark.errors import PipelineError, sentence
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message import sections
@@ -52,14 +54,14 @@ class _Sink:
     _token: Token | None = None
     """In the folder of the progress: whoever does not see it has another folder there."""
 
-    def __init__(self, options: WriteOptions, schema: Any, *, overwrite: bool) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         """Raises `PipelineError` where rows like these cannot become messages."""
         if overwrite:
             raise PipelineError(f"{options.address}: sent events cannot be overwritten, write with mode append")
         self._options = options
         self._encoder: Encoder = encoder(schema)
 
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a task. Raises `PipelineError` where one is not accepted."""
         options = self._options
         self._check_folder()
@@ -93,7 +95,7 @@ class _Sink:
                 f"job needs the same folder there (progressLocation), or whole micro-batches may come twice"
             )
 
-    def _encoded(self, rows: Sequence[dict[str, Any]], task: int, before: int) -> list[bytes]:
+    def _encoded(self, rows: Sequence[Row], task: int, before: int) -> list[bytes]:
         messages = []
         for number, row in enumerate(rows, before):
             try:
@@ -103,16 +105,14 @@ class _Sink:
         return messages
 
     def _send(
-        self, sender: BlockingSender, rows: Sequence[dict[str, Any]], messages: list[bytes], task: int, before: int
+        self, sender: BlockingSender, rows: Sequence[Row], messages: list[bytes], task: int, before: int
     ) -> None:
         for number, (row, outcome) in enumerate(zip(rows, sender.send(messages), strict=True), before):
             if outcome is not ACCEPTED:
                 raise PipelineError(self._refused(_place(row, task, number), outcome))
 
     def _refused(self, place: str, outcome: Outcome) -> str:
-        error = getattr(outcome, "error", None)
-        why = f": {error.description or error.condition}" if isinstance(error, AmqpError) else ""
-        return f"{self._options.address} at {self._options.endpoint} answers {outcome.name} to {place}{why}"
+        return f"{self._options.address} at {self._options.endpoint} {answer_to(place, outcome)}"
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
@@ -128,7 +128,7 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
     """Micro-batches of rows."""
 
-    def __init__(self, options: WriteOptions, schema: Any, *, overwrite: bool) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         """On the driver. Raises `PipelineError` also where nothing can be noted in the folder of the progress."""
         super().__init__(options, schema, overwrite=overwrite)
         if (folder := options.progress) is not None:
@@ -145,13 +145,13 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         """What was accepted stays: nothing takes a message back."""
 
 
-def _lots(batches: Iterator[Any]) -> Iterator[list[dict[str, Any]]]:
+def _lots(batches: Iterator[pa.RecordBatch]) -> Iterator[list[Row]]:
     for batch in batches:
         for first in range(0, batch.num_rows, _LOT):
             yield batch.slice(first, _LOT).to_pylist(maps_as_pydicts="strict")
 
 
-def _place(row: dict[str, Any], task: int, number: int) -> str:
+def _place(row: Row, task: int, number: int) -> str:
     """The row, as a person finds it: its place in the log it came from, or its number in its task."""
     if isinstance(row.get("partition"), int) and isinstance(row.get("offset"), int):
         return f"the row of partition {row['partition']}, offset {row['offset']}"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 from bridges.spark.columns import schema as columns
 from bridges.spark.datasource import plan, read
@@ -39,6 +41,8 @@ from bridges.spark.errors import PipelineError
 
 _FRESH: Final = 0.25
 """Seconds for which the bounds of a node are not asked for again: an idle query asks many times a second."""
+StreamOffset: TypeAlias = dict[str, Any]
+"""A JSON object: the next offset by partition, the identity of the log, and the offsets of the start."""
 _LOG, _FIRST, _NEW = "log", "first", "new"
 """What a stream's offsets say besides the next offset per partition."""
 
@@ -53,16 +57,16 @@ class ScopeGateDataSource(DataSource):
     def schema(self) -> str:
         return columns.DDL
 
-    def reader(self, schema: Any) -> DataSourceReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         return StreamReaderBase(read_options(dict(self.options)))
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(read_options(dict(self.options)))
 
-    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return BatchSink(write_options(dict(self.options)), schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         return StreamSink(write_options(dict(self.options)), schema, overwrite=False)
 
 
@@ -70,7 +74,7 @@ class _BaseReader:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The events of a span as record batches."""
         if isinstance(partition, Span) and partition.ranges:
             yield from read.read(self._options, partition)
@@ -97,12 +101,12 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         super().__init__(options)
         if options.ending != "latest" or options.ending_time is not None:
             raise PipelineError("format scopegate: endingOffsets and endingTimestamp are for batches, not streams")
-        self._initial: dict[str, Any] | None = None
+        self._initial: StreamOffset | None = None
         self._target: PlannedNode | None = None
         self._node: PlannedNode | None = None
         self._asked = 0.0
 
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self) -> StreamOffset:
         if self._initial is None:  # asked more than once: latest must stay what it was
             node = plan.present(self._options)
             self._initial = {**_written(first_offsets(self._options, node.held), node.log), _NEW: True}
@@ -115,7 +119,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = plan.present(self._options)
 
-    def reportLatestOffset(self) -> dict[str, Any]:
+    def reportLatestOffset(self) -> StreamOffset:
         node = self._now()
         return _written({partition: at.high for partition, at in node.held.items()}, node.log)
 
@@ -124,7 +128,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
             self._node, self._asked = plan.node(self._options), time.monotonic()
         return self._node
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         node = self._target or self._now()
         same = same_log(self._options, start.get(_LOG), node.log)
         places = _places(start) if same else {}
@@ -139,7 +143,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         found = _written({**places, **ends}, log)
         return {**found, _FIRST: _written(_places(start), start.get(_LOG))} if start.get(_NEW) else found
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         options, node, log = self._options, plan.node(self._options), end.get(_LOG)
         if not same_log(options, log, node.log):
             return []
@@ -147,12 +151,12 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         starts = _places(begin) if begin.get(_LOG) in (None, log) else {}
         return spans(options, checked(options, starts, _places(end), node.held), log)
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: StreamOffset) -> None:
         """Nothing is kept at the peer: the checkpoint knows."""
 
 
-def _written(places: Mapping[int, int], log: str | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = {str(partition): offset for partition, offset in sorted(places.items())}
+def _written(places: Mapping[int, int], log: str | None = None) -> StreamOffset:
+    found: StreamOffset = {str(partition): offset for partition, offset in sorted(places.items())}
     return found if log is None else {**found, _LOG: log}
 
 
@@ -161,5 +165,5 @@ def _end(at: HeldOffsets, place: int) -> int:
     return at.high if at.known else max(at.high, place)
 
 
-def _places(offset: Mapping[str, Any]) -> dict[int, int]:
+def _places(offset: StreamOffset) -> dict[int, int]:
     return {int(name): place for name, place in offset.items() if name.isdigit()}

@@ -8,15 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bridges.spark.amqp.client import BlockingClient
+from bridges.spark.amqp.links import answer_to
 from bridges.spark.archive.store import write_whole
 from bridges.spark.datasource.options import ReadOptions
 from bridges.spark.errors import PipelineError, sentence
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.errors import AmqpError
 from gateway.routing.event_annotations import forwarded
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
 
 _LOT: Final = 500
 
@@ -36,14 +40,14 @@ class AmqpTarget:
         """The next offset per partition of the archive."""
         return self._progress
 
-    def write(self, rows: list[Any]) -> None:
+    def write(self, rows: list[Row]) -> None:
         """Send these in lots; those of a lot count together.
 
         A connection for each call: between two, Spark may sort for longer than a peer waits for a sign of life.
         """
         self._send([rows[first : first + _LOT] for first in range(0, len(rows), _LOT)])
 
-    def _send(self, lots: list[list[Any]]) -> None:
+    def _send(self, lots: list[list[Row]]) -> None:
         options = self._options
         try:
             with BlockingClient(options.endpoint, options.credentials()) as client:
@@ -54,7 +58,7 @@ class AmqpTarget:
         except AmqpError as error:
             raise PipelineError(f"{options.address} at {options.endpoint}: {error.description or error}") from None
 
-    def _count(self, lot: list[Any], outcomes: list[Outcome]) -> None:
+    def _count(self, lot: list[Row], outcomes: list[Outcome]) -> None:
         try:
             for row, outcome in zip(lot, outcomes, strict=True):
                 if outcome is not ACCEPTED:
@@ -70,11 +74,9 @@ class AmqpTarget:
         except OSError as error:
             raise PipelineError(f"the progress in {self._state} cannot be stored: {sentence(error)}") from None
 
-    def _refused(self, row: Any, outcome: Outcome) -> str:
-        error = getattr(outcome, "error", None)
-        why = f": {error.description or error.condition}" if isinstance(error, AmqpError) else ""
+    def _refused(self, row: Row, outcome: Outcome) -> str:
         place = f"the event at offset {row.offset} of partition {row.partition}"
-        return f"{self._options.address} at {self._options.endpoint} answers {outcome.name} to {place}{why}"
+        return f"{self._options.address} at {self._options.endpoint} {answer_to(place, outcome)}"
 
     def close(self) -> None:
         """Nothing is open between two writes."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bridges.kafka.produce.replayer import Replayed, Replayer
 from bridges.kafka.records.mapping import RecordWriter
@@ -18,7 +18,7 @@ from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 _BATCH: Final = 5000
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "head", "bare_message", "record")
@@ -29,7 +29,7 @@ class ReplayTarget(Protocol):
 
     @property
     def progress(self) -> Mapping[int, int]: ...
-    def write(self, rows: list[Any]) -> None: ...
+    def write(self, rows: list[Row]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -94,15 +94,14 @@ def _addresses(archive: Archive) -> str:
     return f"it has: {', '.join(known)}" if known else "it is empty"
 
 
-def _rows(frame: DataFrame, progress: Mapping[int, int]) -> Iterator[Any]:
+def _rows(frame: DataFrame, progress: Mapping[int, int]) -> Iterator[Row]:
     from pyspark.sql import functions as F
 
     for partition, offset in progress.items():
         frame = frame.where((F.col("partition") != partition) | (F.col("offset") >= offset))
     millis = F.coalesce(F.unix_millis("timestamp"), F.lit(0)).alias("timestamp")
     wanted = [millis if name == "timestamp" else F.col(name) for name in _COLUMNS]
-    rows: Iterator[Any] = frame.orderBy("partition", "offset").select(*wanted).toLocalIterator()
-    return rows
+    return frame.orderBy("partition", "offset").select(*wanted).toLocalIterator()
 
 
 class _Sender:
@@ -112,8 +111,8 @@ class _Sender:
         self._began = pace.clock()
         self.sent = 0
 
-    def send(self, rows: Iterable[Any]) -> None:
-        batch: list[Any] = []
+    def send(self, rows: Iterable[Row]) -> None:
+        batch: list[Row] = []
         for row in rows:
             batch.append(row)
             if len(batch) == self._size:
@@ -124,7 +123,7 @@ class _Sender:
         if batch:
             self._flush(batch)
 
-    def _flush(self, batch: list[Any]) -> None:
+    def _flush(self, batch: list[Row]) -> None:
         if self._pace.rate is not None:
             early = self._began + self.sent / self._pace.rate - self._pace.clock()
             if early > 0:
@@ -147,11 +146,11 @@ class TopicTarget:
         """The next offset per partition of the archive."""
         return self._replayer.progress
 
-    def write(self, rows: list[Any]) -> None:
+    def write(self, rows: list[Row]) -> None:
         """One transaction."""
         self._replayer.write(map(self._replayed, rows))
 
-    def _replayed(self, row: Any) -> Replayed:
+    def _replayed(self, row: Row) -> Replayed:
         record = row.record
         if record is None:  # came over AMQP: made a record again as the gateway would
             data = bytes(row.head) + bytes(row.bare_message)
@@ -168,5 +167,5 @@ class TopicTarget:
         self._replayer.close()
 
 
-def _bytes(value: Any) -> bytes | None:
+def _bytes(value: bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from bridges.spark.report import format as words
 from bridges.spark.report import plots
+from bridges.spark.report.format import Row
 from bridges.spark.report.html import Card, Chapter, PageTable
 from bridges.spark.report.plots import SERIES, Bar, PlotSeries
 from bridges.spark.report.tables import MORE
 from gateway.journal.readings import BOUNDS
 
-Row = Mapping[str, Any]
-Tables = Mapping[str, Sequence[Row]]
+Tables: TypeAlias = Mapping[str, Sequence[Row]]
+K = TypeVar("K")
 SHOWN: Final = 10
 """Rows of a table on the page; the files have all."""
 _OUTCOMES: Final = ("accepted", "rejected", "released", "modified", "settled", "dropped")
@@ -313,7 +314,7 @@ class Chapters:
         totals = {key: sums[0] for key, sums in _sums(timed, name, value).items()}
         named = sorted(totals, key=lambda key: (-totals[key], key))[: SERIES if len(totals) <= SERIES else SERIES - 1]
         times = _times(timed, self._terms.seconds)
-        found: dict[str, dict[Any, float]] = {each: {} for each in named}
+        found: dict[str, dict[datetime, float]] = {each: {} for each in named}
         for row in timed:
             points = found.setdefault(name(row) if name(row) in named else f"{len(totals) - len(named)} others", {})
             points[row["time"]] = points.get(row["time"], 0) + (row[value] or 0)
@@ -346,8 +347,8 @@ def _times(rows: Sequence[Row], seconds: int) -> list[datetime]:
     return [min(told) + timedelta(seconds=seconds * number) for number in range(pieces + 1)]
 
 
-def _sums(rows: Iterable[Row], key: Callable[[Row], Any], *names: str) -> dict[Any, list[int]]:
-    found: dict[Any, list[int]] = {}
+def _sums(rows: Iterable[Row], key: Callable[[Row], K], *names: str) -> dict[K, list[int]]:
+    found: dict[K, list[int]] = {}
     for row in rows:
         sums = found.setdefault(key(row), [0] * len(names))
         for place, name in enumerate(names):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a table (`tables`) by column."""
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -54,12 +56,12 @@ def width(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def place(row: Mapping[str, Any]) -> str:
+def place(row: Row) -> str:
     """Where a link leads from, as people name it: its address, or what kind of link it is."""
     return row["address"] or f"({row.get('route') or 'no address'})"
 
 
-def reader(row: Mapping[str, Any]) -> str:
+def reader(row: Row) -> str:
     """Who reads: the group, or the user, and where."""
     who = row["group"] or row["user"] or "the gateway"
     return f"{who} at {row['address'] or row['to_topic']}"

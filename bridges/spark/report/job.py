@@ -9,10 +9,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from bridges.spark.archive.read import ArchiveSelection, read_archive
@@ -20,7 +19,7 @@ from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.report import format as words
 from bridges.spark.report import tables as report_tables
-from bridges.spark.report.chapters import Chapters, ReportTerms
+from bridges.spark.report.chapters import Chapters, ReportTerms, Tables
 from bridges.spark.report.html import Page, render
 from bridges.spark.session import check_java, open_session
 from bridges.spark.simulate import job
@@ -67,22 +66,15 @@ def report(
     archive.placed()  # what is no archive is said before Spark starts
     check_java()
     tell("starting Spark")
-    options = {} if engine is None else {"master": engine.master, "conf": engine.conf}
-    with closing(_Session(options)) as session:
-        try:
-            return _written(session.spark, archive, out, wish, tell)
-        except PipelineError:
-            raise
-        except Exception as error:
-            raise PipelineError(sentence(error)) from error
-
-
-class _Session:
-    def __init__(self, options: dict[str, Any]) -> None:
-        self.spark = open_session("report", **options)
-
-    def close(self) -> None:
-        self.spark.stop()
+    spark = open_session("report") if engine is None else open_session("report", master=engine.master, conf=engine.conf)
+    try:
+        return _written(spark, archive, out, wish, tell)
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise PipelineError(sentence(error)) from error
+    finally:
+        spark.stop()
 
 
 def _written(
@@ -169,7 +161,7 @@ def _journal(spark: SparkSession, archive: Archive, wish: ReportRequest, own: Se
 
 
 def _page(
-    archive: Archive, wish: ReportRequest, tables: dict[str, list[dict[str, Any]]], terms: ReportTerms,
+    archive: Archive, wish: ReportRequest, tables: Tables, terms: ReportTerms,
     ends: tuple[float, float] | None, short: Sequence[str],
 ) -> Page:  # fmt: skip
     lost = {row["cause"]: row["rows"] for row in tables.get("lost", ())}
@@ -188,7 +180,7 @@ def _page(
     return Page("Traffic report", about, tiles, warnings, tuple(Chapters(tables, terms).chapters()), made)
 
 
-def _tiles(tables: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str]]:
+def _tiles(tables: Tables) -> list[tuple[str, str]]:
     def total(table: str, name: str) -> float:
         return sum(row[name] or 0 for row in tables.get(table, ()))
 

@@ -14,8 +14,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+    from matplotlib.typing import RcKeyType
 
 SERIES: Final = 6
 """As many series a plot tells apart."""
@@ -27,7 +31,7 @@ _NAMES: Final = {
     **{colour: f"var(--s{number})" for number, colour in enumerate(_COLOURS)},
     _INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--grid)",
 }  # fmt: skip
-_SETTINGS: Final[dict[str, Any]] = {
+_SETTINGS: Final[dict[RcKeyType, object]] = {
     "svg.fonttype": "none", "svg.hashsalt": "scopegate", "text.parse_math": False, "font.size": 13,
     "font.family": "DejaVu Sans", "axes.edgecolor": _GRID, "axes.labelcolor": _MUTED, "text.color": _INK,
     "xtick.color": _GRID, "ytick.color": _GRID, "xtick.labelcolor": _MUTED, "ytick.labelcolor": _MUTED,
@@ -132,11 +136,10 @@ def cut(text: str, most: int = 40) -> str:
 # -- how
 
 
-def _style() -> Any:
+def _style() -> AbstractContextManager[None]:
     import matplotlib
 
-    settings: Any = _SETTINGS
-    return matplotlib.rc_context(settings)
+    return matplotlib.rc_context(_SETTINGS)
 
 
 def _blank(height: float) -> tuple[Figure, Axes]:
@@ -148,7 +151,7 @@ def _blank(height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _ticks(count: int = 5) -> Any:
+def _ticks(count: int = 5) -> MaxNLocator:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(nbins=count, integer=True, min_n_ticks=1)

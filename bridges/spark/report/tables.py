@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, Row
 
 BUCKETS: Final = 120
 MOST: Final = 100_000
@@ -38,7 +39,7 @@ def span(archive: DataFrame | None, journal: DataFrame | None) -> tuple[float, f
     """The first and last moment that either speaks of, in seconds since 1970; None: of none."""
     from pyspark.sql import functions as F
 
-    found: list[Any] = []
+    found: list[Row] = []
     if archive is not None:
         moment = F.unix_micros("timestamp") / 1e6
         found += archive.agg(F.min(moment), F.max(moment)).collect()
@@ -213,7 +214,7 @@ def _ordered(frame: DataFrame, *names: str) -> DataFrame:
     return frame.orderBy(*names)
 
 
-def collected(frames: Mapping[str, DataFrame]) -> dict[str, tuple[Any, bool]]:
+def collected(frames: Mapping[str, DataFrame]) -> dict[str, tuple[pa.Table, bool]]:
     """The tables as Arrow has them, and whether something was cut off."""
     found = {}
     for name, frame in frames.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from bridges.spark.archive.read import ArchiveSelection, read_archive
@@ -22,7 +22,7 @@ from policies.folders import url_problem
 from policies.rules import CompiledPolicy
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
 MOST: Final = 200_000
@@ -258,7 +258,7 @@ def known_of(rows: DataFrame) -> Known:
     return Known(*({key: frozenset(values) for key, values in table.items()} for table in (announced, believed)))
 
 
-def _few(frame: DataFrame, what: str) -> list[Any]:
+def _few(frame: DataFrame, what: str) -> list[Row]:
     found = frame.limit(MOST + 1).collect()
     if len(found) > MOST:
         way = "simulate a shorter time (--since, --until)"
@@ -295,11 +295,11 @@ def simulate(
     return SimulationOutcome(weighed, 0, span)
 
 
-def _weights(row: Any) -> tuple[int, int, int, int]:
+def _weights(row: Row) -> tuple[int, int, int, int]:
     return int(row["attached"] or 0), int(row["messages"] or 0), int(row["bytes"] or 0), int(row["samples"] or 0)
 
 
-def _case(row: Any) -> Case:
+def _case(row: Row) -> Case:
     fields = {name: row[name] for name in _KEYS}
     return Case(**{**fields, "filters": tuple(fields["filters"] or ())})
 

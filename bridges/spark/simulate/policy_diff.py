@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.amqp.codec.codec import decode_all
 from gateway.errors import CONNECTION_FORCED, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
@@ -70,6 +70,10 @@ class Case(NamedTuple):
     reply_to: str | None = None
 
 
+FilterReading: TypeAlias = tuple[object, ...]
+"""How a policy reads the filters of a link; equal readings select the same messages."""
+
+
 class CaseVerdict(NamedTuple):
     """What a policy does with a case."""
 
@@ -79,7 +83,7 @@ class CaseVerdict(NamedTuple):
     terms: tuple[Route, ...] = ()
     crossing: tuple[str, ...] = ()
     """What may become of requests that cross; several where the receiver decides it and is not known."""
-    filtered: Any = None
+    filtered: FilterReading | None = None
     responses: str | None = None
     """Messages with a reply-to that cross: `home`, `nowhere`, or `refused` for want of a right."""
 
@@ -219,8 +223,8 @@ class PolicyEvaluator:
 
     # -- filters
 
-    def _filters(self, case: Case) -> Any:
-        """How the filters are read: anything that compares; the error that refuses them."""
+    def _filters(self, case: Case) -> FilterReading | AmqpError | None:
+        """How the filters are read, or the error that refuses them."""
         if not case.filters:
             return None
         if case.filter_set is None:
