@@ -7,7 +7,7 @@ and nobody may change it. Everything else takes a link to its address, as withou
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.engine.proton_data import AttachReply
@@ -130,7 +130,7 @@ class AnonymousRelayNode:
         key = (link.scope, self._address, "relayed" if relayed else "direct")
         return Destination(key, data, self._trunk.attach if relayed else self._direct)
 
-    def _direct(self, link: Any) -> None:
+    def _direct(self, link: NodeLink) -> None:
         Relay(self._dialer, self._address, link, self._trunk.make_transform, self._asked).start()
 
 

@@ -26,7 +26,7 @@ from gateway.routing.link_context import link_context
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
     from gateway.amqp.link.link import Link
-    from gateway.nodes.resolver import Resolver
+    from gateway.nodes.base import Resolver
 
 
 _numbers: Final = count(1)

@@ -20,7 +20,15 @@ from gateway.filters.predicate import TRUE
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
 from gateway.nodes.direct.node import DirectNode
 from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate
-from gateway.nodes.link import Delivery, IncomingLink, MessageOrigin, OutgoingLink, TransformFactory
+from gateway.nodes.link import (
+    Delivery,
+    IncomingLink,
+    MessageOrigin,
+    OutgoingLink,
+    TransformFactory,
+    is_incoming,
+    is_outgoing,
+)
 from gateway.nodes.link import Link as NodeLink
 from gateway.nodes.pairs import PAIRED
 from gateway.routing.event_annotations import CAPABILITY, LINK_PROPERTIES
@@ -68,7 +76,7 @@ class RemoteNode:
     def __init__(self, dialer: ConnectorPort, address: str, make_transform: TransformFactory) -> None:
         self._dialer, self._address, self._make_crossing = dialer, address, make_transform
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
         Relay(self._dialer, self._address, link, self._make_crossing).start()
 
 
@@ -79,7 +87,7 @@ class Relay(DirectNode):
         self,
         dialer: ConnectorPort,
         address: str,
-        near: Link,
+        near: NodeLink,
         make_transform: TransformFactory,
         asked: str | None = None,
     ) -> None:
@@ -129,7 +137,7 @@ class Relay(DirectNode):
                 filter=wish.filter,
                 distribution_mode=wish.distribution_mode,
                 own=own,
-                max_message_size=_smaller(engine.config.max_message_size, near.most) if far.incoming else 0,
+                max_message_size=_smaller(engine.config.max_message_size, near.most) if is_outgoing(near) else 0,
             ),
         )
 
@@ -193,7 +201,7 @@ class Relay(DirectNode):
             self.refused(error)
             return
         self._answered()
-        near_end = SenderEndpoint(self, near) if near.incoming else ReceiverEndpoint(self, near, predicate)
+        near_end = self._near_end(predicate)
         self.join(near_end)
         announced = dict.fromkeys((*given.capabilities, *CAPABILITIES))
         near.accept(
@@ -205,6 +213,13 @@ class Relay(DirectNode):
             max_message_size=_smaller(near.engine.config.max_message_size, far.most),
             understands=TARGETED if CAPABILITY in far.engine.offered else ROUTING,
         )
+
+    def _near_end(self, predicate: Predicate) -> SenderEndpoint | ReceiverEndpoint:
+        near = self.near
+        if is_incoming(near):
+            return SenderEndpoint(self, near)
+        assert is_outgoing(near)
+        return ReceiverEndpoint(self, near, predicate)
 
     def _filters(self, far: Mapping[Any, Any]) -> tuple[dict[Any, Any], Predicate]:
         """What is in force: filters that the far container applies, and those of the others that are known here."""
@@ -229,8 +244,9 @@ class Relay(DirectNode):
     def transfer(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
         """A drain goes past what is not wanted: the near receiver's credit may be good for more."""
         super().transfer(link, delivery, data, settled)
-        far = self.far
-        if self.receivers.filtered and far is not None and far.draining and not far.granted and self.near.credit > 0:
+        far, near = self.far, self.near
+        drained = self.receivers.filtered and far is not None and far.draining and not far.granted
+        if drained and far is not None and is_outgoing(near) and near.credit > 0:
             self._drain_again(far)
 
     def credit_used(self, inlet: SenderEndpoint) -> None:
@@ -243,7 +259,7 @@ class Relay(DirectNode):
         far.drain()
 
     @staticmethod
-    def _announced(near: Link, far: Link, given: Iterable[str]) -> tuple[str, ...]:
+    def _announced(near: NodeLink, far: Link, given: Iterable[str]) -> tuple[str, ...]:
         """What the far target announced, less what the near scope does not; crossing is ours to honour (RA-2.2-4)."""
         others = tuple(name for name in given if name != RESPONSE_ADDRESS_SUPPORTED)
         crosses = near.context.scope != far.context.scope
@@ -303,10 +319,11 @@ class Relay(DirectNode):
             outlet.link.drained()
 
     def far_drained(self) -> None:
-        if self.near.draining and self._sifted and self.far is not None:
+        near = self.near
+        if near.draining and self._sifted and self.far is not None:
             self._drain_again(self.far)
-        elif self.near.draining:
-            self.near.drained()
+        elif near.draining and is_outgoing(near):
+            near.drained()
 
 
 class _FarOutlet(ReceiverEndpoint):

@@ -24,7 +24,7 @@ from gateway.routing.response_router import ResponseRouter
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
     from gateway.amqp.link.link import Link
-    from gateway.nodes.resolver import Resolver
+    from gateway.nodes.base import Resolver
 
 DYNAMIC: Final = "dynamic"
 GATEWAY: Final = "gateway"

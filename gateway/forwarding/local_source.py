@@ -22,7 +22,7 @@ from gateway.routing.event_annotations import PARTITION, read_event
 from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
-    from gateway.nodes.resolver import Resolver
+    from gateway.nodes.base import Resolver
 
 _NEVER: Final = 3
 """The expiry policy of a terminus that stays until it is closed (AMQP 3.5.4)."""
@@ -88,6 +88,7 @@ class LocalSource(InternalLink):
     incoming: Final = False
     failure: Final = None
     user: Final = ""
+    most: Final = 0
 
     def __init__(self, owner: SourceOwner, flow: InFlight, scope: Resolver, wish: ReadRequest) -> None:
         super().__init__(link_context(scope.name), nobody(scope.name))

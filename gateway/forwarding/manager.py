@@ -12,8 +12,8 @@ from gateway.tasks import Supervisor
 if TYPE_CHECKING:
     from gateway.forwarding.shared import Shared
     from gateway.forwarding.worker import BridgeWorker
+    from gateway.nodes.base import GatewayContext
     from gateway.nodes.link import PolicyVerdict
-    from gateway.nodes.resolver import GatewayContext
     from policies.model.bridge import BridgeEntry as Model
     from policies.model.policy import Policy
 

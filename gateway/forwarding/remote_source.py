@@ -28,8 +28,8 @@ from gateway.routing.event_annotations import CAPABILITY, GROUP, PARTITION, Even
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
     from gateway.amqp.link.link import Link
+    from gateway.nodes.base import Resolver
     from gateway.nodes.link import PolicyVerdict
-    from gateway.nodes.resolver import Resolver
 
 
 class RemoteSource:

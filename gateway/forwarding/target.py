@@ -19,8 +19,8 @@ from gateway.principal import Container, GatewayItself, Requester, nobody
 from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
+    from gateway.nodes.base import Resolver
     from gateway.nodes.link import PolicyVerdict
-    from gateway.nodes.resolver import Resolver
 
 
 class TargetEnd(Protocol):
@@ -94,7 +94,7 @@ class ForwardingTarget(InternalLink):
             self._connector = connector = self._scope.connectors.get(self._end.connector)
             if connector is None:
                 raise AmqpError(DETACH_FORCED, f"connector {self._end.connector} is not in the policy")
-            connector.relay(self._end.address, self._scope.world.between).attach(self)  # type: ignore[arg-type]
+            connector.relay(self._end.address, self._scope.world.between).attach(self)
         except AmqpError as error:
             self.end(error)
 

@@ -9,27 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.link.handlers import takes_batches
 from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import AmqpError
-from gateway.nodes.link import Delivery
+from gateway.nodes.link import Delivery, IncomingLink, Link, is_incoming, is_outgoing
 from gateway.nodes.reject import refuse
 from gateway.routing.cookie_offload import CookieOffload
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
 from gateway.routing.topic_requests import TopicRequests
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
+    from gateway.nodes.base import Node, Resolver
     from gateway.nodes.link import Transform
-    from gateway.nodes.resolver import Resolver
-
-
-class WrappedNode(Protocol):
-    """The node itself."""
-
-    def attach(self, link: Link) -> None: ...
 
 
 class _Target(NamedTuple):
@@ -48,21 +41,22 @@ class _Inside(NamedTuple):
 class CrossScopeNode:
     """A node of `scope`; what comes from other scopes crosses before the node has it, what is read of it afterwards."""
 
-    def __init__(self, node: WrappedNode, scope: Resolver) -> None:
+    def __init__(self, node: Node, scope: Resolver) -> None:
         self._node: Final = node
         self._scope: Final = scope
 
     def attach(self, link: Link) -> None:
-        if not link.incoming:
+        if is_outgoing(link):
             link.leaving = TopicRequests(self._scope, link)
-        crosses = link.incoming and link.context.scope != self._scope.name and link.context.replies != "none"
-        self._node.attach(_CrossScopeLink(link, self._scope) if crosses else link)  # type: ignore[arg-type]
+        elif is_incoming(link) and link.context.scope != self._scope.name and link.context.replies != "none":
+            link = _CrossScopeLink(link, self._scope)
+        self._node.attach(link)
 
 
 class _CrossScopeLink:
     """The link, as the node sees it: all of it, but for what its handler hears."""
 
-    def __init__(self, link: Link, scope: Resolver) -> None:
+    def __init__(self, link: IncomingLink, scope: Resolver) -> None:
         self._link: Final = link
         self._scope: Final = scope
 
@@ -79,7 +73,7 @@ class _CrossScopeLink:
 class _CrossScopeHandler:
     """The handler around the node's own."""
 
-    def __init__(self, link: Link, handler: Any, scope: Resolver) -> None:
+    def __init__(self, link: IncomingLink, handler: Any, scope: Resolver) -> None:
         self._link: Final = link
         self._handler: Final = handler
         self._scope: Final = scope

@@ -226,9 +226,15 @@ class MessageTarget(Protocol):
 class OutgoingLink(Link, Protocol):
     """The half of a link on which we send: the receiver's credit, messages and the outcomes of what was sent."""
 
+    leaving: Callable[[Any, Callable[[], None]], bytes | None] | None
+    """How requests in a topic become what this receiver may get (`gateway.routing.topic_requests`); None: as is."""
+
     @property
     def credit(self) -> int:
         """Messages that may be sent now."""
+    @property
+    def most(self) -> int:
+        """The largest message that the receiver takes, in bytes; 0: any."""
     @property
     def window(self) -> int:
         """The credit that the receiver gave, whether or not the connection may send now: cheaper than `credit`."""
@@ -244,9 +250,6 @@ class OutgoingLink(Link, Protocol):
     @property
     def keeps_too_much(self) -> bool:
         """So much is kept for the receiver that nothing may be sent; `on_credit` follows when it may again."""
-    @property
-    def leaving(self) -> Callable[[Any, Callable[[], None]], bytes | None] | None:
-        """How requests in a topic become what this receiver may get (`gateway.routing.topic_requests`); None: as is."""
 
     def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
         """Send one message that there is credit for; its handler gets `context` back with the outcome."""

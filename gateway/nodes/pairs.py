@@ -13,10 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from gateway.amqp.codec.codec import Symbol, encode
-from gateway.amqp.message.properties import REPLY_TO, field_value
-from gateway.amqp.message.sections import property_field, replace_properties, walk
-from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
+from gateway.amqp.codec.codec import Symbol
+from gateway.errors import NOT_ALLOWED, AmqpError
 from gateway.nodes.link import Link as NodeLink
 from gateway.nodes.temporary import Temporary
 from gateway.principal import client
@@ -25,10 +23,9 @@ from policies.rules import ServiceRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.resolver import Resolver
+    from gateway.nodes.base import Resolver
+    from gateway.nodes.temporary import Temporaries
 
-ME: Final = "$me"
-_TEXT: Final = ME.encode()
 PAIRED: Final = Symbol("paired")
 """The link property of both halves; it speaks of two links between one pair of containers (hop by hop)."""
 ECHO: Final = {PAIRED: True}
@@ -56,8 +53,9 @@ class _Responses(Temporary):
 class Pairs:
     """The pairs of one scope; one is forgotten when both its links are."""
 
-    def __init__(self, scope: Resolver) -> None:
+    def __init__(self, scope: Resolver, temporaries: Temporaries) -> None:
         self._scope: Final = scope
+        self._temporaries: Final = temporaries
         self._pairs: WeakValueDictionary[tuple[Any, str], Pair] = WeakValueDictionary()
 
     def of(self, link: Link) -> Pair | None:
@@ -75,7 +73,7 @@ class Pairs:
     def _sends(self, link: Link, pair: Pair) -> None:
         pair.sender = link
         if pair.address is not None and self._takes_responses(link):  # the other half was taken for a requester's
-            self._scope.temporaries.at(pair.address).close(AmqpError(NOT_ALLOWED, _LATE))
+            self._temporaries.at(pair.address).close(AmqpError(NOT_ALLOWED, _LATE))
 
     def _takes_responses(self, sender: PairSender) -> bool:
         return sender.target.address is not None and self._scope.takes_replies(sender.target.address)
@@ -100,26 +98,7 @@ class Pairs:
         """The half for responses: it may be where requests to the same address may be sent."""
         if link.address is not None:
             self._scope.decide("send", link.address, client(link))
-        node = self._scope.temporaries.add(_Responses, link)
+        node = self._temporaries.add(_Responses, link)
         node.pair = pair
         node.attach(link)
         pair.address = node.address
-
-
-def asks_me(data: bytes) -> bool:
-    """Whether the response goes to the other link of the pair that the request came on."""
-    if data.find(_TEXT, 0, 8192) < 0:
-        return False
-    return bool(field_value(property_field(data, walk(data), REPLY_TO)) == ME)
-
-
-def with_own_address(data: bytes, pair: Pair | None) -> bytes:
-    """The request with the address that `$me` stands for."""
-    return replace_properties(data, walk(data), {REPLY_TO: own_address(pair)})
-
-
-def own_address(pair: Pair | None) -> bytes:
-    """The encoded address that `$me` stands for; without one there is nowhere to answer to."""
-    if pair is None or pair.address is None:
-        raise AmqpError(NOT_FOUND, "$me: there is no paired link for the response")
-    return encode(pair.address)

@@ -7,10 +7,9 @@ saying who acts (`gateway.principal`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.errors import (
     INVALID_FIELD,
@@ -22,94 +21,38 @@ from gateway.errors import (
     Fault,
     quoted,
 )
-from gateway.filters.parse.filter_set import RULES, Rules
-from gateway.nodes.cross_scope import CrossScopeNode
+from gateway.nodes.base import GatewayContext, Node, Remotes, Resolver
 from gateway.nodes.decision import Decided, answered_by, differs
 from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.node import DirectNode
-from gateway.nodes.link import MessageOrigin, MessageTarget, Transform
 from gateway.nodes.link_registry import LinkRegistry
 from gateway.nodes.pairs import Pairs
 from gateway.nodes.redirect import redirected
-from gateway.nodes.service import ServiceNode
-from gateway.nodes.temporary import TEMPORARY, Temporaries
+from gateway.nodes.temporary import Temporaries
 from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
 from gateway.response.rate_limit import Buckets
 from gateway.routing.anonymous_terminus import attach_anonymous, attach_replies
 from gateway.routing.link_context import announced_capabilities, link_context
-from gateway.routing.reply_rights import permit
-from gateway.routing.response_router import AdmissionContext
-from gateway.routing.transforms import TransformRegistry, replies_address
+from gateway.routing.reserved import TEMPORARY, replies_address
 from policies.rules import (
     DEEDS,
     INFO_SUFFIX,
     MAX_HOPS,
-    DirectRoute,
-    KafkaRoute,
     RedirectRoute,
     RelayRoute,
     Route,
     ScopeRules,
-    ServiceRoute,
 )
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.journal.recorder import Journal
     from policies.model.rules import Action
     from policies.model.units import Rate
 
 _RELAY: Final = "ANONYMOUS-RELAY"
 
 
-class Node(Protocol):
-    """Whatever can be attached to: accepts or refuses the link now or later, or raises AmqpError."""
-
-    def attach(self, link: Link) -> None: ...
-
-
-class EventStreams(Protocol):
-    """A Kafka cluster as the resolver sees it (bridges/kafka)."""
-
-    def node(self, route: Any) -> Node: ...
-    def info_node(self, route: Any) -> Node: ...
-    async def behind(self, topic: str, positions: Mapping[int, int]) -> int: ...
-
-
-class Remotes(Protocol):
-    """A connector as the resolver sees it."""
-
-    @property
-    def engine(self) -> Any: ...
-    def relay(self, address: str, make_crossing: Any) -> Node: ...
-    def watch(self, watcher: Any) -> None: ...
-    def unwatch(self, watcher: Any) -> None: ...
-
-
-@dataclass(slots=True)
-class GatewayContext:
-    """All that the scopes of one gateway share."""
-
-    scopes: dict[str, Resolver]
-    kafka: Mapping[str, EventStreams]
-    crossings: TransformRegistry
-    new_name: Callable[[], str]
-    waits: AdmissionContext
-    soon: Callable[[Callable[[], None]], None]
-    """Take a short step in a later turn of the loop, with all others that are to be taken."""
-    filter_rules: Rules = RULES
-    journal: Journal | None = None
-
-    def between(self, origin: MessageOrigin, target: MessageTarget) -> Transform | None:
-        """How messages cross from one link to another, by the present policy and the right of their requester."""
-        right = permit(self.scopes.get(origin.context.scope), origin.requester)
-        crossing = self.crossings.between(origin, target, right)
-        if self.journal is None:
-            return crossing
-        return self.journal.crossing(origin, target, self.crossings.choose(origin, target), crossing)
-
-
-class Resolver:
+class Scope:
     """One address space and its nodes."""
 
     def __init__(
@@ -129,7 +72,7 @@ class Resolver:
         self.connectors: dict[str, Remotes] = {}
         self.meetings: dict[tuple[str, str], DirectNode] = {}
         self.temporaries: Final = Temporaries(self)
-        self.pairs: Final = Pairs(self)
+        self.pairs: Final = Pairs(self, self.temporaries)
         self.names: Final = LinkRegistry()
         self.askers: Final[dict[str, Requester]] = {}
         """Who last asked to be answered at an address (`reply_rights`)."""
@@ -328,16 +271,20 @@ class Resolver:
             raise AmqpError(NOT_FOUND, "the node behind this address is in another container")
         return route, log is not None
 
-    def _further(self, route: Route, hops: int = 0) -> tuple[Route, ...]:
+    def _further(self, route: Route) -> tuple[Route, ...]:
         """The routes in the scopes that a relay leads to."""
-        if not isinstance(route, RelayRoute) or route.scope is None:
-            return ()
-        onward = self.world.scopes[route.scope].rules.route(route.address)
-        if onward is None or hops >= MAX_HOPS:
-            raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
-        if isinstance(onward, RedirectRoute):  # where to is the other scope's own business (RA 1)
-            raise AmqpError(NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY)
-        return (onward, *self.world.scopes[route.scope]._further(onward, hops + 1))
+        found: list[Route] = []
+        while isinstance(route, RelayRoute) and route.scope is not None:
+            onward = self.world.scopes[route.scope].rules.route(route.address)
+            if onward is None or len(found) >= MAX_HOPS:
+                raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
+            if isinstance(onward, RedirectRoute):  # where to is the other scope's own business (RA 1)
+                raise AmqpError(
+                    NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY
+                )
+            found.append(onward)
+            route = onward
+        return tuple(found)
 
     def still(self, link: Any) -> AmqpError | None:
         """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
@@ -366,26 +313,15 @@ class Resolver:
     # -- nodes
 
     def _node(self, decided: Decided) -> Node:
-        scope, address = self, decided.address
+        scope: Resolver = self
+        address, route = decided.address, decided.routes[0]
         for route in decided.routes:
-            if not isinstance(route, RelayRoute):
+            if not isinstance(route, RelayRoute) or route.scope is None:
                 break
-            if route.scope is None:
-                return scope._remote(route)
             scope, address = self.world.scopes[route.scope], route.address
-        if isinstance(route, KafkaRoute):
-            bridge = self.world.kafka[route.cluster]
-            return bridge.info_node(route) if decided.action == "info" else CrossScopeNode(bridge.node(route), scope)
-        if isinstance(route, ServiceRoute):
-            return ServiceNode(scope)
-        assert isinstance(route, DirectRoute)
-        return scope.meeting(address, route.mode)
+        return self.world.factories[type(route)](scope, route, decided, address)
 
-    def _remote(self, route: RelayRoute) -> Node:
-        assert route.connector is not None
-        return self.connectors[route.connector].relay(route.address, self.world.between)
-
-    def meeting(self, address: str, mode: str) -> DirectNode:
+    def direct_node(self, address: str, mode: str) -> DirectNode:
         """The direct node at `address`, made when it is first used and gone when it is left."""
         key = (address, mode)
         if (meeting := self.meetings.get(key)) is None:

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.nodes.link import IncomingLink
-from gateway.nodes.pairs import ME
+from gateway.nodes.link import IncomingLink, Link, is_incoming
 from gateway.principal import User, nobody
 from gateway.response.echo import Request, echo, read_request
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
 from gateway.routing.message_router import Destination, DestinationLink, MessageRouter
+from gateway.routing.reserved import ME
 
 if TYPE_CHECKING:
+    from gateway.nodes.base import Resolver
     from gateway.nodes.link import Transform
-    from gateway.nodes.resolver import Resolver
 
 
 class _ServiceTarget(NamedTuple):
@@ -41,9 +41,9 @@ class ServiceNode:
     def __init__(self, scope: Resolver) -> None:
         self._scope: Final = scope
 
-    def attach(self, link: IncomingLink) -> None:
-        """Take a sender of requests."""
-        if not link.incoming:
+    def attach(self, link: Link) -> None:
+        """Take a sender of requests; raises AmqpError for a receiver."""
+        if not is_incoming(link):
             raise AmqpError(NOT_ALLOWED, "this address accepts requests; responses go to their reply-to")
         honours = self._scope.world.crossings.routes(link.context.scope) and link.context.replies != "none"
         MessageRouter(link, _AnswerLink(self._scope)).start(announced_capabilities(link, honours))

@@ -8,12 +8,12 @@ from gateway.amqp.codec.codec import Described, Symbol, Ulong
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, quoted
 from gateway.nodes.direct.node import DirectNode
 from gateway.principal import Principal, User
+from gateway.routing.reserved import TEMPORARY
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.resolver import Resolver
+    from gateway.nodes.base import Resolver
 
-TEMPORARY: Final = "$temp/"
 _DELETE_ON_CLOSE: Final = 0x2B
 _LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE), [])}
 

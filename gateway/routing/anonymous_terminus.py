@@ -14,7 +14,6 @@ from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.nodes.link import IncomingLink
-from gateway.nodes.pairs import ME
 from gateway.principal import GatewayItself, client
 from gateway.response.annotate import Restored
 from gateway.response.crossing_rule import HOMEWARD
@@ -22,11 +21,11 @@ from gateway.response.fields import NULL, TO, address_text
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities, link_context
 from gateway.routing.message_router import WINDOW, Destination, DestinationLink, RequiredCapabilities
 from gateway.routing.reply_rights import asker
+from gateway.routing.reserved import ME, replies_address
 from gateway.routing.response_router import AdmissionRequired, ResponseRouter
-from gateway.routing.transforms import replies_address
 
 if TYPE_CHECKING:
-    from gateway.nodes.resolver import Resolver
+    from gateway.nodes.base import Resolver
 
 _PARTITION: Final = Symbol("event-streams-partition")
 _COUNTED: Final = ", counted"

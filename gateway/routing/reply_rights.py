@@ -9,16 +9,15 @@ there the response needs a cookie or token of its own.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError, quoted
-from gateway.nodes.temporary import TEMPORARY
 from gateway.principal import Container, Requester, User
+from gateway.routing.reserved import TEMPORARY
 from policies.rules import RelayRoute
 
 if TYPE_CHECKING:
-    from gateway.nodes.resolver import Resolver
-
+    from policies.rules import ScopeRules
 
 _REMEMBERED: Final = 256
 """Addresses that are known to be allowed, of one requester."""
@@ -29,6 +28,44 @@ ANONYMOUS: Final = "anonymous"
 """The user that all clients without a login are."""
 
 
+class NodeCreator(Protocol):
+    """The link that made a temporary node."""
+
+    @property
+    def incoming(self) -> bool: ...
+    @property
+    def requester(self) -> Requester: ...
+    @property
+    def engine(self) -> object: ...
+
+
+class CreatedNode(Protocol):
+    """A temporary node."""
+
+    @property
+    def creator(self) -> NodeCreator: ...
+
+
+class CreatedNodes(Protocol):
+    """The temporary nodes of a scope."""
+
+    def find(self, address: str) -> CreatedNode | None: ...
+
+
+class RequesterScope(Protocol):
+    """The scope of a requester, as far as its rights to be answered go."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rules(self) -> ScopeRules: ...
+    @property
+    def askers(self) -> dict[str, Requester]: ...
+    @property
+    def temporaries(self) -> CreatedNodes: ...
+    def takes_replies(self, address: str) -> bool: ...
+
+
 class ReplyRight:
     """The right of one requester to be answered at addresses of its scope.
 
@@ -37,7 +74,7 @@ class ReplyRight:
 
     __slots__ = ("_known", "_requester", "_scope", "_user", "key")
 
-    def __init__(self, scope: Resolver | None, requester: Requester) -> None:
+    def __init__(self, scope: RequesterScope | None, requester: Requester) -> None:
         """`scope` None: it is gone, and nobody may do anything there."""
         self._requester: Final = requester
         self._scope: Final = scope if scope is not None and scope.name == requester.scope else None
@@ -67,7 +104,7 @@ class ReplyRight:
         scope.askers[address] = self._requester
         return True
 
-    def _may(self, scope: Resolver, address: str) -> bool:
+    def _may(self, scope: RequesterScope, address: str) -> bool:
         if scope.rules.answers(self._user, address):
             return True
         if not isinstance(self._requester, Container):
@@ -75,7 +112,7 @@ class ReplyRight:
         route = scope.rules.route(address)  # back to where the request came from
         return isinstance(route, RelayRoute) and route.connector == self._requester.connector
 
-    def _at_temporary(self, scope: Resolver, address: str) -> bool:
+    def _at_temporary(self, scope: RequesterScope, address: str) -> bool:
         """Everybody may send to one where its creator receives; to any other only who made it.
 
         One that is not here may be in another process; if there is none, the response will find none.
@@ -88,7 +125,7 @@ class ReplyRight:
         raise _refusal(address)
 
 
-def asker(scope: Resolver, address: str) -> Hashable:
+def asker(scope: RequesterScope, address: str) -> Hashable:
     """Whose responses come to `address`, as far as this process knows; for shares, not for rights.
 
     All anonymous clients are one user: each address stands for itself.
@@ -99,7 +136,7 @@ def asker(scope: Resolver, address: str) -> Hashable:
     return address if found is None or found == User(scope.name, ANONYMOUS) else found
 
 
-def permit(scope: Resolver | None, requester: Requester) -> ReplyRight:
+def permit(scope: RequesterScope | None, requester: Requester) -> ReplyRight:
     """The right that decides on the reply-tos of `requester`, whose messages leave `scope`."""
     return ReplyRight(scope, requester)
 

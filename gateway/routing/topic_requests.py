@@ -22,8 +22,8 @@ from gateway.routing.link_context import LinkContext, link_context
 from gateway.routing.reply_rights import permit
 
 if TYPE_CHECKING:
+    from gateway.nodes.base import Resolver
     from gateway.nodes.link import Transform
-    from gateway.nodes.resolver import Resolver
 
 _AGAIN: Final = 1.0
 """Seconds until a cookie that shared state could not keep is offered to it again."""

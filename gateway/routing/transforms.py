@@ -16,7 +16,6 @@ from gateway.amqp.message.hop import without
 from gateway.amqp.message.response_annotations import annotated
 from gateway.amqp.message.sections import SectionOffsets, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
-from gateway.nodes.pairs import asks_me, own_address, with_own_address
 from gateway.response.annotate import Annotator, LinkTarget, Restored
 from gateway.response.annotations import REQUEST_ANNOTATIONS, RESPONSE_COOKIE
 from gateway.response.cookie_store import CookieStore
@@ -35,6 +34,7 @@ from gateway.response.keys import KeyRing
 from gateway.response.rewrite import Rewriter
 from gateway.routing.cookie_offload import keeping
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, HasContext, LinkContext
+from gateway.routing.reserved import asks_me, own_address, replies_address, with_own_address
 
 if TYPE_CHECKING:
     from gateway.nodes.direct.endpoints import FilterGroupKey
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from gateway.routing.link_context import ReplyAddress
     from gateway.state.counters.store import CounterStore
 
-_REPLIES: Final = "$replies"
 _REMEMBERED: Final = 4096
 """Reply addresses whose origin is remembered, so that a response is not tried against every scope."""
 
@@ -56,11 +55,6 @@ class Right(Protocol):
 
     def __call__(self, address: str) -> bool:
         """As `gateway.response.permission.Permit`."""
-
-
-def replies_address(scope: str) -> str:
-    """The address in `scope` under which the gateway takes responses."""
-    return f"{_REPLIES}.{scope}"
 
 
 class TransformRegistry:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.held.memory import MemoryReading
-from gateway.nodes.resolver import EventStreams
+from gateway.nodes.base import EventStreams
 from gateway.observability.readiness import Readiness
 from gateway.state.leases.manager import Leases
 from gateway.state.termini.store import Termini

@@ -23,7 +23,9 @@ from gateway.forwarding.manager import BridgeManager, reads_logs
 from gateway.forwarding.shared import Shared
 from gateway.held.memory import Memory
 from gateway.journal import Journaling
-from gateway.nodes.resolver import GatewayContext, Resolver
+from gateway.nodes.base import GatewayContext
+from gateway.nodes.factories import NODE_FACTORIES
+from gateway.nodes.resolver import Scope
 from gateway.observability.link_events import LinkEvents, kafka_events, kafka_states
 from gateway.observability.metrics import Metrics
 from gateway.observability.readiness import Readiness
@@ -100,7 +102,10 @@ class Gateway:
         self._crossings = self._make_crossings(policy)
         waits = AdmissionContext(self._state.store, now_ms, loop.time, loop.call_later)
         new_name = partial(secrets.token_urlsafe, _NAME_BYTES)
-        self.world: Final = GatewayContext({}, self.clusters, self._crossings, new_name, waits, self.memory.hub.soon)
+        self.scopes: Final[dict[str, Scope]] = {}
+        self.world: Final = GatewayContext(
+            self.scopes, self.clusters, self._crossings, new_name, waits, self.memory.hub.soon, NODE_FACTORIES
+        )
         self.world.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
         self.bridges: Final = BridgeManager(self.world, shared, self.supervisor, self.readiness)
@@ -174,7 +179,7 @@ class Gateway:
 
     async def _judge(self) -> int:
         """Look at every link under the new rules, a few in a turn of the loop; returns how many had to go."""
-        judge, closed = LinkRevalidator(self.world.scopes, self._replaced, self.report), 0
+        judge, closed = LinkRevalidator(self.scopes, self._replaced, self.report), 0
         for number, went in enumerate(judge.each([*self.links()], [*self.far_links()]), 1):
             closed += went
             if number % _SLICE == 0:
@@ -203,14 +208,14 @@ class Gateway:
             for scope, each in policy.model.scopes.items()
             for model in each.listen
         ]
-        await self.listening.install(wanted, materials, self.world.scopes)
+        await self.listening.install(wanted, materials, self.scopes)
         self.bridges.install(policy.model)
 
     # -- rooms
 
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
-            rules, scopes = policy.scopes[name], self.world.scopes
+            rules, scopes = policy.scopes[name], self.scopes
             options = {
                 "anonymous": model.anonymous_relay,
                 "strict_desired": model.strict_desired,
@@ -220,9 +225,9 @@ class Gateway:
             if name in scopes:
                 scopes[name].configure(rules, **options, response_rate=rate)
             else:
-                scopes[name] = Resolver(name, rules, self.world, **options, response_rate=rate)
-        for name in set(self.world.scopes) - set(policy.model.scopes):
-            del self.world.scopes[name]
+                scopes[name] = Scope(name, rules, self.world, **options, response_rate=rate)
+        for name in set(self.scopes) - set(policy.model.scopes):
+            del self.scopes[name]
 
     def _changed_connectors(self, policy: CompiledPolicy) -> Iterator[tuple[tuple[str, str], ConnectorSection]]:
         """The connectors that are new, or new under an old name."""
@@ -254,7 +259,7 @@ class Gateway:
             password = model.sasl.password
             secret = policy.secret(password).decode() if password is not None else None
             self.connectors[key].credentials(secret, materials.clients.get(model))
-        for name, scope in self.world.scopes.items():
+        for name, scope in self.scopes.items():
             scope.connectors = {key[1]: each for key, each in self.connectors.items() if key[0] == name}
 
     def _make_connector(
@@ -270,7 +275,7 @@ class Gateway:
             container_id=policy.model.gateway.id,
             hub=self.memory.hub,
             report=self.report,
-            node_scope=lambda: self.world.scopes[key[0]],
+            node_scope=lambda: self.scopes[key[0]],
             routes=routes_responses(policy, key[0]),
             bridged=reads_logs(policy.model, *key),
         )
@@ -278,7 +283,7 @@ class Gateway:
     def _make_listener(self, settings: Settings, materials: CredentialFiles, logins: Logins, quota: Quota) -> Listener:
         return Listener(
             settings,
-            self.world.scopes[settings.scope],
+            self.scopes[settings.scope],
             self.memory.hub,
             self.report,
             self.supervisor,

@@ -17,7 +17,7 @@ from gateway.tasks import Supervisor
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
-    from gateway.nodes.resolver import GatewayContext
+    from gateway.nodes.base import GatewayContext
     from gateway.observability.readiness import Readiness
     from policies.rules import CompiledPolicy
 

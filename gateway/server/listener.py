@@ -27,7 +27,7 @@ from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.resolver import Resolver
+    from gateway.nodes.resolver import Scope
 
 
 class Listener:
@@ -36,7 +36,7 @@ class Listener:
     def __init__(
         self,
         settings: Settings,
-        scope: Resolver,
+        scope: Scope,
         hub: FlushScheduler,
         report: LinkEvents,
         supervisor: Supervisor,

@@ -15,7 +15,7 @@ from gateway.server.quota import Quota, Quotas
 if TYPE_CHECKING:
     from gateway.amqp.transport.connection import Connection
     from gateway.config.credential_files import CredentialFiles
-    from gateway.nodes.resolver import Resolver
+    from gateway.nodes.resolver import Scope
     from gateway.observability.link_events import LinkEvents
 
 MakeListener = Callable[[Settings, "CredentialFiles", Logins, Quota], Listener]
@@ -44,7 +44,7 @@ class Listeners:
             yield from list(listener.connections)
 
     async def install(
-        self, wanted: Iterable[Settings], materials: CredentialFiles, scopes: Mapping[str, Resolver]
+        self, wanted: Iterable[Settings], materials: CredentialFiles, scopes: Mapping[str, Scope]
     ) -> None:
         """Listen as the policy says; a port that cannot be bound is noted in `unbound` and keeps no other back."""
         settings = list(wanted)
@@ -70,7 +70,7 @@ class Listeners:
                 await self._install(settings, self._materials)
                 self.unbound.pop(settings, None)
 
-    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Resolver]) -> None:
+    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Scope]) -> None:
         for settings in set(self.serving) - set(wanted):
             listener = self.serving.pop(settings)
             listener.stop()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, INTERNAL_ERROR, AmqpError, Fault
 from gateway.nodes.decision import Decided
-from gateway.nodes.resolver import Resolver
+from gateway.nodes.resolver import Scope
 from policies.rules import KafkaRoute, RelayRoute
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Replaced(NamedTuple):
 class LinkRevalidator:
     """Knows the scopes as they are now, and what has been replaced below them."""
 
-    def __init__(self, scopes: Mapping[str, Resolver], replaced: Replaced, report: LinkEvents) -> None:
+    def __init__(self, scopes: Mapping[str, Scope], replaced: Replaced, report: LinkEvents) -> None:
         self._scopes: Final = scopes
         self._replaced: Final = replaced
         self._report: Final = report

@@ -20,7 +20,9 @@ from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
-from gateway.nodes.resolver import GatewayContext, Resolver
+from gateway.nodes.base import GatewayContext
+from gateway.nodes.factories import NODE_FACTORIES
+from gateway.nodes.resolver import Scope
 from gateway.routing.response_router import AdmissionContext
 from gateway.routing.transforms import TransformRegistry
 from gateway.state import MemoryCounterStore
@@ -43,7 +45,7 @@ CONFIG = EngineConfig("gw", max_frame_size=4096, channel_max=3, max_links=6, max
 class Side:
     """One accepted connection of a scope, without a socket."""
 
-    def __init__(self, scope: Resolver) -> None:
+    def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self.engine = Engine(CONFIG, self, server=True)
         self.engine.peer.scope = scope.name
@@ -108,13 +110,16 @@ def rules() -> ScopeRules:
     return load_text(POLICY, with_secrets=False).scopes["edge"]
 
 
-def make_scope() -> Resolver:
+def make_scope() -> Scope:
     names = itertools.count()
     waits = AdmissionContext(MemoryCounterStore(), lambda: 0, lambda: 0.0, lambda _seconds, _call: NoTimer())
     crossings = TransformRegistry(None, 0, ("edge",), lambda: 0)
-    world = GatewayContext({}, {}, crossings, lambda: f"name-{next(names)}", waits, lambda _: None)
-    world.scopes["edge"] = Resolver("edge", rules(), world, anonymous=True, temporary=True)
-    return world.scopes["edge"]
+    scopes: dict[str, Scope] = {}
+    world = GatewayContext(
+        scopes, {}, crossings, lambda: f"name-{next(names)}", waits, lambda _: None, NODE_FACTORIES
+    )
+    scopes["edge"] = Scope("edge", rules(), world, anonymous=True, temporary=True)
+    return scopes["edge"]
 
 
 OPENED = AMQP_HEADER + framed(performative("open", container_id="peer"))
@@ -268,7 +273,7 @@ def survive(data: bytes, sizes: list[int]) -> None:
     assert not len(scope.temporaries), "a temporary node is left behind"
 
 
-def bystander(scope: Resolver, *, receives: bool) -> Side:
+def bystander(scope: Scope, *, receives: bool) -> Side:
     side = Side(scope)
     termini = {"source": source("chat/bystander")} if receives else {"target": target("chat/bystander")}
     attach = performative("attach", name="x", handle=0, role=receives, initial_delivery_count=0, **termini)

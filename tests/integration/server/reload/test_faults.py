@@ -12,7 +12,7 @@ import pytest
 from bridges.kafka.bridge import ClusterBridge
 from gateway.connectors import connector
 from gateway.forwarding.manager import BridgeManager
-from gateway.nodes.resolver import Resolver
+from gateway.nodes.resolver import Scope
 from gateway.server import gateway as service
 from gateway.server import process, tasks
 from gateway.server.listener import Listener
@@ -32,7 +32,7 @@ BEFORE: dict[str, tuple[Any, str]] = {
 }
 """What is done before anything is replaced."""
 AFTER: dict[str, tuple[Any, str]] = {
-    "a scope": (Resolver, "configure"),
+    "a scope": (Scope, "configure"),
     "an old connector": (connector.Connector, "close"),
     "bridges": (BridgeManager, "install"),
     "logins": (service, "close_revoked"),
@@ -141,7 +141,7 @@ async def test_a_link_that_cannot_be_judged_goes_and_the_others_stay(
 ) -> None:
     port, gateway = reloading.document.edge, reloading.gateway
     peers = {address: await asyncio.to_thread(receiving, port, address) for address in ("chat/a", "chat/b")}
-    fail_once(Resolver, "still", monkeypatch)
+    fail_once(Scope, "still", monkeypatch)
     changed = reloading.document.but()
     changed.scope()["addresses"].append({"match": "more", "direct": "balanced"})
     assert await reloading.reload(changed) == 1

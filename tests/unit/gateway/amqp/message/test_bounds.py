@@ -25,8 +25,8 @@ from gateway.filters.index import PredicateIndex
 from gateway.filters.parse.sql import parse_sql
 from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.receiver_filter import ACCESS, source_of
-from gateway.nodes.pairs import asks_me
 from gateway.response.echo import read_request
+from gateway.routing.reserved import asks_me
 from tests.support.amqp.direct import Node, steps
 
 MANY = 200_000

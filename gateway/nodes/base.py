@@ -1,0 +1,138 @@
+"""What nodes have in common: how they are attached to, and what they may ask of the scope that they are in.
+
+A node gets a `Resolver`, the protocol of `gateway.nodes.resolver.Scope`, and all scopes share one `GatewayContext`.
+No node imports another one: `GatewayContext.factories` makes the node that a route of the policy leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from gateway.filters.parse.filter_set import RULES, Rules
+from gateway.nodes.link import MessageOrigin, MessageTarget, Transform
+from gateway.response.rate_limit import Buckets
+from gateway.routing.reply_rights import permit
+from gateway.routing.response_router import AdmissionContext
+from gateway.routing.transforms import TransformRegistry
+
+if TYPE_CHECKING:
+    from gateway.journal.recorder import Journal
+    from gateway.nodes.decision import Decided
+    from gateway.nodes.link import Link
+    from gateway.principal import Principal, Requester
+    from policies.model.rules import Action
+    from policies.rules import KafkaRoute, ScopeRules
+
+
+class Node(Protocol):
+    """Whatever can be attached to: accepts or refuses the link now or later, or raises AmqpError."""
+
+    def attach(self, link: Link) -> None: ...
+
+
+class TemporaryNode(Node, Protocol):
+    """A node that ends with the link that made it."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def creator(self) -> Link: ...
+
+
+class TemporaryNodes(Protocol):
+    """The temporary nodes of one scope."""
+
+    def find(self, address: str) -> TemporaryNode | None:
+        """The node at `address`, if there is one in this process."""
+
+
+class EventStreams(Protocol):
+    """A Kafka cluster as the resolver sees it (`bridges.kafka`)."""
+
+    def node(self, route: KafkaRoute) -> Node: ...
+    def info_node(self, route: KafkaRoute) -> Node: ...
+    async def behind(self, topic: str, positions: Mapping[int, int]) -> int: ...
+
+
+class Remotes(Protocol):
+    """A connector as the resolver sees it (`gateway.connectors`)."""
+
+    @property
+    def engine(self) -> Any:
+        """The connection, as the bridges that read through it use it; None: there is none."""
+    def relay(self, address: str, make_transform: Any) -> Node: ...
+    def watch(self, watcher: Any) -> None: ...
+    def unwatch(self, watcher: Any) -> None: ...
+
+
+class Resolver(Protocol):
+    """A scope, as its nodes and the gateway's own links use it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def world(self) -> GatewayContext: ...
+    @property
+    def rules(self) -> ScopeRules: ...
+    @property
+    def connectors(self) -> Mapping[str, Remotes]: ...
+    @property
+    def temporaries(self) -> TemporaryNodes: ...
+    @property
+    def askers(self) -> dict[str, Requester]:
+        """Who last asked to be answered at an address (`gateway.routing.reply_rights`)."""
+    @property
+    def buckets(self) -> Buckets | None:
+        """With `response_rate`: whose turn it is, for each responder."""
+
+    def attach_to(self, link: Link, address: str, principal: Principal, *, passed_on: bool = False) -> None:
+        """Attach to `address` with the rights of `principal`; raises AmqpError where it has none.
+
+        `passed_on`: the address is another gateway's, even if it looks like a response address of ours.
+        """
+
+    def decide(self, action: Action, address: str, principal: Principal) -> Decided:
+        """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
+
+    def takes_replies(self, address: str) -> bool:
+        """Whether responses sent to `address` go back to their requesters through this gateway."""
+
+    def passes_on(self, address: str, cookie: bytes | None) -> bool:
+        """Whether `address`, a link target of a previous gateway, only looks like a response address of ours."""
+
+    def direct_node(self, address: str, mode: str) -> Node:
+        """The direct node at `address`, made when it is first used and gone when it is left."""
+
+
+NodeFactory: TypeAlias = "Callable[[Resolver, Any, Decided, str], Node]"
+"""Makes the node that a decision leads to: its scope, its last route, the decision, and the address in that scope.
+
+The route has the class that the factory is filed under.
+"""
+
+
+@dataclass(slots=True)
+class GatewayContext:
+    """All that the scopes of one gateway share."""
+
+    scopes: Mapping[str, Resolver]
+    kafka: Mapping[str, EventStreams]
+    crossings: TransformRegistry
+    new_name: Callable[[], str]
+    waits: AdmissionContext
+    soon: Callable[[Callable[[], None]], None]
+    """Take a short step in a later turn of the loop, with all others that are to be taken."""
+    factories: Mapping[type, NodeFactory]
+    """By the class of a route of the policy: what makes the node that it leads to."""
+    filter_rules: Rules = RULES
+    journal: Journal | None = None
+
+    def between(self, origin: MessageOrigin, target: MessageTarget) -> Transform | None:
+        """How messages change from one link to another, by the present policy and the right of their requester."""
+        right = permit(self.scopes.get(origin.context.scope), origin.requester)
+        crossing = self.crossings.between(origin, target, right)
+        if self.journal is None:
+            return crossing
+        return self.journal.crossing(origin, target, self.crossings.choose(origin, target), crossing)

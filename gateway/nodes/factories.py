@@ -1,0 +1,43 @@
+"""What makes the node that a route of the policy leads to, by the class of the route."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from gateway.nodes.base import Node, NodeFactory, Resolver
+from gateway.nodes.cross_scope import CrossScopeNode
+from gateway.nodes.service import ServiceNode
+from policies.rules import DirectRoute, KafkaRoute, RelayRoute, ServiceRoute
+
+if TYPE_CHECKING:
+    from gateway.nodes.decision import Decided
+
+
+def _direct(scope: Resolver, route: DirectRoute, decided: Decided, address: str) -> Node:
+    return scope.direct_node(address, route.mode)
+
+
+def _remote(scope: Resolver, route: RelayRoute, decided: Decided, address: str) -> Node:
+    """A node of the container behind a connector; a route into another scope is followed before."""
+    assert route.connector is not None
+    return scope.connectors[route.connector].relay(route.address, scope.world.between)
+
+
+def _topic(scope: Resolver, route: KafkaRoute, decided: Decided, address: str) -> Node:
+    cluster = scope.world.kafka[route.cluster]
+    if decided.action == "info":
+        return cluster.info_node(route)
+    return CrossScopeNode(cluster.node(route), scope)
+
+
+def _service(scope: Resolver, route: ServiceRoute, decided: Decided, address: str) -> Node:
+    return ServiceNode(scope)
+
+
+NODE_FACTORIES: Final[Mapping[type, NodeFactory]] = {
+    DirectRoute: _direct,
+    RelayRoute: _remote,
+    KafkaRoute: _topic,
+    ServiceRoute: _service,
+}
