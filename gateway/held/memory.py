@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.transport.flush_scheduler import FlushedConnection, FlushScheduler
 from gateway.held.account import Budget
@@ -16,6 +16,7 @@ from gateway.tasks import off_loop
 from policies.model.rules import KafkaRule
 
 if TYPE_CHECKING:
+    from gateway.observability.counters import Labels
     from gateway.observability.link_events import LinkEvents
     from policies.model.policy import Policy
     from policies.rules import CompiledPolicy
@@ -88,7 +89,7 @@ class Memory:
     def _charge_logs(self) -> None:
         self.budget.charge_logs(sum(each.held for each in self._clusters.values()))
 
-    def samples(self) -> Iterator[tuple[str, Any, float]]:
+    def samples(self) -> Iterator[tuple[str, Labels, float]]:
         """The gauges, for metrics."""
         sums: dict[tuple[str, str], int] = {}
         for account in self.budget.accounts:

@@ -5,11 +5,13 @@ The specification prints most names with U+2011; on the wire they are ASCII (A32
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from gateway.amqp.codec.codec import Symbol, Timestamp, decode_all
 from gateway.amqp.message.sections import map_entry
 from gateway.errors import INVALID_FIELD, AmqpError
+
+T = TypeVar("T")
 
 REQUEST_COOKIE: Final = "response-address-cookie"
 REQUEST_TARGET: Final = "response-link-target-address"
@@ -40,12 +42,12 @@ def previous_annotations(section: bytes) -> Previous:
     )
 
 
-def typed_entry(section: bytes, name: str, kind: type) -> Any:
+def typed_entry(section: bytes, name: str, kind: type[T]) -> T | None:
     """One annotation's value, None where it is absent; null is a wrong type like any other."""
     encoded = map_entry(section, name)
     if encoded is None:
         return None
-    value = decode_all(encoded)
+    value: T = decode_all(encoded)
     if type(value) is not kind:
         raise AmqpError(
             INVALID_FIELD,

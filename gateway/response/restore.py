@@ -145,7 +145,7 @@ def _sole_cookie(section: bytes) -> bytes | None:
 
 
 def _find_cookie(section: bytes) -> bytes:
-    token: bytes | None = typed_entry(section, RESPONSE_COOKIE, bytes)
+    token = typed_entry(section, RESPONSE_COOKIE, bytes)
     if token is None:
         raise AmqpError(
             UNAUTHORIZED_ACCESS, f"a response to this address needs the delivery annotation {RESPONSE_COOKIE}"

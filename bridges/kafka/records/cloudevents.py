@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from bridges.kafka.records.envelope import Header
-from gateway.amqp.codec.codec import Symbol, Timestamp
+from gateway.amqp.codec.codec import Symbol, Timestamp, Value
 from gateway.amqp.message.sections import SectionOffsets, application_properties, properties
 
 PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
@@ -55,7 +55,7 @@ def attribute_headers(data: bytes, layout: SectionOffsets, headers: list[Header]
     return written
 
 
-def event_properties(headers: list[Header], others: dict[str, Any]) -> dict[str, Any]:
+def event_properties(headers: list[Header], others: dict[str, Value]) -> dict[str, Value]:
     """Application properties of a record that is a CloudEvent: `others` with the names and types of AMQP's binding."""
     if VERSION not in dict(headers):
         return others
@@ -69,7 +69,7 @@ def event_header(name: str) -> str | None:
     return None if name.startswith(HEADER_PREFIX) else name
 
 
-def event_value(name: str, value: Any) -> Any:
+def event_value(name: str, value: Value) -> Value:
     """The application property `name` of a CloudEvent, from that of a plain record."""
     return _moment(value) if name == _TIME else value
 
@@ -81,7 +81,7 @@ def _attribute(name: object) -> str | None:
     return None
 
 
-def _canonical(value: Any, content: bytes | None) -> bytes | None:
+def _canonical(value: Value, content: bytes | None) -> bytes | None:
     """An attribute's text (CloudEvents 1.0, Type System); most are what any header would be."""
     if type(value) is Timestamp:
         return _time(value).encode()
@@ -98,14 +98,14 @@ def _time(value: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _property(name: str, value: Any) -> tuple[str, Any]:
+def _property(name: str, value: Value) -> tuple[str, Value]:
     if not name.startswith(HEADER_PREFIX):
         return name, value
     shown = PREFIXES[0] + name[len(HEADER_PREFIX) :]
     return shown, event_value(shown, value)
 
 
-def _moment(value: Any) -> Any:
+def _moment(value: Value) -> Value:
     """A time as AMQP's own type, where it says one exactly enough: else its text."""
     if not isinstance(value, str) or isinstance(value, Symbol):
         return value

@@ -7,13 +7,13 @@ what does not hold is shown as the plain record it is.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from bridges.kafka.records.cloudevents import VERSION, event_properties
 from bridges.kafka.records.encode import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
 from bridges.kafka.records.envelope import Header, RestoredMessage, data_prefix, is_body, sealed_and_others, unwrap
 from bridges.kafka.records.headers import BODY, CONTENT_TYPE, HEADERS_ANNOTATION, as_property, content_type, shown
-from gateway.amqp.codec.codec import encode, encode_list, encode_map
+from gateway.amqp.codec.codec import ValueList, encode, encode_list, encode_map
 from gateway.amqp.message.sections import (
     AMQP_VALUE,
     APPLICATION_PROPERTIES,
@@ -125,6 +125,6 @@ def _annotations(key: bytes | None, value: bytes | None, headers: list[Header]) 
     if value is None:
         entries[TOMBSTONE] = b"\x41"
     if len(dict(headers)) < len(headers):
-        listed: list[Any] = [[name, content] for name, content in headers]
+        listed: ValueList = [[name, content] for name, content in headers]
         entries[HEADERS_ANNOTATION] = encode(listed)
     return annotations_section(MESSAGE_ANNOTATIONS, entries)

@@ -10,12 +10,12 @@ for those of a request from another scope that says how it is answered: they are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bridges.kafka.records.cloudevents import attribute_headers, is_binary, is_structured
 from bridges.kafka.records.envelope import BARE, DATA_VALUE, SECTIONS_VALUE, Header, only_data, wrap
 from bridges.kafka.records.headers import BODY, RESERVED, readable_headers
-from gateway.amqp.codec.codec import Symbol, decode_all
+from gateway.amqp.codec.codec import Symbol, Value, decode_all
 from gateway.amqp.message._sections import items
 from gateway.amqp.message.bounds import ITEMS
 from gateway.amqp.message.sections import DATA, SectionOffsets, body_kind, body_values, map_entry, properties
@@ -124,7 +124,7 @@ def record_key(data: bytes, layout: SectionOffsets) -> bytes | None:
     return key
 
 
-def _annotation(annotations: bytes, name: str) -> Any:
+def _annotation(annotations: bytes, name: str) -> Value:
     encoded = map_entry(annotations, name)
     return None if encoded is None else decode_all(encoded)
 
@@ -150,7 +150,7 @@ def response_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
     return [(RESERVED + name, _as_header(value)) for name, value in values if value is not None]
 
 
-def _as_header(value: Any) -> bytes:
+def _as_header(value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 

@@ -10,11 +10,12 @@ import struct
 import uuid
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from bridges.kafka.records.envelope import Header
 from gateway.amqp.codec import types as t
 from gateway.amqp.codec.decoder import LIMITS, READERS, decode, malformed
+from gateway.amqp.codec.types import Value
 from gateway.amqp.message.section_index import opened
 from gateway.amqp.message.sections import SectionOffsets, application_properties, message_annotations
 
@@ -54,7 +55,7 @@ def _text(value: object) -> bytes:
     return str(value).encode()
 
 
-_TEXTS: Final[dict[type, Callable[[Any], bytes | None]]] = {
+_TEXTS: Final[dict[type, Callable[[Value], bytes | None]]] = {
     type(None): lambda value: None,
     bool: lambda value: b"true" if value else b"false",
     **dict.fromkeys((t.Ubyte, t.Ushort, t.Uint, t.Ulong, t.Byte, t.Short, t.Int, t.Long, t.Timestamp), _decimal),
@@ -159,14 +160,14 @@ def _header_name(name: str) -> str | None:
     return None if "\0" in name or name.startswith(RESERVED) else name
 
 
-def _listed(value: Any) -> list[Header]:
+def _listed(value: Value) -> list[Header]:
     """The ordered headers of the annotation; of no use unless every item is [string, binary or null]."""
     if not isinstance(value, list) or not all(_is_pair(item) for item in value):
         return []
     return [(name, content) for name, content in value if not name.startswith(RESERVED)]
 
 
-def _is_pair(item: Any) -> bool:
+def _is_pair(item: object) -> bool:
     if not isinstance(item, list) or len(item) != 2:
         return False
     return type(item[0]) is str and (item[1] is None or type(item[1]) is bytes)

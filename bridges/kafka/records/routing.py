@@ -8,12 +8,13 @@ nothing, and what a cookie is worth is found out where it is used. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from bridges.kafka.records.envelope import Header
 from bridges.kafka.records.headers import RESERVED
 from gateway.amqp.codec.codec import Timestamp, encode, encode_binary
 
+RoutingValue = bytes | str | Timestamp
 COOKIE: Final = "address-cookie"
 COOKIE_HEADER: Final = RESERVED + COOKIE
 REQUEST_HEADERS: Final = RESERVED + "response-"
@@ -33,7 +34,7 @@ def _time(content: bytes) -> Timestamp | None:
     return Timestamp(int(content)) if content.isdigit() and len(content) <= _DIGITS else None
 
 
-_READ: Final[Mapping[str, Callable[[bytes], Any]]] = {
+_READ: Final[Mapping[str, Callable[[bytes], RoutingValue | None]]] = {
     COOKIE: bytes,
     "response-address-cookie": bytes,
     "response-link-target-address": _text,
@@ -43,7 +44,7 @@ _READ: Final[Mapping[str, Callable[[bytes], Any]]] = {
 ROUTING: Final = tuple(_READ)
 
 
-def routing_value(headers: list[Header] | None, name: str) -> Any:
+def routing_value(headers: list[Header] | None, name: str) -> RoutingValue | None:
     """The annotation `name` of a record with these headers; None: it has none. Of several headers the first counts."""
     wanted = RESERVED + name
     found = next((content for key, content in headers or () if key == wanted and content is not None), None)
@@ -58,5 +59,5 @@ def routing_annotations(headers: list[Header]) -> dict[str, bytes]:
     return {name: _encoded(value) for name, value in values if value is not None}
 
 
-def _encoded(value: Any) -> bytes:
+def _encoded(value: RoutingValue) -> bytes:
     return encode_binary(value) if isinstance(value, bytes) else encode(value)

@@ -6,10 +6,10 @@ none.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from bridges.kafka.consume.redelivery import EditedEvent, header_fields
-from gateway.amqp.codec.types import Uint
+from gateway.amqp.codec.types import Uint, ValueList
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
@@ -47,7 +47,7 @@ def with_remaining_ttl(event: EditedEvent, now_ms: int) -> EditedEvent:
     if lives is None or event.time <= 0:
         return event
     layout = sections.walk(event.data)
-    fields: list[Any] = list(sections.header(event.data, layout))
+    fields: ValueList = list(sections.header(event.data, layout))
     fields[_TTL] = Uint(max(_LEAST, lives - max(0, now_ms - event.time)))
     return event._replace(data=sections.section(sections.HEADER, fields) + event.data[layout.da :])
 

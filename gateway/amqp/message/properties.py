@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from gateway.amqp.codec.decoder import decode, decode_all, malformed, skip
 from gateway.amqp.codec.encoder import encode_list
-from gateway.amqp.codec.types import Symbol, Timestamp, Uint, Ulong
+from gateway.amqp.codec.types import Symbol, Timestamp, Uint, Ulong, Value
 from gateway.amqp.message import _sections
 from gateway.amqp.message.section_index import SectionOffsets, opened
 from gateway.errors import INVALID_FIELD, AmqpError
@@ -36,7 +36,7 @@ T = TypeVar("T")
 MessageId = Ulong | uuid.UUID | bytes | str
 
 
-def field_value(field: bytes | None) -> Any:
+def field_value(field: bytes | None) -> Value:
     """The value of an encoded field, None where there is none.
 
     `...` for a list, map, array or described value, which no property is: it is not decoded, for it may be very long.
@@ -87,12 +87,12 @@ class Properties:
         self._data = data
         self._starts = _field_starts(data, layout)
 
-    def simple(self, index: int) -> Any:
+    def simple(self, index: int) -> Value:
         """`value`, or `...` as `field_value` gives it."""
         starts = self._starts
         return ... if index < len(starts) - 1 and self._data[starts[index]] in _COMPOUND else self.value(index)
 
-    def value(self, index: int) -> Any:
+    def value(self, index: int) -> Value:
         """A field as it is, `None` where it is absent or null."""
         return decode(self._data, self._starts[index])[0] if index < len(self._starts) - 1 else None
 

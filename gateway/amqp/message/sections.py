@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from gateway.amqp.codec.decoder import ASK_SKIP, STEPS, decode, malformed, skip
 from gateway.amqp.codec.encoder import encode, encode_map
+from gateway.amqp.codec.types import Value, ValueList, ValueMap
 from gateway.amqp.message.properties import Properties, property_field, replace_properties
 from gateway.amqp.message.section_index import (
     AMQP_SEQUENCE,
@@ -69,7 +70,7 @@ _SHORT: Final = (0xA3, 0xA1)
 _NOTHING: Final[Mapping[str, bytes]] = {}
 
 
-def section(code: int, value: Any) -> bytes:
+def section(code: int, value: Value) -> bytes:
     """A whole section."""
     return bytes((0, 0x53, code)) + encode(value)
 
@@ -79,20 +80,20 @@ def annotations_section(code: int, entries: Mapping[str, bytes]) -> bytes:
     return bytes((0, 0x53, code)) + encode_map((_symbol(key), value) for key, value in entries.items())
 
 
-def header(data: bytes, layout: SectionOffsets) -> list[Any]:
+def header(data: bytes, layout: SectionOffsets) -> ValueList:
     """The header's fields (3.2.1), as many as were sent."""
     if layout.header == layout.da:
         return []
-    fields: list[Any] = decode(data, descriptor(data, layout.header)[1])[0]
+    fields: ValueList = decode(data, descriptor(data, layout.header)[1])[0]
     return fields
 
 
-def delivery_annotations(data: bytes, layout: SectionOffsets) -> dict[Any, Any]:
+def delivery_annotations(data: bytes, layout: SectionOffsets) -> ValueMap:
     """The delivery annotations, empty where there are none."""
     return _map(data, layout.da, layout.ma)
 
 
-def message_annotations(data: bytes, layout: SectionOffsets) -> dict[Any, Any]:
+def message_annotations(data: bytes, layout: SectionOffsets) -> ValueMap:
     """The message annotations, empty where there are none."""
     return _map(data, layout.ma, layout.bare)
 
@@ -102,20 +103,20 @@ def properties(data: bytes, layout: SectionOffsets) -> Properties:
     return Properties(data, layout)
 
 
-def application_properties(data: bytes, layout: SectionOffsets) -> dict[Any, Any]:
+def application_properties(data: bytes, layout: SectionOffsets) -> ValueMap:
     """The application properties, empty where there are none."""
     return _map(data, layout.app, layout.body)
 
 
-def footer(data: bytes, layout: SectionOffsets) -> dict[Any, Any]:
+def footer(data: bytes, layout: SectionOffsets) -> ValueMap:
     """The footer, empty where there is none."""
     return _map(data, layout.footer, layout.end)
 
 
-def _map(data: bytes, start: int, end: int) -> dict[Any, Any]:
+def _map(data: bytes, start: int, end: int) -> ValueMap:
     if start == end:
         return {}
-    entries: dict[Any, Any] = decode(data, descriptor(data, start)[1])[0]
+    entries: ValueMap = decode(data, descriptor(data, start)[1])[0]
     return entries
 
 
@@ -124,7 +125,7 @@ def body_kind(data: bytes, layout: SectionOffsets) -> int:
     return descriptor(data, layout.body)[0] if layout.body < layout.footer else 0
 
 
-def body_values(data: bytes, layout: SectionOffsets) -> list[Any]:
+def body_values(data: bytes, layout: SectionOffsets) -> ValueList:
     """Each body section's value: `bytes` of data, `list` of sequences, one value of amqp-value."""
     values, position = [], layout.body
     while position < layout.footer:

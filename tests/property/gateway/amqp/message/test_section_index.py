@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.codec.codec import Symbol, encode
 from gateway.amqp.message import _sections, hop, properties, section_index
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
 from gateway.amqp.message.sections import delivery_annotations
@@ -50,6 +50,7 @@ def test_the_first_bytes_tell_whether_there_are_delivery_annotations(data: bytes
 
 
 @given(_ANNOTATED | mutated(_ANNOTATED) | MESSAGES, st.sampled_from([ROUTING, TARGETED, EVENTS]))
+@example(b"\x00Sq\xc1\x16\x02\xa3\x0eaddress-cookier\x7f\x80\x00\x01", ROUTING)
 def test_only_what_is_understood_is_left(data: bytes, names: frozenset[bytes]) -> None:
     left, found = hop.only(data, names), _placed(data)
     if found is None:
@@ -61,8 +62,9 @@ def test_only_what_is_understood_is_left(data: bytes, names: frozenset[bytes]) -
         before = delivery_annotations(data, found)
     except (AmqpError, TypeError):
         return
-    assert delivery_annotations(left, section_index.walk(left)) == {
-        name: value for name, value in before.items() if isinstance(name, str) and name.encode() in names
+    after = delivery_annotations(left, section_index.walk(left))
+    assert {name: encode(value) for name, value in after.items()} == {  # encoded, for a NaN equals nothing
+        name: encode(value) for name, value in before.items() if isinstance(name, str) and name.encode() in names
     }
 
 
