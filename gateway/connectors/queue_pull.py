@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.engine.proton_data import ABSENT, AttachReply
+from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_annotations import SUPPORTED, annotated
@@ -110,7 +111,7 @@ class QueuePull:
         self._pause = min(self._pause * 2, self._most)
 
 
-class PulledSender(InternalLink):
+class PulledSender(InternalLink, Incoming):
     """Both ends of it: the sender that the node sees (`gateway.amqp.link.link.Link`), and the handler of our link."""
 
     incoming: Final = True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.codec.types import Symbol
 from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message.hop import EVENTS
 from gateway.amqp.message.sections import walk
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from gateway.nodes.link import PolicyVerdict
 
 
-class RemoteSource:
+class RemoteSource(Incoming):
     """Our receiver at the container behind a connector: an event log, or any node where there is none."""
 
     def __init__(

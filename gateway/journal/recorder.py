@@ -88,7 +88,7 @@ class _OutgoingProbe:
         self._handler.on_outcome(context, outcome)
 
     def takes_batches(self) -> bool:
-        """As `handlers.takes_batches`."""
+        """As the handler behind it."""
         return takes_batches(self._handler)
 
     def on_accepted(self, contexts: list[Any]) -> None:
@@ -125,7 +125,7 @@ class _IncomingProbe:
         self.on_transfer: Final = sampled if self._sample else counted
 
     def takes_batches(self) -> bool:
-        """As `handlers.takes_batches`."""
+        """As the handler behind it."""
         return takes_batches(self._handler)
 
     def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:

@@ -83,7 +83,7 @@ class _CrossScopeHandler:
         return getattr(self._handler, name)
 
     def takes_batches(self) -> bool:
-        """As `handlers.takes_batches`."""
+        """As the handler behind it."""
         return takes_batches(self._handler)
 
     def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
+from gateway.amqp.link.handlers import Delivery as Delivery
+from gateway.amqp.link.handlers import SendContext as SendContext
 from gateway.amqp.message.hop import ROUTING
 
 if TYPE_CHECKING:
@@ -24,10 +26,6 @@ if TYPE_CHECKING:
     from gateway.principal import Requester
     from gateway.routing.link_context import LinkContext
 
-Delivery: TypeAlias = Any
-"""What a link calls a message that came on it: a peer's link a number, a bridge the event. Nodes only hand it back."""
-SendContext: TypeAlias = Any
-"""What a node gives with a message that it sends; it comes back with the outcome, and the link never looks at it."""
 OutgoingMessages: TypeAlias = list[Any]
 """Messages for `OutgoingLink.send_all`: the first item of each is its bytes, and each is its own context."""
 

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import RELEASED, Outcome
 from gateway.amqp.message.hop import ROUTING, TARGETED, may_be_annotated, only
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -278,7 +279,7 @@ class DestinationLink(InternalLink):
             self.grant(kept)
 
 
-class MessageRouter:
+class MessageRouter(Incoming):
     """The handler of a link whose messages go to many nodes; `aim` says where, or raises why not."""
 
     ended = outlived = False

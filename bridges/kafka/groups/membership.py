@@ -159,7 +159,7 @@ class GroupHandler:
         return getattr(self._receiver, name)
 
     def takes_batches(self) -> bool:
-        """As `handlers.takes_batches`."""
+        """As the handler behind it."""
         return takes_batches(self._receiver)
 
     def on_detach(self, error: AmqpError | None) -> None:

@@ -178,7 +178,7 @@ class SharedMember:
         return getattr(self._receiver, name)
 
     def takes_batches(self) -> bool:
-        """As `handlers.takes_batches`."""
+        """As the handler behind it."""
         return takes_batches(self._receiver)
 
     async def take(self, leases: Iterable[Lease]) -> None:

@@ -23,6 +23,7 @@ from bridges.kafka.produce.client import Came
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.records.fast_encode import plain_value
 from bridges.kafka.records.mapping import RecordWriter
+from gateway.amqp.link.handlers import BatchIncoming
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.amqp.message import sections
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
@@ -34,7 +35,7 @@ _BREATH: Final = 0.1
 log = structlog.get_logger(logger_name="kafka")
 
 
-class LogSender:
+class LogSender(BatchIncoming):
     """Handler of one incoming link; everything here runs on the loop."""
 
     def __init__(

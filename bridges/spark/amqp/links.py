@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from gateway.amqp.link.handlers import Incoming, LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.errors import INTERNAL_ERROR, AmqpError
@@ -29,7 +30,7 @@ class BlockingConnection(Protocol):
     def work(self) -> None: ...
 
 
-class Handler:
+class Handler(LinkHandler):
     """What both have: they are attached, and they end."""
 
     link: Link
@@ -58,7 +59,7 @@ class Handler:
     on_refused = on_detach
 
 
-class BlockingReceiver(Handler):
+class BlockingReceiver(Handler, Incoming):
     """A link that messages come on, settled or else accepted as they come: events stay in their log."""
 
     def __init__(self, client: BlockingConnection, changed: Callable[[], None], window: int) -> None:

@@ -1,52 +1,99 @@
-"""What a node gives a link to hear what happens on it; both are called on the loop and must not block."""
+"""What a node gives a link to hear what happens on it. All of it is called on the loop, and none of it may block.
+
+A handler that stands around another one says itself whether it takes batches, for they pass through it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import AmqpError
 
+Delivery: TypeAlias = Any
+"""What a link calls a message that came on it: a peer's link a number, a bridge the event. Nodes only hand it back."""
+SendContext: TypeAlias = Any
+"""What a node gives with a message that it sends; it comes back with the outcome, and the link never looks at it."""
+Transfer: TypeAlias = tuple[Delivery, bytes, bool]
+"""A message that came: its delivery, its bytes, and whether it came settled."""
+LinkT = TypeVar("LinkT", contravariant=True)
 
-class Incoming(Protocol):
+
+class LinkHandler(Protocol):
+    """What the handlers of both directions share."""
+
+    __slots__ = ()
+
+    def takes_batches(self) -> bool:
+        """Whether it takes several messages, or accepted deliveries, in one call; asked when the link begins."""
+        return False
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        """The link has ended, with the error of the peer or of ours; None: in order. Called once."""
+
+
+class Incoming(LinkHandler, Protocol):
     """What a node gives a link on which the peer sends."""
 
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None: ...
-    def on_detach(self, error: AmqpError | None) -> None: ...
+    __slots__ = ()
+
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
+        """A message has come."""
+
+    def give_back(self) -> None:
+        """The link is about to be withdrawn: release what has come and is not passed on; nothing by default."""
+        return
 
 
 class BatchIncoming(Incoming, Protocol):
-    """One that takes several messages at once, as tuples of what `on_transfer` gets."""
+    """One that takes several messages at once."""
 
-    def takes_batches(self) -> bool: ...
-    def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None: ...
+    __slots__ = ()
+
+    def on_transfers(self, messages: Sequence[Transfer]) -> None:
+        """`on_transfer` for several, in order."""
 
 
-class Outgoing(Protocol):
+class Outgoing(LinkHandler, Protocol):
     """What a node gives a link on which we send."""
 
-    def on_credit(self) -> None: ...
-    def on_outcome(self, context: Any, outcome: Outcome) -> None: ...
-    def on_detach(self, error: AmqpError | None) -> None: ...
+    __slots__ = ()
+
+    def on_credit(self) -> None:
+        """The peer takes messages, or waits for what a drain asks for."""
+
+    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
+        """The peer has given the message that was sent with `context` its outcome."""
 
 
 class BatchOutgoing(Outgoing, Protocol):
     """One that hears of several accepted deliveries at once, and ends no link there."""
 
-    def takes_batches(self) -> bool: ...
-    def on_accepted(self, contexts: list[Any]) -> None: ...
+    __slots__ = ()
+
+    def on_accepted(self, contexts: list[SendContext]) -> None:
+        """`on_outcome` for several that were accepted, in the order of their outcomes."""
 
 
-def takes_batches(handler: Any) -> bool:
-    """Whether a handler takes several messages (or accepted deliveries) at once, as its class says.
+class AttachListener(Protocol[LinkT]):
+    """Hears the answer to an attach of ours; a handler that is given to `Link.request`."""
 
-    A handler around another one has to say it itself, for the batches pass through it: `TypeError` where it does not.
+    __slots__ = ()
+
+    def on_attached(self, link: LinkT) -> None:
+        """The peer has attached, too: the link may be used."""
+
+    def on_refused(self, error: AmqpError) -> None:
+        """The peer has refused the attach, or ended the link after we had."""
+
+
+def takes_batches(handler: LinkHandler) -> bool:
+    """What the class of a handler says: one with `__getattr__` around another handler cannot lend that one's answer.
+
+    Batches that went past such a handler to the one behind it would skip what it does with each message.
+
+    Raises:
+        AttributeError: its class does not say it.
     """
-    kind = type(handler)
-    declared = getattr(kind, "takes_batches", None)
-    if declared is not None:
-        return bool(declared(handler))
-    if hasattr(kind, "__getattr__"):
-        raise TypeError(f"{kind.__name__} is a handler around another one and does not say whether it takes batches")
-    return False
+    return type(handler).takes_batches(handler)

@@ -14,17 +14,13 @@ from typing import Any, Self
 from cproton_ffi import lib
 
 from gateway.amqp.engine import batch, proton_data
-from gateway.amqp.link.handlers import Incoming, Outgoing
+from gateway.amqp.link.handlers import AttachListener, Incoming, Outgoing
 from gateway.amqp.link.outcomes import FAILED, Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
 from gateway.amqp.link.sender_link import SenderHalf
 from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_annotations import SUPPORTED
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, AmqpError
-
-
-def _nothing() -> None:
-    """What a handler gives back that passes everything on at once."""
 
 
 class Link(ReceiverHalf, SenderHalf):
@@ -85,7 +81,7 @@ class Link(ReceiverHalf, SenderHalf):
         lib.pn_link_set_rcv_settle_mode(pointer, lib.pn_link_remote_rcv_settle_mode(pointer))
         self._limit(granted.max_message_size)
 
-    def request(self, handler: Any, granted: proton_data.AttachReply) -> None:
+    def request(self, handler: AttachListener[Self], granted: proton_data.AttachReply) -> None:
         """Attach to a node of the peer (connectors): our wish; `handler.on_attached` gets the answer."""
         pointer = self.ptr
         remote = lib.pn_link_source(pointer) if self.incoming else lib.pn_link_target(pointer)
@@ -103,7 +99,7 @@ class Link(ReceiverHalf, SenderHalf):
         if granted.settled:
             lib.pn_link_set_snd_settle_mode(pointer, lib.PN_SND_SETTLED)
         self._limit(granted.max_message_size)
-        self.handler = handler
+        self.handler = self.attach_listener = handler
         self._open()
 
     def _open(self: Self) -> None:
@@ -134,7 +130,7 @@ class Link(ReceiverHalf, SenderHalf):
         The handler may release what it has not passed on (`give_back`); the rest may have been delivered (3.4.5).
         """
         if self.open and self.incoming:
-            getattr(self.handler, "give_back", _nothing)()
+            self.handler.give_back()
             for delivery in self.held.deliveries:
                 if not lib.pn_delivery_settled(batch.delivery_at(delivery)):
                     self.settle(delivery, FAILED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from cproton_ffi import lib
 
@@ -12,13 +12,16 @@ from gateway.amqp.engine import proton_data
 from gateway.amqp.engine.batch import Received, Unsettled, address
 from gateway.amqp.engine.handles import ProtonLink, ProtonSession
 from gateway.amqp.engine.port import EnginePort
-from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.handlers import AttachListener, takes_batches
 from gateway.amqp.link.outcomes import SETTLED, Outcome
 from gateway.amqp.message.hop import ROUTING
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault, told
 
 BUFFER_SIZE: Final = 1 << 20
 """The largest message that is read from proton in one piece is one byte less."""
+
+NodeData: TypeAlias = Any
+"""What nodes keep with a link: `gateway.nodes.link.Link` has its types, and a link only carries it."""
 
 
 class DetachKind(Enum):
@@ -39,12 +42,25 @@ class LinkState:
     """
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at", "context",
-        "counted", "decision", "draining", "durable", "echo", "engine", "failure", "filter_rules", "flow", "gone",
-        "handle", "handler", "held", "incoming", "leaving", "left", "max_message_size", "most", "name", "open",
-        "others", "presettled", "properties", "ptr", "refusals", "requester", "session", "source", "target",
-        "transfers", "unannounced", "understands", "unsaid", "unsettled", "window",
+        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at",
+        "attach_listener", "context", "counted", "decision", "draining", "durable", "echo", "engine", "failure",
+        "filter_rules", "flow", "gone", "handle", "handler", "held", "incoming", "leaving", "left",
+        "max_message_size", "most", "name", "open", "others", "presettled", "properties", "ptr", "refusals",
+        "requester", "session", "source", "target", "transfers", "unannounced", "understands", "unsaid", "unsettled",
+        "window",
     )  # fmt: skip
+
+    context: NodeData
+    """Where its messages come from or go to (`LinkContext`)."""
+    decision: NodeData
+    """What the policy decided for it (`Decided`)."""
+    filter_rules: NodeData
+    """How the resolver wants its filters read (`filter_set.Rules`)."""
+    flow: NodeData
+    """Where the journal counts what is on the link (`LinkCounter`); its `tapped` stands around the handler."""
+    leaving: NodeData
+    """How requests in a topic become what its reader may get (`topic_requests`)."""
+    handler: Any  # an `Incoming` or `Outgoing`, as `incoming` says, perhaps one that takes batches; None: none yet
 
     def __init__(self, engine: EnginePort[Self], pointer: ProtonLink) -> None:
         self.engine: Final = engine
@@ -59,17 +75,14 @@ class LinkState:
         """Valid in `on_detach`."""
         self.durable = False  # our terminus outlives the link (CORE-6)
         self.failure: AmqpError | None = None  # why we detached it
-        self.handler: Any = None
+        self.handler = None
+        self.attach_listener: AttachListener[Self] | None = None  # of a link of ours
         self.unsaid: Outcome = SETTLED  # the outcome of what the peer settles without one
         self.echo: Mapping[Any, Any] = {}  # link properties that our answer has whatever the node says
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
-        self.decision: Any = None
-        self.flow: Any = None  # where the journal counts what is on the link (`journal.Flow`)
-        self.filter_rules: Any = None  # how the resolver wants its filters read (`filters.filter_set.Rules`)
-        self.context: Any = None
-        self.leaving: Any = None  # how requests in a topic become what its reader may get (`nodes.leaving.Leaving`)
+        self.decision = self.flow = self.filter_rules = self.context = self.leaving = None
         self.requester: Final = engine.peer.requester  # whose messages come on it, and who resolves its address
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = self.most = 0  # that we take, and that the peer takes; 0: any

@@ -167,10 +167,10 @@ class LinkTable:
     def _ended(self, link: Link, error: AmqpError | None) -> None:
         if link.open or link.handler is None:
             link.ended(error)
-        else:
-            on_refused = getattr(link.handler, "on_refused", None)
-            if on_refused is not None:
-                on_refused(error or AmqpError(NOT_ALLOWED, "the peer refused the link without a reason"))
+        elif link.attach_listener is not None:
+            link.attach_listener.on_refused(
+                error or AmqpError(NOT_ALLOWED, "the peer refused the link without a reason")
+            )
         link.take_unsettled()  # proton frees them with the link
         link.held.clear()
         self._owner.link_ended(link, link.failure or error)
@@ -281,5 +281,6 @@ def _answered(link: Link) -> None:
     sized(link)
     if (link.source if link.incoming else link.target).present:
         link.began()
-        link.handler.on_attached(link)
+        if link.attach_listener is not None:
+            link.attach_listener.on_attached(link)
         link.flowed()

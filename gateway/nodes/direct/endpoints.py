@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final, NamedTuple, Protocol
 
+from gateway.amqp.link.handlers import Incoming, LinkHandler
 from gateway.amqp.link.outcomes import FAILED, Outcome
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.access import Encoded
@@ -49,7 +50,7 @@ class EndpointNode(Protocol):
     def credited(self, receiver: ReceiverEndpoint) -> None: ...
 
 
-class SenderEndpoint:
+class SenderEndpoint(Incoming):
     """A sender at the node: `link` is the incoming link."""
 
     __slots__ = ("_node", "left", "level", "link")
@@ -87,7 +88,7 @@ class SenderEndpoint:
         self._node.leave_sender(self)
 
 
-class ReceiverEndpoint:
+class ReceiverEndpoint(LinkHandler):
     """A receiver at the node, with the crossings from each sender's scope to its own."""
 
     __slots__ = (

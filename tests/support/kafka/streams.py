@@ -18,6 +18,7 @@ from gateway.amqp.codec.types import Described, Symbol
 from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message import sections
@@ -105,7 +106,7 @@ class Delivered(NamedTuple):
         return str(self.annotations["event-streams-source-partition"])
 
 
-class Peer:
+class Peer(Incoming):
     """One client link; `error` is set when the gateway refuses or detaches it."""
 
     def __init__(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED
 from gateway.amqp.message.bounds import ANNOTATIONS
@@ -38,7 +39,7 @@ class Sent(NamedTuple):
     deed: str
 
 
-class Node:
+class Node(Incoming):
     """Takes messages, and grants, settles or ends the link meanwhile."""
 
     def __init__(self, link: Link, deeds: list[str]) -> None:

@@ -9,6 +9,7 @@ from cproton_ffi import lib
 
 from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.handlers import Incoming, LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from tests.support.amqp.direct import steps
@@ -75,7 +76,7 @@ def test_a_silence_of_proton_ends_the_connection(capfd: pytest.CaptureFixture[st
     engine.free()
 
 
-class Node:
+class Node(Incoming):
     """Takes everything, and says nothing."""
 
     def __init__(self) -> None:
@@ -119,7 +120,7 @@ def test_what_comes_at_the_end_of_a_drain_is_released_and_reaches_no_node() -> N
     owner.engine.free()
 
 
-class Hosted(Owner):
+class Hosted(Owner, LinkHandler):
     """Takes every link, and does in steps what would take long."""
 
     def __init__(self, **config: int) -> None:
@@ -205,7 +206,7 @@ class Sending(Hosted):
         link.accept(Pump(self, link))
 
 
-class Pump:
+class Pump(LinkHandler):
     """The handler of one of its links."""
 
     def __init__(self, owner: Sending, link: Link) -> None:

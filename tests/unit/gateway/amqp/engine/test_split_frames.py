@@ -8,6 +8,7 @@ import pytest
 
 from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.handlers import LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import Outcome, Rejected
 from gateway.errors import AmqpError
@@ -17,7 +18,7 @@ from tests.support.amqp.messages import message
 WINDOWS = {"incoming_window": 2**20, "outgoing_window": 9, "next_outgoing_id": 0}
 
 
-class Hearing:
+class Hearing(LinkHandler):
     """A connection with one receiver, and the outcomes that it gives."""
 
     link: Link

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.link.handlers import LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
@@ -73,7 +74,7 @@ class Clock:
         return self.now
 
 
-class Host:
+class Host(LinkHandler):
     """Takes every link at once, and lets the clock go on for each."""
 
     def __init__(self, clock: Clock) -> None:
