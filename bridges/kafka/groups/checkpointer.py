@@ -334,6 +334,6 @@ def _lost(saved: Saved) -> AmqpError:
     """Why a link has no record any more."""
     if saved is Saved.TAKEN:
         return AmqpError(STOLEN, "another link has taken over this durable terminus")
-    text = "this durable terminus is no longer in the shared state (expired or deleted); attach again to begin anew"
+    text = "this durable terminus is no longer in the shared state (expired, deleted or emptied); attach to begin anew"
     log.warning("durable terminus gone from the state")
     return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)

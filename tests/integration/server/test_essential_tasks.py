@@ -12,6 +12,7 @@ import pytest
 
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer
+from gateway import tasks
 from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.transport import tls_server
 from gateway.connectors import connector
@@ -19,7 +20,7 @@ from gateway.forwarding.worker import BridgeWorker
 from gateway.held.memory import Memory
 from gateway.journal.writer import JournalWriter
 from gateway.observability.http import server
-from gateway.server import process, tasks
+from gateway.server import process
 from gateway.state.counters.memory_store import MemoryCounterStore
 from gateway.state.leases.manager import Leases
 from gateway.state.memory import MemoryState

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from bridges.kafka.bridge import ClusterBridge
+from gateway import tasks
 from gateway.connectors import connector
 from gateway.forwarding.manager import BridgeManager
 from gateway.nodes.resolver import Scope
 from gateway.server import gateway as service
-from gateway.server import process, tasks
+from gateway.server import process
 from gateway.server.listener import Listener
 from tests.support.amqp.links import passes, receiving, refusal, sending
 from tests.support.gateway.document import Document
@@ -36,7 +37,7 @@ AFTER: dict[str, tuple[Any, str]] = {
     "an old connector": (connector.Connector, "close"),
     "bridges": (BridgeManager, "install"),
     "logins": (service, "close_revoked"),
-    "links of bridges": (BridgeManager, "judge"),
+    "links of bridges": (BridgeManager, "policy_changed"),
 }
 """What replaces the old policy piece by piece."""
 
