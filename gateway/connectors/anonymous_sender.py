@@ -24,7 +24,7 @@ from gateway.routing.message_router import Destination, MessageRouter
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
     from gateway.amqp.link.link import Link
-    from gateway.connectors.relay import ConnectorPort
+    from gateway.connectors.port import ConnectorPort
 
 _ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 _numbers: Final = count(1)
@@ -33,11 +33,11 @@ _numbers: Final = count(1)
 class SharedAnonymousSender(DirectNode):
     """The shared link and the routes that use it; made anew with each connection that offers the capability."""
 
-    def __init__(self, dialer: ConnectorPort, make_transform: TransformFactory) -> None:
+    def __init__(self, connector: ConnectorPort, make_transform: TransformFactory) -> None:
         super().__init__("", make_transform, unused=lambda _: None)
-        self._dialer: Final = dialer
+        self._connector: Final = connector
         self._engine: Engine | None = None
-        self._far: Link | None = None
+        self._remote: Link | None = None
 
     @property
     def usable(self) -> bool:
@@ -66,22 +66,22 @@ class SharedAnonymousSender(DirectNode):
             self.distribute_credit()
             self._open()
 
-        self._dialer.when_home(link, join)
+        self._connector.when_returnable(link, join)
 
     def _open(self) -> None:
-        if self._far is None:
+        if self._remote is None:
             assert self._engine is not None
-            self._far = far = self._engine.attach(f"relay-{next(_numbers)}", incoming=False)
-            far.request(_FarEnd(self, far), AttachReply())
+            self._remote = remote = self._engine.attach(f"relay-{next(_numbers)}", incoming=False)
+            remote.request(_NullTargetReceiver(self, remote), AttachReply())
 
-    def attached(self, end: ReceiverEndpoint, far: Link) -> None:
-        far.context = self._dialer.remote_context(home=True)
+    def attached(self, end: ReceiverEndpoint, remote: Link) -> None:
+        remote.context = self._connector.remote_context(routes_responses=True)
         self.join(end)
         self.credited(end)
 
     def ended(self, error: AmqpError | None) -> None:
         """The container refused or ended the link, or is gone: its routes go, and messages take links of their own."""
-        self._far = self._engine = None
+        self._remote = self._engine = None
         for inlet in list(self.sender_endpoints):
             inlet.link.detach(error or self._gone())
 
@@ -90,47 +90,47 @@ class SharedAnonymousSender(DirectNode):
         return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)
 
 
-class _FarEnd(ReceiverEndpoint):
+class _NullTargetReceiver(ReceiverEndpoint):
     """Our link to the null target."""
 
-    def __init__(self, trunk: SharedAnonymousSender, link: Link) -> None:
-        super().__init__(trunk, link)
-        self._trunk = trunk
+    def __init__(self, shared: SharedAnonymousSender, link: Link) -> None:
+        super().__init__(shared, link)
+        self._shared = shared
 
     def on_attached(self, link: Link) -> None:
-        self._trunk.attached(self, link)
+        self._shared.attached(self, link)
 
     def on_refused(self, error: AmqpError) -> None:
-        self._trunk.ended(error)
+        self._shared.ended(error)
 
     def on_detach(self, error: AmqpError | None) -> None:
         super().on_detach(error)
-        self._trunk.ended(error)
+        self._shared.ended(error)
 
 
 class AnonymousRelayNode:
     """An address behind a connector that uses the relay: each message goes the one way or the other."""
 
-    def __init__(self, dialer: ConnectorPort, trunk: SharedAnonymousSender, address: str) -> None:
-        self._dialer, self._trunk, self._address = dialer, trunk, address
+    def __init__(self, connector: ConnectorPort, shared: SharedAnonymousSender, address: str) -> None:
+        self._connector, self._shared, self._address = connector, shared, address
         self._to = encode(address)
-        self._asked: str | None = None
+        self._requested: str | None = None
 
     def attach(self, link: NodeLink) -> None:
-        self._asked = link.address
-        if is_incoming(link) and self._trunk.usable:
-            router = MessageRouter(link, self._aim)
+        self._requested = link.address
+        if is_incoming(link) and self._shared.usable:
+            router = MessageRouter(link, self._destination_of)
             router.outlived = True  # until the container is gone
             router.start()
         else:
             self._direct(link)
 
-    def _aim(self, link: IncomingLink, data: bytes) -> Destination:
-        relayed = self._trunk.usable and property_field(data, walk(data), TO) == self._to
+    def _destination_of(self, link: IncomingLink, data: bytes) -> Destination:
+        relayed = self._shared.usable and property_field(data, walk(data), TO) == self._to
         key = (link.scope, self._address, "relayed" if relayed else "direct")
-        return Destination(key, data, self._trunk.attach if relayed else self._direct)
+        return Destination(key, data, self._shared.attach if relayed else self._direct)
 
     def _direct(self, link: NodeLink) -> None:
-        Relay(self._dialer, self._address, link, self._trunk.make_transform, self._asked).start()
+        Relay(self._connector, self._address, link, self._shared.make_transform, self._requested).start()
 
 

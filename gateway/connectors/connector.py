@@ -19,8 +19,9 @@ from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.connectors.anonymous_sender import AnonymousRelayNode, SharedAnonymousSender
 from gateway.connectors.failures import Failures, why, worth_a_line
+from gateway.connectors.port import ConnectedLink, needs_response_routing
 from gateway.connectors.queue_pull import QueuePull
-from gateway.connectors.relay import Relay, RemoteNode, comes_home
+from gateway.connectors.relay import RemoteNode
 from gateway.connectors.reply_queue import ConnectorReplyAddress
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.link import Link as NodeLink
@@ -70,7 +71,7 @@ class Connector:
         self._tls: ssl.SSLContext | None = None
         self._hub: Final = hub
         self._report: Final = report
-        self._relays: set[Relay] = set()
+        self._relays: set[ConnectedLink] = set()
         self._watchers: set[Watcher] = set()
         self._connection: Connection | None = None
         self._endpoint: Endpoint = model.to[0]
@@ -81,10 +82,10 @@ class Connector:
         self._detail = "not connected yet"
         self.routes: Final = routes
         correlation = model.replies.ids == "both"
-        self.home: Final = ConnectorReplyAddress(
+        self.reply_address: Final = ConnectorReplyAddress(
             self, model.replies.address, model.annotations, node_scope, correlation=correlation
         )
-        self._trunk: SharedAnonymousSender | None = None
+        self._anonymous_sender: SharedAnonymousSender | None = None
         pauses = (model.backoff.min.seconds, model.backoff.max.seconds)
         self._pulls: Final = tuple(QueuePull(self, entry, node_scope, pauses) for entry in model.pull)
         self.bridged: Final = bridged
@@ -170,7 +171,7 @@ class Connector:
         return True, f"connected to {self._endpoint}{''.join(waiting)}"
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Close the connection; relays lose their far half."""
+        """Close the connection; relays lose their remote links."""
         if self._connection is not None:
             self._connection.close(error)
 
@@ -180,11 +181,11 @@ class Connector:
         """A node at `address` of the container."""
         if not self.model.use_relay:
             return RemoteNode(self, address, make_transform)
-        if self._trunk is None:
-            self._trunk = SharedAnonymousSender(self, make_transform)
+        if self._anonymous_sender is None:
+            self._anonymous_sender = SharedAnonymousSender(self, make_transform)
             if (engine := self.engine) is not None:
-                self._trunk.opened(engine)
-        return AnonymousRelayNode(self, self._trunk, address)
+                self._anonymous_sender.opened(engine)
+        return AnonymousRelayNode(self, self._anonymous_sender, address)
 
     @property
     def engine(self) -> Engine | None:
@@ -193,10 +194,10 @@ class Connector:
         usable = engine is not None and engine.opened and not engine.closed and not self._unfit
         return engine if usable else None
 
-    def join(self, relay: Relay) -> None:
+    def join(self, relay: ConnectedLink) -> None:
         self._relays.add(relay)
 
-    def leave(self, relay: Relay) -> None:
+    def leave(self, relay: ConnectedLink) -> None:
         self._relays.discard(relay)
 
     def watch(self, watcher: Watcher) -> None:
@@ -209,14 +210,15 @@ class Connector:
     def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         return self._hub.loop.call_later(seconds, call)
 
-    def remote_context(self, *, home: bool) -> LinkContext:
-        """The way of a link to the container; `home` for requests that come from another scope."""
-        return link_context(self.scope)._replace(home=self.home) if home else link_context(self.scope)
+    def remote_context(self, *, routes_responses: bool) -> LinkContext:
+        """The context of a link to the container; `routes_responses`: its requests are answered through us."""
+        context = link_context(self.scope)
+        return context._replace(home=self.reply_address) if routes_responses else context
 
-    def when_home(self, near: NodeLink, then: Callable[[AmqpError | None], None]) -> None:
-        """Call `then` when responses to what `near` sends can come home; at once where they need not."""
-        if comes_home(near, self.scope) and near.context.replies not in ("none", HOMEWARD):
-            self.home.ready(then)
+    def when_returnable(self, local: NodeLink, then: Callable[[AmqpError | None], None]) -> None:
+        """Call `then` when responses to requests on `local` have a way back; at once where they need none of ours."""
+        if needs_response_routing(local, self.scope) and local.context.replies not in ("none", HOMEWARD):
+            self.reply_address.when_known(then)
         else:
             then(None)
 
@@ -227,14 +229,14 @@ class Connector:
         """Who sends what comes there, for `response_rate`; no user has such a name."""
         return f"\0connector {self.name}"
 
-    def home_changed(self) -> None:
+    def reply_address_changed(self) -> None:
         """Requests name the new address from now on."""
         engine = self.engine
         for link in engine.links if engine is not None else ():
             if not link.incoming and link.handler is not None:
                 link.handler.policy_changed(None)
 
-    def home_failed(self, error: AmqpError) -> None:
+    def reply_address_failed(self, error: AmqpError) -> None:
         self._report.log.warning("no response address", connector=self.name, description=str(error))
 
     # -- host of the queues that are pulled from
@@ -289,9 +291,9 @@ class Connector:
         self._report.log.info(
             "connector open", connector=self.name, to=str(self._endpoint), container=engine.remote_container
         )
-        self.home.opened(engine)
-        if self._trunk is not None:
-            self._trunk.opened(engine)
+        self.reply_address.opened(engine)
+        if self._anonymous_sender is not None:
+            self._anonymous_sender.opened(engine)
         for relay in list(self._relays):
             self.attempt(partial(relay.connect, engine))
         for each in (*self._pulls, *self._watchers):
@@ -330,7 +332,7 @@ class Connector:
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         self._connection, self._unfit = None, False
-        self.attempt(self.home.closed)
+        self.attempt(self.reply_address.closed)
         for each in (*self._pulls, *self._watchers):
             self.attempt(each.closed)
         tls = self._tls if self._endpoint.tls else None

@@ -1,19 +1,24 @@
-"""The relay whose far half is a link to another container, through a connector (DESIGN 3, `relay`).
+"""A relay to a node of another container, through a connector (`relay` in an address rule).
 
-Each link of a peer has a link of its own at the far container: credit, outcomes, refusals and detaches pass one to
-one. When the connector's socket is lost the near link stays, without credit; what was under way gets `modified`
-(its outcome is unknown), and when the connector is back the far link is attached anew.
+Each link of a peer, the local link, has a link of its own at the container, the remote link: credit, outcomes, refusals
+and detaches pass from one to the other. When the connector loses its connection, the local link stays, without credit;
+what was in flight gets `modified`, since its outcome is unknown, and the remote link is attached anew on the next
+connection. `relay_states` says what each event means in each state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from asyncio import TimerHandle
+from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
+from gateway.amqp.codec.types import Value, ValueMap
 from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.outcomes import ACCEPTED, SETTLED, Modified, Outcome, Rejected
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
+from gateway.connectors.port import ConnectorPort, needs_response_routing
+from gateway.connectors.relay_states import TRANSITIONS, RelayAction, RelayEvent, RelayState
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.predicate import TRUE
@@ -25,6 +30,7 @@ from gateway.nodes.link import (
     IncomingLink,
     MessageOrigin,
     OutgoingLink,
+    SendContext,
     TransformFactory,
     is_incoming,
     is_outgoing,
@@ -39,131 +45,187 @@ if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
 
 
-class ConnectorPort(Protocol):
-    """What a relay needs of its connector."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def engine(self) -> Engine | None: ...
-    @property
-    def routes(self) -> bool: ...
-    def join(self, relay: Relay) -> None: ...
-    def leave(self, relay: Relay) -> None: ...
-    def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
-    def remote_context(self, *, home: bool) -> Any: ...
-    def when_home(self, near: NodeLink, then: Callable[[AmqpError | None], None]) -> None: ...
-
-
 _numbers: Final = count(1)
 _NOT_HERE: Final = Modified(failed=False, undeliverable=True)
 """The message is for somebody else: not to be sent here again (AMQP 3.4.5)."""
 ATTACH_PATIENCE: Final = 5.0
-"""Seconds an attach may wait for the far container: to be connected, and to answer."""
-
-
-def comes_home(near: NodeLink, scope: str) -> bool:
-    """Whether responses to what `near` sends have to come back through this gateway from a container in `scope`.
-
-    In one scope the container reaches the reply-to by itself, but for `$me` (RA-2.3-8).
-    """
-    return near.incoming and (near.context.scope != scope or near.context.pair is not None)
+"""Seconds an attach may wait for the container: to be connected, and to answer."""
 
 
 class RemoteNode:
-    """An address at the container behind a connector."""
+    """A node at an address of the container behind a connector."""
 
-    def __init__(self, dialer: ConnectorPort, address: str, make_transform: TransformFactory) -> None:
-        self._dialer, self._address, self._make_crossing = dialer, address, make_transform
+    def __init__(self, connector: ConnectorPort, address: str, make_transform: TransformFactory) -> None:
+        self._connector, self._address, self._make_transform = connector, address, make_transform
 
     def attach(self, link: NodeLink) -> None:
-        Relay(self._dialer, self._address, link, self._make_crossing).start()
+        """Attach a link of its own at the container; `link` is answered when the container has answered."""
+        Relay(self._connector, self._address, link, self._make_transform).start()
 
 
 class Relay(DirectNode):
-    """A near link and its far half: a meeting point of exactly two."""
+    """A local link and its remote link: a direct node of exactly two links."""
 
     def __init__(
         self,
-        dialer: ConnectorPort,
+        connector: ConnectorPort,
         address: str,
-        near: NodeLink,
+        local: NodeLink,
         make_transform: TransformFactory,
-        asked: str | None = None,
+        requested: str | None = None,
     ) -> None:
-        """`asked`: what the peer has named, if it is not the address of `near`."""
+        """`requested`: the address that the peer has named, where it is not that of `local`."""
         super().__init__(address, make_transform, unused=lambda _: None)
-        self._renamed: Final = (asked or near.address) != address
+        self._renamed: Final = (requested or local.address) != address
         """The container's words may be about an address that the peer does not know."""
-        self._dialer: Final = dialer
-        self.near: Final = near
-        self.far: Link | None = None
-        self._accepted = False
-        self._sifted = False
-        """Messages of the far container were not wanted, so that a drain may have to ask again."""
-        self._timer: Any = None
+        self._connector: Final = connector
+        self.local: Final = local
+        self._local_receiver: Final = local if is_outgoing(local) else None
+        self.remote: Link | None = None
+        self._relay_state = RelayState.ATTACHING
+        self._skipped = False
+        """The filter left messages of the container out, so that a drain may have to be asked for again."""
+        self._timer: TimerHandle | None = None
+
+    # -- the state
+
+    def _after(self, event: RelayEvent) -> RelayAction:
+        """Take the transition for an event; returns what is to be done."""
+        before = self._relay_state
+        self._relay_state, action = TRANSITIONS[before, event]
+        if self._relay_state is not before:
+            if before is RelayState.ATTACHING and self._timer is not None:
+                self._timer.cancel()
+            if self._relay_state is RelayState.ENDED:
+                self._connector.leave(self)
+        return action
 
     def start(self) -> None:
-        """Ask the far container; the near attach is answered when it has answered."""
-        self._dialer.join(self)
-        self._timer = self._dialer.later(ATTACH_PATIENCE, self._gave_up)
-        if self._dialer.engine is not None:
-            self.connect(self._dialer.engine)
+        """Ask the container; the local attach is answered when it has answered, or after `ATTACH_PATIENCE`."""
+        self._connector.join(self)
+        self._timer = self._connector.later(ATTACH_PATIENCE, self._timed_out)
+        if self._connector.engine is not None:
+            self.connect(self._connector.engine)
 
     def connect(self, engine: Engine) -> None:
-        """Attach the far half, once it is known where responses come home; also when the connector is back."""
+        """The connector has a connection: attach the remote link once responses have a way back."""
 
-        def reach(error: AmqpError | None) -> None:
+        def returnable(error: AmqpError | None) -> None:
             if error is not None:
                 self.refused(error)
-            elif not engine.closed:
-                self._reach(engine)
+            elif not engine.closed and self._after(RelayEvent.ROUTABLE) is RelayAction.ATTACH_REMOTE:
+                self._attach_remote(engine)
 
-        self._dialer.when_home(self.near, reach)
+        if self._after(RelayEvent.CONNECTED) is RelayAction.FIND_RETURN:
+            self._connector.when_returnable(self.local, returnable)
 
-    def _reach(self, engine: Engine) -> None:
-        near = self.near
-        far = engine.attach(self._far_name(), incoming=not near.incoming)
-        end = _FarInlet(self, far) if far.incoming else (_RenamedOutlet if self._renamed else _FarOutlet)(self, far)
-        wish = near.source if far.incoming else near.target
-        own = self._honours() if far.incoming else ()
-        far.unannounced = far.incoming and not own
-        far.request(
-            end,
+    def attached(self, end: SenderEndpoint | ReceiverEndpoint, remote: Link) -> None:
+        """The container has answered the attach of the remote link."""
+        action = self._after(RelayEvent.ATTACHED)
+        routes = needs_response_routing(self.local, remote.scope)
+        remote.context = self._connector.remote_context(routes_responses=routes)
+        self.remote = remote
+        if CAPABILITY in remote.engine.offered:
+            remote.understands = EVENTS
+        self.join(end)
+        if action is RelayAction.ACCEPT_LOCAL:
+            self._accept_local(remote)
+        if not self.local.open:  # the peer has left while the container was asked
+            remote.detach()
+            return
+        self.distribute_credit()
+        if isinstance(end, ReceiverEndpoint):
+            self.credited(end)
+
+    def refused(self, error: AmqpError) -> None:
+        """The container refuses the link: so does the local node, in the same words to a peer that may hear them."""
+        self._end_local(self._after(RelayEvent.REFUSED), error)
+
+    def _timed_out(self) -> None:
+        missing = "is not connected" if self._connector.engine is None else "does not answer"
+        text = f"the container behind this address {missing}; try again"
+        error = AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)
+        self._end_local(self._after(RelayEvent.TIMED_OUT), error)
+
+    def remote_ended(self, remote: Link, error: AmqpError | None) -> None:
+        """The remote link has ended: the container has detached it, or the connection was lost."""
+        stands = remote.engine.opened and not remote.engine.closed
+        self._end_local(self._after(RelayEvent.REMOTE_DETACHED if stands else RelayEvent.REMOTE_LOST), error)
+
+    def _end_local(self, action: RelayAction, error: AmqpError | None) -> None:
+        if self._renamed and error is not None:
+            error.of_nobody()
+        if action is RelayAction.REFUSE_LOCAL:
+            text = "the container has ended the link without a reason"
+            self.local.refuse(error or AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND))
+        elif action is RelayAction.DETACH_LOCAL:
+            self.local.detach(error)
+
+    def leave_sender(self, sender: SenderEndpoint) -> None:
+        super().leave_sender(sender)
+        self._left_by(sender.link)
+
+    def leave_receiver(self, receiver: ReceiverEndpoint) -> None:
+        super().leave_receiver(receiver)
+        self._left_by(receiver.link)
+
+    def _left_by(self, link: IncomingLink | OutgoingLink) -> None:
+        if link is not self.local:
+            self.remote = None
+        elif self._after(RelayEvent.LOCAL_ENDED) is RelayAction.DETACH_REMOTE and self.remote is not None:
+            self.remote.detach()
+
+    # -- the remote attach
+
+    def _attach_remote(self, engine: Engine) -> None:
+        local = self.local
+        remote = engine.attach(self._remote_name(), incoming=not local.incoming)
+        wanted = local.source if remote.incoming else local.target
+        own = self._own_capabilities() if remote.incoming else ()
+        remote.unannounced = remote.incoming and not own
+        receiver = self._local_receiver
+        most = 0 if receiver is None else _smaller(engine.config.max_message_size, receiver.most)
+        remote.request(
+            self._remote_end(remote),
             AttachReply(
                 address=self.address,
-                capabilities=wish.capabilities,
-                properties=self._shared(near.properties),
-                filter=wish.filter,
-                distribution_mode=wish.distribution_mode,
+                capabilities=wanted.capabilities,
+                properties=self._visible_properties(local.properties),
+                filter=wanted.filter,
+                distribution_mode=wanted.distribution_mode,
                 own=own,
-                max_message_size=_smaller(engine.config.max_message_size, near.most) if is_outgoing(near) else 0,
+                max_message_size=most,
             ),
         )
 
-    def _honours(self) -> tuple[str, ...]:
+    def _remote_end(self, remote: Link) -> _RemoteSender | _RemoteReceiver:
+        if remote.incoming:
+            return _RemoteSender(self, remote)
+        return (_RenamedReceiver if self._renamed else _RemoteReceiver)(self, remote)
+
+    def _own_capabilities(self) -> tuple[str, ...]:
         """What our target there announces: annotations are honoured where they cross, or their receiver knows them.
 
         Otherwise a message that has them ends the link (RA-2.3-3).
         """
-        if not self._dialer.routes:
+        if not self._connector.routes:
             return ()
-        crosses = not self._same_scope and self.near.context.replies != "none"
-        capable = RESPONSE_ADDRESS_SUPPORTED in self.near.target.capabilities
+        crosses = not self._same_scope and self.local.context.replies != "none"
+        capable = RESPONSE_ADDRESS_SUPPORTED in self.local.target.capabilities
         return (RESPONSE_ADDRESS_SUPPORTED,) if crosses or capable else ()
 
-    def _far_name(self) -> str:
+    def _remote_name(self) -> str:
         """A name that is new there: a peer's own may hold addresses (RA 1), and be longer than a frame there."""
         return f"link-{next(_numbers)}"
 
     @property
     def _same_scope(self) -> bool:
-        return bool(self.near.context.scope == self._dialer.remote_context(home=False).scope)
+        return self.local.context.scope == self._connector.remote_context(routes_responses=False).scope
 
-    def _shared(self, properties: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        """What the other half hears of link properties: in another scope those of event streams only (RA 1).
+    def _visible_properties(self, properties: Mapping[Value, Value]) -> Mapping[Value, Value]:
+        """The link properties that the other side sees: in another scope those of event streams only (RA 1).
 
-        A pair is one of links between two containers: that the near link is half of one says nothing there.
+        A pair is one of links between two containers: that the local link is half of one says nothing there.
         """
         if self._same_scope:
             return {name: value for name, value in properties.items() if name != PAIRED}
@@ -174,164 +236,110 @@ class Relay(DirectNode):
         """The container is there, or will be again."""
         return True
 
-    # -- the far half answers
+    # -- the local attach
 
-    def attached(self, end: SenderEndpoint | ReceiverEndpoint, far: Link) -> None:
-        far.context = self._dialer.remote_context(home=comes_home(self.near, far.scope))
-        self.far = far
-        if CAPABILITY in far.engine.offered:
-            far.understands = EVENTS
-        self.join(end)
-        if not self._accepted:
-            self._accept_near(far)
-        if not self.near.open:  # the peer has left while the far container was asked
-            far.detach()
-            return
-        self.distribute_credit()
-        if isinstance(end, ReceiverEndpoint):
-            self.credited(end)
-
-    def _accept_near(self, far: Link) -> None:
-        """Answer the near attach with what the far container really gave."""
-        near = self.near
-        given = far.source if far.incoming else far.target
+    def _accept_local(self, remote: Link) -> None:
+        """Answer the local attach with what the container really gave."""
+        local = self.local
+        given = remote.source if remote.incoming else remote.target
         try:
             in_force, predicate = self._filters(given.filter)
         except AmqpError as error:
-            self.refused(error)
+            self._end_local(self._after(RelayEvent.UNANSWERABLE), error)
             return
-        self._answered()
-        near_end = self._near_end(predicate)
-        self.join(near_end)
+        end = SenderEndpoint(self, local) if is_incoming(local) else self._receiver_endpoint(predicate)
+        self.join(end)
         announced = dict.fromkeys((*given.capabilities, *CAPABILITIES))
-        near.accept(
-            near_end,
-            capabilities=self._announced(near, far, given.capabilities) if near.incoming else announced,
-            properties=self._shared(far.properties),
+        local.accept(
+            end,
+            capabilities=self._announced(local, remote, given.capabilities) if local.incoming else announced,
+            properties=self._visible_properties(remote.properties),
             filter=in_force,
             distribution_mode=given.distribution_mode,
-            max_message_size=_smaller(near.engine.config.max_message_size, far.most),
-            understands=TARGETED if CAPABILITY in far.engine.offered else ROUTING,
+            max_message_size=_smaller(local.engine.config.max_message_size, remote.most),
+            understands=TARGETED if CAPABILITY in remote.engine.offered else ROUTING,
         )
 
-    def _near_end(self, predicate: Predicate) -> SenderEndpoint | ReceiverEndpoint:
-        near = self.near
-        if is_incoming(near):
-            return SenderEndpoint(self, near)
-        assert is_outgoing(near)
-        return ReceiverEndpoint(self, near, predicate)
+    def _receiver_endpoint(self, predicate: Predicate) -> ReceiverEndpoint:
+        assert self._local_receiver is not None
+        return ReceiverEndpoint(self, self._local_receiver, predicate)
 
-    def _filters(self, far: Mapping[Any, Any]) -> tuple[dict[Any, Any], Predicate]:
-        """What is in force: filters that the far container applies, and those of the others that are known here."""
-        if self.near.incoming:
-            return dict(far), TRUE
-        own = {name: value for name, value in self.near.source.filter.items() if far.get(name) != value}
-        rest = read(own, self.near.filter_rules or RULES)
-        return {**far, **rest.in_force}, rest.predicate
+    def _filters(self, remote: Mapping[Value, Value]) -> tuple[ValueMap, Predicate]:
+        """What is in force: filters that the container applies, and those of the others that are known here.
+
+        Raises AmqpError where one of those cannot be read.
+        """
+        if self.local.incoming:
+            return dict(remote), TRUE
+        own = {name: value for name, value in self.local.source.filter.items() if remote.get(name) != value}
+        rest = read(own, self.local.filter_rules or RULES)
+        return {**remote, **rest.in_force}, rest.predicate
+
+    @staticmethod
+    def _announced(local: NodeLink, remote: Link, given: Iterable[str]) -> tuple[str, ...]:
+        """What the remote target announced, less what the local scope does not; crossing is up to us (RA-2.2-4)."""
+        others = tuple(name for name in given if name != RESPONSE_ADDRESS_SUPPORTED)
+        crosses = local.context.scope != remote.context.scope
+        honours = local.context.announces and (crosses or RESPONSE_ADDRESS_SUPPORTED in given)
+        return others + announced_capabilities(local, honours)
+
+    # -- messages and drains
 
     def unwanted(self, link: MessageOrigin, delivery: Delivery, settled: bool) -> None:
-        """The near receiver's filter does not match: others at the far container may want the message."""
-        self._sifted = True
-        far = self.far
-        copied = far is not None and far.source.distribution_mode == "copy"
+        """The local receiver's filter does not match: others at the container may want the message."""
+        self._skipped = True
+        remote = self.remote
+        copied = remote is not None and remote.source.distribution_mode == "copy"
         if settled:
             link.settle(delivery, SETTLED)
         else:
             link.settle(delivery, ACCEPTED if copied else _NOT_HERE)
-        if far is None or not far.draining:
+        if remote is None or not remote.draining:
             self.distribute_credit()
 
     def transfer(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """A drain goes past what is not wanted: the near receiver's credit may be good for more."""
+        """A drain goes past what is not wanted: the local receiver's credit may be good for more."""
         super().transfer(link, delivery, data, settled)
-        far, near = self.far, self.near
-        drained = self.receivers.filtered and far is not None and far.draining and not far.granted
-        if drained and far is not None and is_outgoing(near) and near.credit > 0:
-            self._drain_again(far)
+        remote, receiver = self.remote, self._local_receiver
+        if not self.receivers.filtered or remote is None or receiver is None:
+            return
+        if remote.draining and not remote.granted and receiver.credit > 0:
+            self._drain_again(remote)
 
-    def credit_used(self, inlet: SenderEndpoint) -> None:
-        if not inlet.link.draining:  # credit would end the drain
-            super().credit_used(inlet)
+    def credit_used(self, sender: SenderEndpoint) -> None:
+        if not sender.link.draining:  # credit would end the drain
+            super().credit_used(sender)
 
-    def _drain_again(self, far: Link) -> None:
-        self._sifted = False
+    def drain(self, receiver: ReceiverEndpoint) -> None:
+        """A local receiver's drain is the remote sender's to answer: it may have messages."""
+        self._skipped = False
+        if receiver.link is self.local and self.remote is not None and self.remote.granted > 0:
+            self.remote.drain()
+        else:
+            receiver.link.drained()
+
+    def remote_drained(self) -> None:
+        """The container has answered a drain."""
+        receiver = self._local_receiver
+        if receiver is None or not receiver.draining:
+            return
+        if self._skipped and self.remote is not None:
+            self._drain_again(self.remote)
+        else:
+            receiver.drained()
+
+    def _drain_again(self, remote: Link) -> None:
+        self._skipped = False
         self.distribute_credit()
-        far.drain()
-
-    @staticmethod
-    def _announced(near: NodeLink, far: Link, given: Iterable[str]) -> tuple[str, ...]:
-        """What the far target announced, less what the near scope does not; crossing is ours to honour (RA-2.2-4)."""
-        others = tuple(name for name in given if name != RESPONSE_ADDRESS_SUPPORTED)
-        crosses = near.context.scope != far.context.scope
-        honours = near.context.announces and (crosses or RESPONSE_ADDRESS_SUPPORTED in given)
-        return others + announced_capabilities(near, honours)
-
-    def refused(self, error: AmqpError) -> None:
-        """The far container refuses the link: so does the near node, in the same words to a peer that may hear them."""
-        self._dialer.leave(self)
-        if self._renamed:
-            error.of_nobody()
-        if self._accepted:
-            self.near.detach(error)
-        else:
-            self._answered()
-            self.near.refuse(error)
-
-    def _gave_up(self) -> None:
-        engine = self._dialer.engine
-        missing = "is not connected" if engine is None else "does not answer"
-        text = f"the container behind this address {missing}; try again"
-        self.refused(AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND))
-
-    def _answered(self) -> None:
-        self._accepted = True
-        self._timer.cancel()
-
-    # -- either half ends
-
-    def leave_sender(self, inlet: SenderEndpoint) -> None:
-        super().leave_sender(inlet)
-        self._half_left(inlet.link)
-
-    def leave_receiver(self, outlet: ReceiverEndpoint) -> None:
-        super().leave_receiver(outlet)
-        self._half_left(outlet.link)
-
-    def _half_left(self, link: IncomingLink | OutgoingLink) -> None:
-        if link is self.near:
-            self._dialer.leave(self)
-            if self.far is not None:
-                self.far.detach()
-        else:
-            self.far = None
-
-    def far_ended(self, error: AmqpError | None) -> None:
-        """The far container detached the link (not: the socket was lost)."""
-        self._dialer.leave(self)
-        self.near.detach(error.of_nobody() if self._renamed and error is not None else error)
-
-    def drain(self, outlet: ReceiverEndpoint) -> None:
-        """A near receiver's drain is the far sender's to answer: it may have messages."""
-        self._sifted = False
-        if outlet.link is self.near and self.far is not None and self.far.granted > 0:
-            self.far.drain()
-        else:
-            outlet.link.drained()
-
-    def far_drained(self) -> None:
-        near = self.near
-        if near.draining and self._sifted and self.far is not None:
-            self._drain_again(self.far)
-        elif near.draining and is_outgoing(near):
-            near.drained()
+        remote.drain()
 
 
-class _FarOutlet(ReceiverEndpoint):
-    """Our sending link at the far container."""
+class _RemoteReceiver(ReceiverEndpoint):
+    """Our sending link at the container."""
 
     def __init__(self, relay: Relay, link: Link) -> None:
         super().__init__(relay, link)
-        self._relay = relay
+        self._relay, self._remote = relay, link
 
     def on_attached(self, link: Link) -> None:
         self._relay.attached(self, link)
@@ -341,25 +349,24 @@ class _FarOutlet(ReceiverEndpoint):
 
     def on_detach(self, error: AmqpError | None) -> None:
         super().on_detach(error)
-        if self.link.engine.opened and not self.link.engine.closed:
-            self._relay.far_ended(error)
+        self._relay.remote_ended(self._remote, error)
 
 
-class _RenamedOutlet(_FarOutlet):
+class _RenamedReceiver(_RemoteReceiver):
     """The same, at an address that the peer has not named."""
 
-    def on_outcome(self, context: Any, outcome: Outcome) -> None:
+    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
         if isinstance(outcome, Rejected) and outcome.error is not None:
             outcome.error.of_nobody()
         super().on_outcome(context, outcome)
 
 
-class _FarInlet(SenderEndpoint):
-    """Our receiving link at the far container."""
+class _RemoteSender(SenderEndpoint):
+    """Our receiving link at the container."""
 
     def __init__(self, relay: Relay, link: Link) -> None:
         super().__init__(relay, link)
-        self._relay = relay
+        self._relay, self._remote = relay, link
 
     def on_attached(self, link: Link) -> None:
         self._relay.attached(self, link)
@@ -368,14 +375,13 @@ class _FarInlet(SenderEndpoint):
         self._relay.refused(error)
 
     def on_drained(self) -> None:
-        self._relay.far_drained()
+        self._relay.remote_drained()
 
     def on_detach(self, error: AmqpError | None) -> None:
         super().on_detach(error)
-        if self.link.engine.opened and not self.link.engine.closed:
-            self._relay.far_ended(error)
+        self._relay.remote_ended(self._remote, error)
 
 
 def _smaller(ours: int, theirs: int) -> int:
-    """The largest message that both take; 0: any."""
+    """The largest message that both take, in bytes; 0: any."""
     return min(filter(None, (ours, theirs)), default=0)

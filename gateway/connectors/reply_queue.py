@@ -2,18 +2,21 @@
 
 That container cannot reach an address of this gateway unless it is one of its clients. So a connector has a
 response address at the container itself: a dynamic node, which changes with each connection, or a queue with a
-fixed name, which outlives connections and gateways. What comes there goes home by its cookie or its correlation-id.
+fixed name, which outlives connections and gateways. A response that comes there is routed to its requester by its
+cookie or its correlation-id.
 """
 
 from __future__ import annotations
 
+from asyncio import TimerHandle
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.outcomes import Rejected
+from gateway.connectors.reply_states import TRANSITIONS, ReplyAction, ReplyEvent, ReplyState
 from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.link import Delivery, IncomingLink
 from gateway.routing.anonymous_terminus import homing, window
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
 DYNAMIC: Final = "dynamic"
 GATEWAY: Final = "gateway"
 _RESPONSE_ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"
-_AGAIN: Final = 1.0
-"""Seconds until a response link that was refused or lost is asked for anew."""
+_PAUSE: Final = 1.0
+"""Seconds until a response link that was refused or lost is asked for again."""
 _numbers: Final = count(1)
 Then = Callable[[AmqpError | None], None]
 
@@ -41,30 +44,33 @@ class ReplyAddressOwner(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def responder(self) -> str: ...
-    def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
-    def attempt(self, step: Callable[[], object]) -> None: ...
-    def home_changed(self) -> None: ...
-    def home_failed(self, error: AmqpError) -> None: ...
+    def responder(self) -> str:
+        """Who sends what comes there, for `response_rate`."""
+    def later(self, seconds: float, call: Callable[[], None]) -> TimerHandle: ...
+    def attempt(self, step: Callable[[], object]) -> None:
+        """Take a step whose failure, a bug, is logged and goes no further."""
+    def reply_address_changed(self) -> None: ...
+    def reply_address_failed(self, error: AmqpError) -> None: ...
 
 
 class ConnectorReplyAddress:
-    """A connector's response address; `wish` is `dynamic`, `gateway` or the name of a queue.
-
-    `correlation`: whether requests that are answered there have a new correlation-id, too.
-    """
+    """Where the container behind a connector sends its responses; `reply_states` says what each event means."""
 
     def __init__(
         self,
         owner: ReplyAddressOwner,
-        wish: str,
+        address_mode: str,
         annotations: str,
         scope: Callable[[], Resolver],
         *,
         correlation: bool = True,
     ) -> None:
+        """`address_mode`: `dynamic`, `gateway` or the name of a queue.
+
+        `correlation`: whether requests that are answered there have a new correlation-id, too.
+        """
         self._owner: Final = owner
-        self._wish: Final = wish
+        self._address_mode: Final = address_mode
         self._annotations: Final = annotations
         self.name: Final = owner.name
         self.correlation: Final = correlation
@@ -74,76 +80,92 @@ class ConnectorReplyAddress:
         self.annotates = annotations == "trust"
         """Whether targets there are believed when they announce `response-address-supported` (RA-2.1-4)."""
         self._engine: Engine | None = None
-        self._settled = False
-        self._wanted = wish not in (DYNAMIC, GATEWAY)
+        self._state = ReplyState.DISCONNECTED
+        self._needed = address_mode not in (DYNAMIC, GATEWAY)
+        """A link of ours is needed on each connection: a queue may hold responses to what was asked before."""
         self._waiting: list[Then] = []
+
+    def _after(self, event: ReplyEvent) -> ReplyAction:
+        """Take the transition for an event; returns what is to be done."""
+        self._state, action = TRANSITIONS[self._state, event]
+        if action is ReplyAction.RESET:
+            self._waiting.clear()
+        elif action is ReplyAction.ATTACH:
+            self._attach()
+        elif action in (ReplyAction.FAIL, ReplyAction.PAUSE):
+            self._owner.later(_PAUSE, self._retry)
+        return action
+
+    def _retry(self) -> None:
+        self._after(ReplyEvent.RETRY)
 
     # -- the connection
 
     def opened(self, engine: Engine) -> None:
-        """A queue may hold responses to what was asked before; a dynamic node is made when it is needed."""
+        """The connector is connected; a dynamic node is made when it is needed."""
         if self._annotations == "offered":
             self.annotates = _RESPONSE_ANNOTATIONS in engine.offered
-        self._engine, self._settled = engine, self._wish == GATEWAY
-        self._waiting.clear()
-        if self._wanted:
-            self._open()
+        self._engine = engine
+        self._after(ReplyEvent.CONNECTED)
+        if self._address_mode == GATEWAY:
+            self._after(ReplyEvent.OWN_ADDRESS)
+        elif self._needed:
+            self._after(ReplyEvent.NEEDED)
 
     def closed(self) -> None:
-        """Whoever waits asks again on the next connection."""
-        self._engine, self._settled = None, False
-        self._waiting.clear()
+        """The connection is gone; whoever waits asks again on the next one."""
+        self._engine = None
+        self._after(ReplyEvent.DISCONNECTED)
 
-    def ready(self, then: Then) -> None:
+    def when_known(self, then: Then) -> None:
         """Call `then` when the address is known, or with the reason why there is none."""
-        if self._settled:
+        self._needed = True
+        if self._after(ReplyEvent.NEEDED) is ReplyAction.ANSWER:
             then(None)
-            return
-        self._waiting.append(then)
-        if not self._wanted:
-            self._wanted = True
-            self._open()
+        else:
+            self._waiting.append(then)
 
-    def _open(self) -> None:
+    def _attach(self) -> None:
         engine = self._engine
         if engine is None or engine.closed:
             return
         link = engine.attach(f"responses-{next(_numbers)}", incoming=True)
-        dynamic = self._wish == DYNAMIC
-        granted = AttachReply(
-            address=None if dynamic else self._wish,
+        dynamic = self._address_mode == DYNAMIC
+        requested = AttachReply(
+            address=None if dynamic else self._address_mode,
             dynamic=dynamic,
             capabilities=("temporary-queue",) if dynamic else (),  # how JMS brokers know what is meant
             max_message_size=engine.config.max_message_size,
         )
-        link.request(_ResponseHandler(link, self), granted)
+        link.request(_ResponseHandler(link, self), requested)
 
     # -- the link
 
     def attached(self, link: Link) -> None:
+        """The container has answered our attach."""
         address = link.source.address
-        if self._wish == DYNAMIC and address is None:
+        if self._address_mode == DYNAMIC and address is None:
             link.detach()
             self.refused(AmqpError(NOT_IMPLEMENTED, "no address for a dynamic source"))
             return
         link.context = link_context(self.scope().name)
-        self.address = address if self._wish == DYNAMIC else self._wish
+        self.address = address if self._address_mode == DYNAMIC else self._address_mode
         link.grant(window(self.scope()))
+        self._after(ReplyEvent.ATTACHED)
         self._tell(None)
-        self._owner.home_changed()
+        self._owner.reply_address_changed()
 
     def refused(self, error: AmqpError) -> None:
         """Without dynamic nodes there the gateway's own address is what is left; a queue may be there later."""
-        self._owner.home_failed(error)
-        if self._wish == DYNAMIC:
+        dynamic = self._address_mode == DYNAMIC
+        if self._after(ReplyEvent.UNSUPPORTED if dynamic else ReplyEvent.REFUSED) is ReplyAction.IGNORE:
+            return
+        self._owner.reply_address_failed(error)
+        if dynamic:
             self.address = None
-            self._tell(None)
-        else:
-            self._tell(error)
-            self._owner.later(_AGAIN, self._open)
+        self._tell(None if dynamic else error)
 
     def _tell(self, error: AmqpError | None) -> None:
-        self._settled = error is None
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             self._owner.attempt(partial(then, error))
@@ -151,10 +173,10 @@ class ConnectorReplyAddress:
     def lost(self, link: IncomingLink) -> None:
         """The container took the link away: requests go on with the old address until there is a new one."""
         if link.engine is self._engine and not link.engine.closed:
-            self._owner.later(_AGAIN, self._open)
+            self._after(ReplyEvent.LINK_LOST)
 
-    def aim(self, link: IncomingLink, data: bytes) -> Destination:
-        """Where a response goes."""
+    def destination_of(self, link: IncomingLink, data: bytes) -> Destination:
+        """Where a response goes; raises AmqpError where that cannot be known."""
         try:
             scope = self.scope()
         except KeyError:  # a reload has taken it away while this response waited
@@ -165,23 +187,23 @@ class ConnectorReplyAddress:
 class _ResponseHandler(ResponseRouter):
     """The handler of the response link: what is no response of ours is rejected there, and the link stays."""
 
-    def __init__(self, link: Link, home: ConnectorReplyAddress) -> None:
-        scope = home.scope()
-        super().__init__(link, home.aim, scope.world.waits, window=window(scope))
-        self._home: Final = home
+    def __init__(self, link: Link, reply_address: ConnectorReplyAddress) -> None:
+        scope = reply_address.scope()
+        super().__init__(link, reply_address.destination_of, scope.world.waits, window=window(scope))
+        self._reply_address: Final = reply_address
 
     def on_attached(self, link: Link) -> None:
-        self._home.attached(link)
+        self._reply_address.attached(link)
 
     def on_refused(self, error: AmqpError) -> None:
-        self._home.refused(error)
+        self._reply_address.refused(error)
 
     def on_drained(self) -> None:
         """We never drain it."""
 
     def on_detach(self, error: AmqpError | None) -> None:
         super().on_detach(error)
-        self._home.lost(self.link)
+        self._reply_address.lost(self.link)
 
     def refuse(self, delivery: Delivery, error: AmqpError, settled: bool) -> None:
         self.link.message_refused(error)

@@ -87,8 +87,8 @@ class LocalSource(InternalLink):
 
     incoming: Final = False
     failure: Final = None
-    user: Final = ""
     most: Final = 0
+    user: Final = ""
 
     def __init__(self, owner: SourceOwner, flow: InFlight, scope: Resolver, wish: ReadRequest) -> None:
         super().__init__(link_context(scope.name), nobody(scope.name))

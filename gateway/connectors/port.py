@@ -1,0 +1,50 @@
+"""What relays use of a connector, and which of their requests need responses to come back through the gateway."""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.engine import Engine
+    from gateway.errors import AmqpError
+    from gateway.nodes.link import Link
+    from gateway.routing.link_context import LinkContext
+
+
+class ConnectedLink(Protocol):
+    """What attaches a link of its own on each connection of a connector."""
+
+    def connect(self, engine: Engine) -> None:
+        """The connector has a connection."""
+
+
+class ConnectorPort(Protocol):
+    """What a relay needs of its connector."""
+
+    @property
+    def engine(self) -> Engine | None:
+        """The connection, while it can be used."""
+    @property
+    def routes(self) -> bool:
+        """The policy routes responses in the scope of the container."""
+
+    def join(self, relay: ConnectedLink) -> None:
+        """Call `relay.connect` on each new connection."""
+
+    def leave(self, relay: ConnectedLink) -> None: ...
+    def later(self, seconds: float, call: Callable[[], None]) -> TimerHandle: ...
+    def remote_context(self, *, routes_responses: bool) -> LinkContext:
+        """The context of a link to the container; `routes_responses`: its requests are answered through us."""
+
+    def when_returnable(self, local: Link, then: Callable[[AmqpError | None], None]) -> None:
+        """Call `then` when responses to requests on `local` have a way back, or with the reason why they have none."""
+
+
+def needs_response_routing(local: Link, scope: str) -> bool:
+    """Whether responses to requests on `local` have to come back through this gateway from a container in `scope`.
+
+    In one scope the container reaches the reply-to by itself, but for `$me` (RA-2.3-8).
+    """
+    return local.incoming and (local.context.scope != scope or local.context.pair is not None)
