@@ -22,7 +22,7 @@ from gateway.filters.parse.filter_set import prepare as prepare_filters
 from gateway.forwarding.manager import BridgeManager, reads_logs
 from gateway.forwarding.shared import Shared
 from gateway.held.memory import Memory
-from gateway.journal import Journaling
+from gateway.journal.journaling import Journaling
 from gateway.nodes.base import GatewayContext
 from gateway.nodes.factories import NODE_FACTORIES
 from gateway.nodes.resolver import Scope
@@ -109,7 +109,9 @@ class Gateway:
         self.world.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
         self.bridges: Final = BridgeManager(self.world, shared, self.supervisor, self.readiness)
-        self._journaling: Final = Journaling(policy, self)
+        settings = policy.model.gateway
+        self._journaling: Final = Journaling(settings.journal, settings.id, self.clusters, self.flush)
+        self.world.journal = self.report.journal = self._journaling.journal
         self._observe()
         loop.set_exception_handler(self._loop_error)
 
@@ -139,7 +141,7 @@ class Gateway:
         self.supervisor.keep(self.leases.run, "leases")
         self.supervisor.keep(self.memory.run, "memory")
         self.supervisor.keep(self._state.store.run, "state-store")
-        self._journaling.start()
+        self._journaling.start(self.report.metrics, self.supervisor)
         materials = load_materials(self.policy, self._check_cluster)
         await self._install(self.policy, materials, self._prepare(self.policy))
         for error in self.listening.unbound.values():
