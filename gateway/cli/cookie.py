@@ -112,15 +112,15 @@ def _kept(policy: CompiledPolicy, ring: KeyRing, found: CookieReference, now_ms:
     from gateway.response.cookie_store import CookieNotLoaded, CookieStore
     from gateway.state.inspect import read_value
 
-    shelf = CookieStore(ring)
+    store = CookieStore(ring)
     try:
-        return shelf.resolve(found, now_ms, refusal), ""
+        return store.resolve(found, now_ms, refusal), ""
     except CookieNotLoaded as missing:
         value, place = read_value(policy.model.gateway.state, missing.key)
         if value is None:
             return None, place
         missing.load(value, now_ms)
-        return shelf.resolve(found, now_ms, refusal), place
+        return store.resolve(found, now_ms, refusal), place
 
 
 def _id(policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int) -> Iterator[str]:

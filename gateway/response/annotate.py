@@ -2,8 +2,8 @@
 
 One `Annotator` serves one crossing, from scope `origin`; responses come back to `link_target`, or to the address
 `announced`, where they are taken as if they had come there. The bare message passes byte-equal. With `uses`, a
-request may have that many responses, and has a cookie of its own. What a `shelf` has pending after a request was
-annotated has to be kept before it may go.
+request may have that many responses, and has a cookie of its own. The cookies that a `store` has pending after a
+request was annotated have to be stored before it may go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.response.annotations import (
     RESPONSE_COOKIE,
     previous_annotations,
 )
-from gateway.response.cookie import NONCE_BYTES, Cookie, CookieMaker, Uses, expiry_of
+from gateway.response.cookie import CookieMaker, expiry_of
 from gateway.response.cookie_store import CookieStore
 from gateway.response.epoch_cache import ExpiryStepCache
 from gateway.response.fields import NULL, REPLY_TO, address_text, is_me
@@ -50,8 +50,6 @@ class Annotator:
         "_ring",
         "_target",
         "_target_entry",
-        "_token_bytes",
-        "_ttl_ms",
         "_uses",
     )
 
@@ -64,17 +62,16 @@ class Annotator:
         *,
         announced: str | None = None,
         uses: int | None = None,
-        shelf: CookieStore | None = None,
+        store: CookieStore | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        self._ring, self._origin, self._target, self._ttl_ms = ring, origin, link_target, ttl_ms
-        self._uses, self._token_bytes = uses, token_bytes
-        shelf = shelf or CookieStore(ring)
-        self._pending = shelf.pending
-        self._maker = CookieMaker(ring, origin, link_target, shelf=shelf)
+        self._ring, self._origin, self._target, self._uses = ring, origin, link_target, uses
+        store = store or CookieStore(ring)
+        self._pending = store.pending
+        self._maker = CookieMaker(ring, origin, link_target, uses=uses, overflow=store, token_bytes=token_bytes)
         self._target_entry = encode(Symbol(REQUEST_TARGET)) + encode(announced or link_target)
         self._announced = announced or link_target
-        self._responses = LinkTarget(ring, link_target, (origin,), shelf=shelf)
+        self._responses = LinkTarget(ring, link_target, (origin,), store=store)
         self._recent: ExpiryStepCache[bytes, bytes] = ExpiryStepCache(ttl_ms)
 
     def annotate(
@@ -139,7 +136,7 @@ class Annotator:
         self._recent.at(now_ms)
         expiry = expiry_of(self._recent.expiry_ms, until)
         entries = {
-            REQUEST_COOKIE: encode_binary(self._cookie(address, expiry, cookie, target)),
+            REQUEST_COOKIE: encode_binary(self._maker.issue(address, expiry, cookie, target)),
             REQUEST_TARGET: encode(self._announced),
             REQUEST_EXPIRY: encode(Timestamp(expiry)),
         }
@@ -147,17 +144,9 @@ class Annotator:
             permit(answered)
         return splice(data, layout, da=edit_map(section, put=entries, drop=() if answer else (RESPONSE_COOKIE,)))
 
-    def _cookie(
-        self, address: str | None, expiry_ms: int, inner_cookie: bytes | None, inner_target: str | None
-    ) -> bytes:
-        uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
-        return self._maker.make(
-            Cookie(self._origin, self._target, address, expiry_ms, inner_cookie, inner_target, uses)
-        )
-
     def _section(self, address: str | None, expiry: int) -> bytes:
         """The whole delivery annotations section of a request that has none yet."""
-        cookie = encode_binary(self._cookie(address, expiry, None, None))
+        cookie = encode_binary(self._maker.issue(address, expiry))
         when = expiry.to_bytes(8, "big")
         entries = b"%b%b%b%b\x83%b" % (_COOKIE_KEY, cookie, self._target_entry, _EXPIRY_KEY, when)
         if len(entries) <= _MAP8_MAX:

@@ -6,6 +6,7 @@ differ by the purpose in the key. Field by field, with test vectors: docs/cookie
 
 from __future__ import annotations
 
+import secrets
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ _INNER_COOKIE: Final = 0x02
 _INNER_TARGET: Final = 0x04
 _USES: Final = 0x10
 _KNOWN_FLAGS: Final = _ADDRESS | _INNER_COOKIE | _INNER_TARGET | _USES
-_ELSEWHERE: Final = 0x20
+_REFERENCE: Final = 0x20
 """The only flag of a reference, which says nothing else."""
 NONCE_BYTES: Final = 12
 NAME_BYTES: Final = 16
@@ -45,17 +46,17 @@ _number: Final = int.from_bytes
 
 
 class Expired(BadToken):
-    """Genuine, but past its time: the one reason the peer is told (conformance 0.3)."""
+    """Genuine, but past its time: the one reason that the peer learns (conformance 0.3)."""
 
     def __init__(self) -> None:
         super().__init__("expired")
 
 
 class CookieReference(Exception):
-    """Genuine, but only a reference to what is kept (`shelf`): `cookie` has scope, link target and expiry alone."""
+    """Genuine, but only a reference to a cookie in the store: `cookie` has scope, link target and expiry alone."""
 
     def __init__(self, cookie: Cookie, reference: bytes) -> None:
-        super().__init__("kept elsewhere")
+        super().__init__("in the cookie store")
         self.cookie: Final = cookie
         self.reference: Final = reference
 
@@ -85,17 +86,20 @@ class Cookie(NamedTuple):
 
 
 class CookieOverflow(Protocol):
-    """Keeps cookies that are too long for a token (`cookie_store.CookieStore`)."""
+    """Stores cookies that are too long for a token (`cookie_store.CookieStore`)."""
 
     @property
     def limit(self) -> int | None: ...
-    def short(self, cookie: Cookie, purpose: Purpose, token: Callable[[bytes], bytes]) -> bytes: ...
+    def reference_for(self, cookie: Cookie, purpose: Purpose, token: Callable[[bytes], bytes]) -> bytes: ...
 
 
 class CookieMaker:
     """Makes the cookies, or reply-to tokens, of one crossing; signed or sealed as the ring says."""
 
-    __slots__ = ("_begin", "_mac", "_most", "_plain", "_purpose", "_room", "_seal", "_shared", "_shelf")
+    __slots__ = (
+        "_begin", "_crossing", "_mac", "_most", "_overflow", "_plain", "_purpose", "_room", "_seal", "_shared",
+        "_token_bytes", "_uses",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -104,20 +108,36 @@ class CookieMaker:
         link_target: str,
         purpose: Purpose = COOKIE,
         *,
-        shelf: CookieOverflow | None = None,
+        uses: int | None = None,
+        overflow: CookieOverflow | None = None,
         most: int = MAX_TOKEN,
+        token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """Tokens of more than `most` bytes are refused; those over the limit of a shelf that has one are kept there."""
+        """`uses`: the responses that each cookie of `issue` may bring; None: any number.
+
+        Tokens of more than `most` bytes are refused; those over the limit of an `overflow` that has one are stored
+        there.
+        """
         signer = ring.signer(purpose)
+        self._crossing = scope, link_target
+        self._uses, self._token_bytes = uses, token_bytes
         self._shared = template(ring, scope, link_target)
         self._mac, self._begin = signer.mac, signer.begin
         self._seal = ring.sealer(purpose).seal if ring.sealing else None
         self._plain = bytes((VERSION, _ADDRESS)) + self._shared
         self._purpose: Final = purpose
-        self._shelf = None if shelf is None or shelf.limit is None else shelf
-        self._most = most if shelf is None or shelf.limit is None else shelf.limit
+        self._overflow = None if overflow is None or overflow.limit is None else overflow
+        self._most = most if overflow is None or overflow.limit is None else overflow.limit
         # Up to which length an address makes a signed token of nothing else; none where tokens are sealed.
         self._room = -1 if ring.sealing else self._most - MAC_BYTES - _PLAIN_BYTES - len(self._plain)
+
+    def issue(
+        self, address: str | None, expiry_ms: int, inner_cookie: bytes | None = None, inner_target: str | None = None
+    ) -> bytes:
+        """The token of a new cookie for `address`; `expiry_ms` and `inner_*` as in `Cookie`."""
+        uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
+        scope, link_target = self._crossing
+        return self.make(Cookie(scope, link_target, address, expiry_ms, inner_cookie, inner_target, uses))
 
     def make(self, cookie: Cookie) -> bytes:
         """The token; the cookie's scope and target are the maker's, and its expiry one that `expiry_of` gave."""
@@ -138,10 +158,12 @@ class CookieMaker:
         token = self._token(*_own_part(cookie))
         if len(token) <= self._most:
             return token
-        if self._shelf is None:
+        if self._overflow is None:
             raise too_long()
         when = cookie.expiry_ms.to_bytes(_EXPIRY_BYTES, "big")
-        return self._shelf.short(cookie, self._purpose, lambda reference: self._token(_ELSEWHERE, when + reference))
+        return self._overflow.reference_for(
+            cookie, self._purpose, lambda reference: self._token(_REFERENCE, when + reference)
+        )
 
     def _token(self, flags: int, rest: bytes) -> bytes:
         if self._seal is None:
@@ -151,7 +173,7 @@ class CookieMaker:
 
 
 def template(ring: KeyRing, scope: str, link_target: str) -> bytes:
-    """What all cookies of one crossing share after their version and flags."""
+    """The bytes that all cookies of one crossing share after version and flags."""
     key_id = ring.active.encode()
     return bytes([len(key_id)]) + key_id + _field(scope.encode()) + _field(link_target.encode())
 
@@ -177,13 +199,13 @@ def _own_part(cookie: Cookie) -> tuple[int, bytes]:
 
 
 def seal(ring: KeyRing, cookie: Cookie, purpose: Purpose = COOKIE) -> bytes:
-    """One token alone; who makes many for one crossing keeps a `Maker`."""
+    """One token alone; a `CookieMaker` makes many for one crossing."""
     within = cookie._replace(expiry_ms=expiry_of(cookie.expiry_ms, None))
     return CookieMaker(ring, cookie.scope, cookie.link_target, purpose).make(within)
 
 
 class CookieReader:
-    """Opens the tokens of one purpose; who has many keeps one.
+    """Opens the tokens of one purpose.
 
     Most have the key, scope and link target of the one before: those are then compared in one piece and not read.
     """
@@ -239,7 +261,7 @@ def open_cookie(ring: KeyRing, data: bytes, now_ms: int) -> Cookie:
 
 
 def refusal(fault: BadToken) -> AmqpError:
-    """What the peer is told: expiry, or one and the same sentence for everything else (RA-2.4-4)."""
+    """The error for the peer: expiry, or one and the same sentence for everything else (RA-2.4-4)."""
     if isinstance(fault, Expired):
         return AmqpError(PRECONDITION_FAILED, "the response address cookie has expired")
     return AmqpError(UNAUTHORIZED_ACCESS, "the response address cookie is not valid here")
@@ -247,7 +269,7 @@ def refusal(fault: BadToken) -> AmqpError:
 
 def open_token(ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, *, most: int = MAX_TOKEN) -> Cookie:
     """Verifies MAC or seal before reading any field, but leaves the expiry to the caller, who first
-    compares the scope; raises `BadToken`, or `Elsewhere` for a reference."""
+    compares the scope; raises `BadToken`, or `CookieReference` for a reference."""
     if not _MIN_TOKEN <= len(data) <= most:
         raise BadToken("wrong length")
     try:
@@ -275,7 +297,7 @@ def check_expiry(cookie: Cookie, now_ms: int) -> None:
 def _fields(flags: int, data: bytes, start: int, end: int) -> Cookie:
     """The fields from `start` to `end`; one that reaches too far leaves a position past the end, checked once."""
     if flags & ~_KNOWN_FLAGS:
-        raise _reference(data, start, end) if flags == _ELSEWHERE else BadToken("unknown flags")
+        raise _reference(data, start, end) if flags == _REFERENCE else BadToken("unknown flags")
     stop = start + 2 + (data[start] << 8 | data[start + 1])
     scope = data[start + 2 : stop].decode()
     at = stop + 2 + (data[stop] << 8 | data[stop + 1])
@@ -334,16 +356,6 @@ def too_long() -> AmqpError:
     )
 
 
-def lifetime(now_ms: int, ttl_ms: int) -> int:
-    """The expiry of what is made now: at least `ttl_ms` away, rounded up to a step of a 64th of it.
-
-    Requests of one client then carry one cookie or reply address for a while: that is what makes them cheap,
-    and lets a responder keep its link to the address.
-    """
-    step = max(ttl_ms >> 6, 1)
-    return -(-(now_ms + ttl_ms) // step) * step
-
-
 def expiry_of(own_ms: int, previous_ms: int | None) -> int:
     """The earlier of our expiry and that of a previous gateway, as a cookie can hold it (RA-2.3-17)."""
     earlier = own_ms if previous_ms is None else min(own_ms, previous_ms)
@@ -367,7 +379,7 @@ def from_url(text: bytes) -> bytes:
 
 
 def describe(cookie: Cookie) -> dict[str, str]:
-    """A cookie for people; an inner cookie is another gateway's secret and shown by its size."""
+    """A cookie in words; an inner cookie is another gateway's secret and shown by its size."""
     inner = cookie.inner_cookie
     return {
         "scope": cookie.scope,

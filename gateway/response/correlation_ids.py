@@ -18,22 +18,18 @@ from gateway.amqp.codec.codec import encode
 from gateway.amqp.message.sections import splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.response import encryption, keys
-from gateway.response.annotations import NO_PREVIOUS, Previous, previous_annotations
+from gateway.response.annotations import NO_PREVIOUS, previous_annotations
 from gateway.response.cookie import (
     MAX_TOKEN,
-    NONCE_BYTES,
     Cookie,
     CookieMaker,
     CookieReader,
     Expired,
-    Uses,
     check_expiry,
-    expiry_of,
-    lifetime,
     to_url,
     too_long,
 )
-from gateway.response.cookie_store import CookieStore, partly
+from gateway.response.cookie_store import CookieStore, open_or_reference
 from gateway.response.epoch_cache import EpochCache
 from gateway.response.fields import (
     CORRELATION_ID,
@@ -41,7 +37,6 @@ from gateway.response.fields import (
     NULL,
     REPLY_TO,
     TO,
-    address_text,
     assemble,
     check_id,
     leading_fields,
@@ -50,7 +45,7 @@ from gateway.response.keys import MAC_BYTES, BadToken, KeyRing
 from gateway.response.message_id import MARK, UNIQUE_BYTES, ScopeIds, id_token
 from gateway.response.permission import Permit, anywhere
 from gateway.response.restore import Restored, restored_annotations
-from gateway.response.rewrite import without_routing
+from gateway.response.rewrite import ReplyTokens, without_routing
 
 VERSION: Final = 1
 _MIN: Final = 2 + 2 + UNIQUE_BYTES + 1 + MAC_BYTES
@@ -69,16 +64,14 @@ class CorrelationRewriter:
         *,
         uses: int | None = None,
         correlation: bool = True,
-        shelf: CookieStore | None = None,
+        store: CookieStore | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         """`correlation`: the correlation-id of a request is rewritten, too; False keeps it (RA-2.5-3)."""
         self._correlation = correlation
-        self._origin, self._target, self._ttl_ms = origin, link_target, ttl_ms
-        self._uses, self._token_bytes = uses, token_bytes
-        shelf = shelf or CookieStore(ring)
-        self._pending = shelf.pending
-        self._maker = CookieMaker(ring, origin, link_target, keys.RETURN, shelf=shelf)
+        store = store or CookieStore(ring)
+        maker = CookieMaker(ring, origin, link_target, keys.RETURN, uses=uses, overflow=store, token_bytes=token_bytes)
+        self._tokens = ReplyTokens(maker, ttl_ms, store, bytes, shared=uses is None)
         self._mac = ring.signer(keys.RETURN_ID).mac
         self._seal = ring.sealer(keys.RETURN_ID).seal if ring.sealing else None
         key_id = ring.active.encode()
@@ -87,7 +80,6 @@ class CorrelationRewriter:
         self._far_ids = ScopeIds(ring, destination, token_bytes)
         # Below 2**63, so that the counter cannot leave its eight bytes.
         self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
-        self._recent: EpochCache[tuple[bytes, Previous], bytes] = EpochCache()
 
     def rewrite(
         self, data: bytes, now_ms: int, *, reply_to: bytes, answer: bool = False, permit: Permit = anywhere
@@ -111,7 +103,7 @@ class CorrelationRewriter:
                 return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
             leading[MESSAGE_ID] = self._ids.mint(check_id(leading[MESSAGE_ID], "message-id"))
         else:
-            home = self._home(leading[REPLY_TO], previous, now_ms, permit)
+            home = self._tokens.token(leading[REPLY_TO], previous, now_ms, permit)
             leading[REPLY_TO] = reply_to
             leading[MESSAGE_ID] = self._mint(home, self._own(leading[MESSAGE_ID], now_ms))
             if self._correlation and quoted is None and correlation != NULL and not answer:
@@ -123,22 +115,6 @@ class CorrelationRewriter:
     def _own(self, field: bytes, now_ms: int) -> bytes:
         """The id as its own scope knows it: a response that goes on as a request may have a new one already."""
         return self._ids.original(field, now_ms) or check_id(field, "message-id")
-
-    def _home(self, field: bytes, previous: Previous, now_ms: int, permit: Permit) -> bytes:
-        """What all requests with this reply-to share for a while, signed or sealed as a reply-to token is."""
-        expiry = lifetime(now_ms, self._ttl_ms)
-        recent = self._recent.at(expiry)
-        home = recent.get((field, previous)) if self._uses is None else None
-        if home is None:
-            address, until = address_text(field, "reply-to"), expiry_of(expiry, previous.expiry_ms)
-            answered = previous.target or address  # there the response will go (RA-2.3-17)
-            uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
-            cookie = Cookie(self._origin, self._target, address, until, previous.cookie, previous.target, uses)
-            home = self._maker.make(cookie)
-            lasting = answered is None or permit(answered)
-            if lasting and not self._pending:
-                recent[field, previous] = home
-        return home
 
     def _mint(self, home: bytes, original: bytes) -> bytes:
         content = b"".join((len(home).to_bytes(2, "big"), home, original))
@@ -153,7 +129,7 @@ class CorrelationRewriter:
 
 
 class CorrelationRestorer:
-    """Takes the responses to what `Carrier`s from `scopes` sent into `destination`."""
+    """Takes the responses to what `CorrelationRewriter`s from `scopes` sent into `destination`."""
 
     def __init__(
         self,
@@ -162,19 +138,19 @@ class CorrelationRestorer:
         link_target: str,
         scopes: Collection[str],
         *,
-        shelf: CookieStore | None = None,
+        store: CookieStore | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._ring, self._target, self._scopes = ring, link_target, frozenset(scopes)
         self._reader = CookieReader(ring, keys.RETURN)
         self._far_ids = ScopeIds(ring, destination, token_bytes)
-        self._shelf = shelf or CookieStore(ring)
+        self._store = store or CookieStore(ring)
         self._recent: EpochCache[bytes, Cookie] = EpochCache()
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
         """The response as it goes on in its own scope, by its correlation-id; raises the refusals of RA-2.5-9.
 
-        Raises `Unfetched` as `LinkTarget.restore` does.
+        Raises `CookieNotLoaded` as `LinkTarget.restore` does.
         """
         layout = walk(data)
         fields = leading_fields(data, layout)
@@ -204,12 +180,12 @@ class CorrelationRestorer:
         recent = self._recent.at(self._ring.epoch(now_ms))
         cookie = recent.get(home)
         if cookie is None:
-            cookie, elsewhere = partly(self._reader, home, now_ms)
+            cookie, elsewhere = open_or_reference(self._reader, home, now_ms)
             if cookie.scope not in self._scopes or cookie.link_target != self._target:
                 raise BadToken("wrong scope or link target")
             if elsewhere is not None:
                 check_expiry(cookie, now_ms - self._ring.skew_ms)
-                cookie = self._shelf.resolve(elsewhere, now_ms, no_request)
+                cookie = self._store.resolve(elsewhere, now_ms, no_request)
             recent[home] = cookie
         check_expiry(cookie, now_ms - self._ring.skew_ms)
         return cookie

@@ -8,7 +8,6 @@ signs; any key on the ring verifies until its date. Byte layouts are in docs/coo
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import re
 import secrets
@@ -164,23 +163,6 @@ class KeyRing:
         until = self._until[key_id]
         if until is not None and now_ms > until:
             raise BadToken("retired key")
-
-
-def parse_secret(text: str) -> bytes:
-    """Key material as a file or the environment holds it: base64url, with or without padding.
-
-    Raises ValueError with words for the operator, never with the material.
-    """
-    compact = "".join(text.split()).rstrip("=")
-    try:
-        secret = base64.b64decode(compact + "=" * (-len(compact) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("not base64url; make a key with `scopegate keys new`") from None
-    if len(secret) < MIN_SECRET_BYTES:
-        raise ValueError(
-            f"{len(secret)} bytes where at least {MIN_SECRET_BYTES} are needed; make a key with `scopegate keys new`"
-        )
-    return secret
 
 
 def new_secret(token_bytes: Callable[[int], bytes]) -> str:

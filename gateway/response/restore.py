@@ -1,4 +1,4 @@
-"""Responses that bring a cookie home (RA 2.4): verified, taken off, and sent on in their own scope."""
+"""Responses that carry a cookie (RA 2.4): the cookie is verified and taken off, the response sent on in its scope."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.amqp.message.sections import edit_map, property_field, walk
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.annotations import RESPONSE_COOKIE, typed_entry
 from gateway.response.cookie import Cookie, CookieReader, Expired, check_expiry, refusal
-from gateway.response.cookie_store import CookieNotLoaded, CookieStore, partly
+from gateway.response.cookie_store import CookieNotLoaded, CookieStore, open_or_reference
 from gateway.response.epoch_cache import EpochCache
 from gateway.response.fields import REPLY_TO
 from gateway.response.keys import COOKIE, BadToken, KeyRing
@@ -24,12 +24,12 @@ _ONE_KEY: Final = b"\x02\xa3\x0eaddress-cookie\xa0"  # two items: symbol, then a
 
 
 class Restored(NamedTuple):
-    """A response on its way home.
+    """A response as it goes on in the scope of its request.
 
     It goes to `address` in `scope`; where the request had come through a previous gateway that gave a
     link target, to `target` instead (`data` then carries that gateway's cookie). `onward` says that the
     response asks for a response itself, or quotes an id of ours, so that it has to cross as requests do.
-    `cookie` is what brought it, for who counts its uses; `refuse` makes what the peer is told when it may not.
+    `cookie` is the one it came with, for counting its uses; `refuse` makes the error when they are used up.
     """
 
     scope: str
@@ -44,22 +44,22 @@ class Restored(NamedTuple):
 class LinkTarget:
     """An address T that takes responses to requests from `scopes`."""
 
-    __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes", "_shelf", "_usual")
+    __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes", "_store", "_usual")
 
     def __init__(
-        self, ring: KeyRing, address: str, scopes: Collection[str], *, shelf: CookieStore | None = None
+        self, ring: KeyRing, address: str, scopes: Collection[str], *, store: CookieStore | None = None
     ) -> None:
         self._ring, self._address, self._scopes = ring, address, frozenset(scopes)
         self._reader = CookieReader(ring, COOKIE)
         self._recent: EpochCache[bytes, Cookie] = EpochCache()
         self._usual: EpochCache[bytes, Cookie] = EpochCache()
         """By annotations sections that hold nothing but a cookie, which leaves nothing behind."""
-        self._shelf = shelf or CookieStore(ring)
+        self._store = store or CookieStore(ring)
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
         """Where the response goes and what it says there; raises the refusals of conformance 0.3.
 
-        Raises `Unfetched` where the cookie is a reference, and what it says is not here yet.
+        Raises `CookieNotLoaded` where the cookie is a reference, and what it says is not here yet.
         """
         ring = self._ring
         epoch = ring.epoch(now_ms) if ring.dated else 0
@@ -105,7 +105,7 @@ class LinkTarget:
 
     def _verified(self, token: bytes, now_ms: int) -> Cookie:
         try:
-            cookie, elsewhere = partly(self._reader, token, now_ms)
+            cookie, elsewhere = open_or_reference(self._reader, token, now_ms)
             if cookie.scope not in self._scopes:
                 raise BadToken("wrong scope")
             if cookie.link_target != self._address:
@@ -114,7 +114,7 @@ class LinkTarget:
         except BadToken as fault:
             raise refusal(fault) from fault
         if elsewhere is not None:
-            cookie = self._shelf.resolve(elsewhere, now_ms, refusal)
+            cookie = self._store.resolve(elsewhere, now_ms, refusal)
         if cookie.address is None and cookie.inner_target is None:
             # Annotated all the same (A28), but nothing can answer it.
             raise AmqpError(NOT_FOUND, "the request had no response address")
@@ -122,7 +122,7 @@ class LinkTarget:
 
 
 def restore_response(ring: KeyRing, data: bytes, now_ms: int, *, link_target: str, scopes: Collection[str]) -> Restored:
-    """One response alone; who has many at one address keeps a `LinkTarget`."""
+    """One response alone; a `LinkTarget` takes many at one address."""
     return LinkTarget(ring, link_target, scopes).restore(data, now_ms)
 
 

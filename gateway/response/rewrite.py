@@ -23,19 +23,17 @@ from gateway.response.annotations import (
     previous_annotations,
 )
 from gateway.response.cookie import (
-    NONCE_BYTES,
     Cookie,
     CookieMaker,
     CookieReader,
     CookieReference,
     Expired,
-    Uses,
     check_expiry,
     expiry_of,
     from_url,
     to_url,
 )
-from gateway.response.cookie_store import CookieNotLoaded, CookieStore, partly
+from gateway.response.cookie_store import CookieNotLoaded, CookieStore, open_or_reference
 from gateway.response.epoch_cache import EpochCache, ExpiryStepCache
 from gateway.response.fields import (
     CORRELATION_ID,
@@ -59,14 +57,44 @@ _EXPIRED: Final = "the response address has expired"
 _new: Final = tuple.__new__
 
 
+class ReplyTokens:
+    """Tokens that stand for the reply-to of requests, each made once for all requests that may have the same.
+
+    `encoded` makes of a token what goes into a message. Not `shared`: each request has a token of its own, for its
+    uses are counted.
+    """
+
+    __slots__ = ("_encoded", "_maker", "_recent", "_shared", "_store")
+
+    def __init__(
+        self, maker: CookieMaker, ttl_ms: int, store: CookieStore, encoded: Callable[[bytes], bytes], *, shared: bool
+    ) -> None:
+        self._maker, self._store, self._encoded, self._shared = maker, store, encoded, shared
+        self._recent: ExpiryStepCache[bytes | tuple[bytes, Previous], bytes] = ExpiryStepCache(ttl_ms)
+
+    def token(self, field: bytes, previous: Previous, now_ms: int, permit: Permit) -> bytes:
+        """What stands for the encoded reply-to `field`; raises AmqpError where `permit` does."""
+        recent = self._recent.at(now_ms)
+        key = field if previous is NO_PREVIOUS else (field, previous)
+        made = recent.get(key)
+        if made is None:
+            reply_to, expiry = address_text(field, "reply-to"), expiry_of(self._recent.expiry_ms, previous.expiry_ms)
+            answered = previous.target or reply_to  # there the response will go (RA-2.3-17)
+            made = self._encoded(self._maker.issue(reply_to, expiry, previous.cookie, previous.target))
+            lasting = answered is None or permit(answered)
+            if lasting and not self._store.pending and self._shared:
+                recent[key] = made
+        return made
+
+
 class Rewriter:
     """Rewrites requests from scope `origin` and undoes it on their responses (one per crossing).
 
     `prefix` is the address in the destination scope under which this gateway takes responses.
     `destination` names that scope: with it, responses get ids that can be translated back (RA-2.5-8) and
     requests that quote one say the original; without it, ids of responses stay as they are. `uses` is how
-    many responses each request may have; addresses then differ from request to request. What the `shelf` has pending
-    after a request was rewritten has to be kept before it may go.
+    many responses each request may have; addresses then differ from request to request. The cookies that the
+    `store` has pending after a request was rewritten have to be stored before it may go.
     """
 
     def __init__(
@@ -78,22 +106,23 @@ class Rewriter:
         *,
         destination: str | None = None,
         uses: int | None = None,
-        shelf: CookieStore | None = None,
-        like: Rewriter | None = None,
+        store: CookieStore | None = None,
+        ids_of: Rewriter | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """`like` is another one for the same two scopes, which then knows the ids that this one makes."""
-        self._ring, self._origin, self._prefix, self._ttl_ms = ring, origin, prefix, ttl_ms
-        self._shelf = shelf or CookieStore(ring)
-        self._maker = CookieMaker(ring, origin, prefix, keys.REPLY_TO, shelf=self._shelf)
+        """`ids_of` is another one for the same two scopes; the two then share the ids that they make."""
+        self._ring, self._origin, self._prefix = ring, origin, prefix
+        self._store = store or CookieStore(ring)
+        maker = CookieMaker(
+            ring, origin, prefix, keys.REPLY_TO, uses=uses, overflow=self._store, token_bytes=token_bytes
+        )
+        self._addresses = ReplyTokens(maker, ttl_ms, self._store, self._address, shared=uses is None)
         self._reader = CookieReader(ring, keys.REPLY_TO)
-        self._uses, self._token_bytes = uses, token_bytes
-        if like is None:
+        if ids_of is None:
             self._ids = ScopeIds(ring, origin, token_bytes)
             self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
         else:
-            self._ids, self._far_ids = like._ids, like._far_ids
-        self._recent_addresses: ExpiryStepCache[bytes | tuple[bytes, Previous], bytes] = ExpiryStepCache(ttl_ms)
+            self._ids, self._far_ids = ids_of._ids, ids_of._far_ids
         self._recent_tokens: EpochCache[str, tuple[Cookie, bytes]] = EpochCache()
 
     def rewrite(
@@ -125,7 +154,7 @@ class Rewriter:
         if (asked := leading[REPLY_TO]) != NULL:
             if own is not None and asked.endswith(ME) and is_me(asked):
                 asked = own()
-            leading[REPLY_TO] = self._reply_to(asked, previous, now_ms, permit)
+            leading[REPLY_TO] = self._addresses.token(asked, previous, now_ms, permit)
         elif quoted is None:
             return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
         if quoted is not None:
@@ -147,7 +176,7 @@ class Rewriter:
         """A response that came to `<prefix>/<token>`, as it goes on in its own scope; `layout` if it is known.
 
         Its own reply-to is still one of the destination scope: the caller takes the result through the
-        crossing of the other direction. Raises `Unfetched` as `LinkTarget.restore` does.
+        crossing of the other direction. Raises `CookieNotLoaded` as `LinkTarget.restore` does.
         """
         cookie, to = self._resolved(token, now_ms)
         layout = layout or walk(data)
@@ -171,7 +200,7 @@ class Rewriter:
         if found is None:
             cookie, elsewhere = self._verified(token, now_ms)
             if elsewhere is not None:
-                cookie = self._shelf.resolve(elsewhere, now_ms, no_address)
+                cookie = self._store.resolve(elsewhere, now_ms, no_address)
             found = recent[token] = (cookie, encode(cookie.address))
         elif now_ms - ring.skew_ms > found[0].expiry_ms:
             expired = Expired()
@@ -181,7 +210,7 @@ class Rewriter:
     def _verified(self, token: str, now_ms: int) -> tuple[Cookie, CookieReference | None]:
         try:
             data = from_url(token.encode("ascii", "replace"))
-            cookie, elsewhere = partly(self._reader, data, now_ms)
+            cookie, elsewhere = open_or_reference(self._reader, data, now_ms)
             if (cookie.scope, cookie.link_target) != (self._origin, self._prefix):
                 raise BadToken("wrong scope or prefix")
             check_expiry(cookie, now_ms - self._ring.skew_ms)
@@ -189,26 +218,8 @@ class Rewriter:
             raise no_address(fault) from fault
         return cookie, elsewhere
 
-    def _reply_to(self, field: bytes, previous: Previous, now_ms: int, permit: Permit) -> bytes:
-        """The encoded address that stands for the encoded reply-to `field`."""
-        recent = self._recent_addresses.at(now_ms)
-        key = field if previous is NO_PREVIOUS else (field, previous)
-        address = recent.get(key)
-        if address is None:
-            reply_to = address_text(field, "reply-to")
-            answered = previous.target or reply_to  # there the response will go (RA-2.3-17)
-            address = self._sealed_address(reply_to, previous, self._recent_addresses.expiry_ms)
-            lasting = answered is None or permit(answered)
-            if lasting and not self._shelf.pending and self._uses is None:
-                recent[key] = address
-        return address
-
-    def _sealed_address(self, reply_to: str | None, previous: Previous, expiry_ms: int) -> bytes:
-        inner_cookie, inner_target, until = previous
-        expiry = expiry_of(expiry_ms, until)
-        uses = None if self._uses is None else Uses(self._uses, self._token_bytes(NONCE_BYTES))
-        cookie = Cookie(self._origin, self._prefix, reply_to, expiry, inner_cookie, inner_target, uses)
-        return encode(f"{self._prefix}/{to_url(self._maker.make(cookie)).decode()}")
+    def _address(self, token: bytes) -> bytes:
+        return encode(f"{self._prefix}/{to_url(token).decode()}")
 
     def _new_id(self, field: bytes, now_ms: int) -> bytes:
         """An id of our own, but not twice: a response that goes on as a request has had its new one."""

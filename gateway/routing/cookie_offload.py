@@ -26,7 +26,7 @@ class CookieOffload(Exception):
         """What the store says."""
         self.kept = kept
         if kept:
-            self._unkept.kept()
+            self._unkept.stored()
         if self._then is not None:
             self._then(kept)
 
@@ -35,11 +35,11 @@ class CookieOffload(Exception):
         self._then = then
 
 
-def keeping(change: Crossing, shelf: CookieStore, store: CounterStore, clock: Callable[[], int]) -> Crossing:
-    """`change` for messages whose cookies are kept on `shelf`; as it is where nothing ever is."""
-    if shelf.limit is None:
+def keeping(change: Crossing, cookies: CookieStore, store: CounterStore, clock: Callable[[], int]) -> Crossing:
+    """`change` for messages whose cookies are kept on `cookies`; as it is where nothing ever is."""
+    if cookies.limit is None:
         return change
-    pending = shelf.pending
+    pending = cookies.pending
 
     def crossing(data: bytes) -> bytes:
         pending.clear()

@@ -76,7 +76,7 @@ class TransformRegistry:
         Cookies longer than `max_cookie` bytes are kept in the store.
         """
         self._ring: Final = ring
-        self._shelf: Final = None if ring is None else CookieStore(ring, None if store is None else max_cookie)
+        self._cookies: Final = None if ring is None else CookieStore(ring, None if store is None else max_cookie)
         self._store: Final = store
         self._unrouted: Final = unrouted
         self._ttl_ms: Final = ttl_ms
@@ -188,9 +188,9 @@ class TransformRegistry:
 
     def _kept(self, crossing: Transform) -> Transform:
         """The crossing, so that long cookies are kept first; unchanged where none ever is."""
-        if self._shelf is None or self._store is None:
+        if self._cookies is None or self._store is None:
             return crossing
-        return keeping(crossing, self._shelf, self._store, self._clock)
+        return keeping(crossing, self._cookies, self._store, self._clock)
 
     def _annotator(self, key: tuple[str, str, str | None, int | None, Hashable]) -> Annotator:
         """One for all requesters with the same rights; so what it remembers of them was permitted to each."""
@@ -201,7 +201,7 @@ class TransformRegistry:
                 self._annotators.clear()
             target = replies_address(destination)
             self._annotators[key] = Annotator(
-                self._ring, origin, target, self._ttl_ms, announced=announced, uses=uses, shelf=self._shelf
+                self._ring, origin, target, self._ttl_ms, announced=announced, uses=uses, store=self._cookies
             )
         return self._annotators[key]
 
@@ -220,7 +220,7 @@ class TransformRegistry:
                 self._ttl_ms,
                 uses=uses,
                 correlation=correlation,
-                shelf=self._shelf,
+                store=self._cookies,
             )
         return self._carriers[key]
 
@@ -241,8 +241,8 @@ class TransformRegistry:
                 self._ttl_ms,
                 destination=destination,
                 uses=uses,
-                shelf=self._shelf,
-                like=first,
+                store=self._cookies,
+                ids_of=first,
             )
         return self._rewriters[key]
 
@@ -261,7 +261,7 @@ class TransformRegistry:
         if target is None:
             if self._ring is None:
                 raise AmqpError(NOT_FOUND, "no such response address")
-            target = LinkTarget(self._ring, replies_address(scope), self._scopes, shelf=self._shelf)
+            target = LinkTarget(self._ring, replies_address(scope), self._scopes, store=self._cookies)
             self._targets[scope] = target
         return target
 
@@ -274,7 +274,7 @@ class TransformRegistry:
             return self.restore(scope, data)
         if scope not in self._carried:
             self._carried[scope] = CorrelationRestorer(
-                self._ring, scope, replies_address(scope), self._scopes, shelf=self._shelf
+                self._ring, scope, replies_address(scope), self._scopes, store=self._cookies
             )
         return self._carried[scope].restore(data, self._clock())
 

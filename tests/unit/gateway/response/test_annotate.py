@@ -31,7 +31,8 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.response.annotate import Annotator, LinkTarget, restore_response
-from gateway.response.cookie import Cookie, lifetime, open_cookie, seal
+from gateway.response.cookie import Cookie, open_cookie, seal
+from gateway.response.epoch_cache import lifetime
 from gateway.response.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
 from gateway.response.rewrite import Rewriter
 

@@ -146,8 +146,8 @@ def test_without_keys_nothing_can_be_said(tmp_path: Path) -> None:
 
 
 def test_a_reference_is_shown_without_what_only_the_gateway_knows(policy: str) -> None:
-    shelf = CookieStore(RINGS[0], MIN_LIMIT)
-    data = CookieMaker(RINGS[0], "edge", "$replies.core", shelf=shelf).make(GOOD._replace(address="x" * 400))
+    store = CookieStore(RINGS[0], MIN_LIMIT)
+    data = CookieMaker(RINGS[0], "edge", "$replies.core", overflow=store).make(GOOD._replace(address="x" * 400))
     result = inspect(policy, data.hex())
     assert result.exit_code == 0
     assert said(result) | {"expires": ""} == {
@@ -163,13 +163,13 @@ def test_a_reference_is_shown_without_what_only_the_gateway_knows(policy: str) -
 
 
 def test_a_reference_is_followed_into_redis(policy: str, redis_server: Redis) -> None:
-    shelf = CookieStore(RINGS[0], MIN_LIMIT)
-    data = CookieMaker(RINGS[0], "edge", "$replies.core", shelf=shelf).make(GOOD._replace(address="x" * 400))
+    store = CookieStore(RINGS[0], MIN_LIMIT)
+    data = CookieMaker(RINGS[0], "edge", "$replies.core", overflow=store).make(GOOD._replace(address="x" * 400))
     file = Path(policy)
     file.write_text(f"gateway: {{state: '{redis_server.url}'}}\n{POLICY}")
     lost = inspect(policy, data.hex())
     assert (lost.exit_code, said(lost)["result"]) == (1, "not valid: not in the store")
-    (unkept,) = shelf.pending
+    (unkept,) = store.pending
     redis_server.command("SET", f"scopegate:{unkept.key}", to_url(unkept.value).decode())
     assert said(inspect(policy, data.hex()))["result"] == "not valid: changed in the store"
     keep(redis_server, f"scopegate:{unkept.key}", unkept.value)

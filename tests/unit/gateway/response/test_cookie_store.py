@@ -26,7 +26,7 @@ INNER = bytes(range(256)) * 3
 
 
 class Store:
-    """Keeps what is pending on one shelf and gives it to another."""
+    """Keeps what is pending on one store and gives it to another."""
 
     def __init__(self, ring: KeyRing) -> None:
         self.values: dict[str, bytes] = {}
@@ -36,7 +36,7 @@ class Store:
         pending, self.making.pending[:] = list(self.making.pending), []
         for unkept in pending:
             self.values[unkept.key] = unkept.value
-            unkept.kept()
+            unkept.stored()
         return len(pending)
 
     def restored(self, restore: Callable[[], Restored], now: int = NOW) -> Restored:
@@ -52,7 +52,7 @@ class Store:
 
 
 def annotated(store: Store, ring: KeyRing, reply_to: str = LONG, uses: int | None = None) -> bytes:
-    annotator = Annotator(ring, "edge", "T", 300_000, uses=uses, shelf=store.making)
+    annotator = Annotator(ring, "edge", "T", 300_000, uses=uses, store=store.making)
     return annotator.annotate(message(reply_to=reply_to), NOW)
 
 
@@ -63,7 +63,7 @@ def test_a_long_cookie_travels_as_a_reference_and_brings_its_response_home(seal:
     assert store.keep() == 1
     assert len(cookie) <= MIN_LIMIT
     assert b"x" * 20 not in cookie
-    target = LinkTarget(ring, "T", ("edge",), shelf=store.taking)
+    target = LinkTarget(ring, "T", ("edge",), store=store.taking)
     home = store.restored(lambda: target.restore(answer(cookie), NOW))
     assert (home.scope, home.address, home.target) == ("edge", LONG, None)
     store.values.clear()
@@ -72,12 +72,12 @@ def test_a_long_cookie_travels_as_a_reference_and_brings_its_response_home(seal:
 
 def test_what_another_gateway_put_on_a_request_is_kept_with_it() -> None:
     store = Store(RING)
-    annotator = Annotator(RING, "edge", "T", 300_000, shelf=store.making)
+    annotator = Annotator(RING, "edge", "T", 300_000, store=store.making)
     before = {"response-address-cookie": INNER, "response-link-target-address": "T1"}
     cookie = cookie_of(annotator.annotate(message(reply_to="q/1", da=before), NOW))
     store.keep()
     assert len(cookie) <= MIN_LIMIT
-    target = LinkTarget(RING, "T", ("edge",), shelf=store.taking)
+    target = LinkTarget(RING, "T", ("edge",), store=store.taking)
     home = store.restored(lambda: target.restore(answer(cookie), NOW))
     assert home.target == "T1"
     assert hop_annotations(home.data)["address-cookie"] == INNER
@@ -85,21 +85,21 @@ def test_what_another_gateway_put_on_a_request_is_kept_with_it() -> None:
 
 def test_a_rewritten_address_and_an_id_may_be_references_too() -> None:
     store = Store(RING)
-    rewriter = Rewriter(RING, "edge", "r", 300_000, shelf=store.making)
+    rewriter = Rewriter(RING, "edge", "r", 300_000, store=store.making)
     sent = sections(rewriter.rewrite(message(reply_to=LONG, message_id="m"), NOW))["properties"]
     assert store.keep() == 1
     prefix, _, token = sent["reply_to"].partition("/")
     assert (prefix, len(token) <= MIN_LIMIT * 4 // 3) == ("r", True)
-    other = Rewriter(RING, "edge", "r", 300_000, shelf=store.taking)
+    other = Rewriter(RING, "edge", "r", 300_000, store=store.taking)
     assert other.resolve(token, NOW).scope == "edge"
     reply = message(correlation_id=sent["message_id"])
     home = store.restored(lambda: other.undo(token, reply, NOW))
     assert sections(home.data)["properties"] == {"to": LONG, "correlation_id": "m"}
 
-    carrier = CorrelationRewriter(RING, "edge", "core", "T", 300_000, shelf=store.making)
+    carrier = CorrelationRewriter(RING, "edge", "core", "T", 300_000, store=store.making)
     sent = sections(carrier.rewrite(message(reply_to=LONG, message_id="m"), NOW, reply_to=b"\xa1\x01q"))["properties"]
     assert store.keep() == 1
-    carried = CorrelationRestorer(RING, "core", "T", ("edge",), shelf=store.taking)
+    carried = CorrelationRestorer(RING, "core", "T", ("edge",), store=store.taking)
     reply = message(correlation_id=sent["message_id"])
     home = store.restored(lambda: carried.restore(reply, NOW))
     assert sections(home.data)["properties"] == {"to": LONG, "correlation_id": "m"}
@@ -107,7 +107,7 @@ def test_a_rewritten_address_and_an_id_may_be_references_too() -> None:
 
 def test_equal_cookies_share_what_is_kept_once_it_is_kept() -> None:
     store = Store(RING)
-    annotator = Annotator(RING, "edge", "T", 300_000, shelf=store.making)
+    annotator = Annotator(RING, "edge", "T", 300_000, store=store.making)
     first, second = (cookie_of(annotator.annotate(message(reply_to=LONG), NOW)) for _ in range(2))
     assert first != second
     assert store.keep() == 2
@@ -121,7 +121,7 @@ def test_a_limit_of_uses_is_kept_with_the_cookie_and_makes_each_its_own() -> Non
     cookies = {cookie_of(annotated(store, RING, uses=2)) for _ in range(3) if store.keep() or True}
     store.keep()
     assert len(cookies) == 3
-    target = LinkTarget(RING, "T", ("edge",), shelf=store.taking)
+    target = LinkTarget(RING, "T", ("edge",), store=store.taking)
     limits = [store.restored(lambda c=cookie: target.restore(answer(c), NOW)).cookie for cookie in cookies]  # type: ignore[misc]
     assert [limit.uses.limit for limit in limits if limit and limit.uses] == [2, 2, 2]
 
@@ -135,13 +135,13 @@ def test_a_short_cookie_needs_no_store() -> None:
 
 def test_without_a_limit_nothing_is_kept() -> None:
     with pytest.raises(AmqpError) as caught:
-        Annotator(RING, "edge", "T", 300_000, shelf=CookieStore(RING)).annotate(message(reply_to="x" * 4096), NOW)
+        Annotator(RING, "edge", "T", 300_000, store=CookieStore(RING)).annotate(message(reply_to="x" * 4096), NOW)
     assert caught.value.condition == "amqp:resource-limit-exceeded"
 
 
 def refused(store: Store, cookie: bytes, **other: object) -> tuple[str, str]:
     """The condition, and the reason for the log."""
-    target = LinkTarget(RING, "T", ("edge",), shelf=store.taking)
+    target = LinkTarget(RING, "T", ("edge",), store=store.taking)
     with pytest.raises(AmqpError) as caught:
         store.restored(lambda: target.restore(answer(cookie), int(str(other.get("now", NOW)))))
     assert isinstance(caught.value.__cause__, BadToken)
@@ -190,7 +190,7 @@ def test_a_reference_that_is_changed_or_used_elsewhere_or_late_is_refused_before
 
 def test_what_a_rewritten_address_is_told_when_the_store_has_lost_it() -> None:
     store = Store(RING)
-    rewriter = Rewriter(RING, "edge", "r", 300_000, shelf=store.making)
+    rewriter = Rewriter(RING, "edge", "r", 300_000, store=store.making)
     sent = sections(rewriter.rewrite(message(reply_to=LONG), NOW))["properties"]
     token = sent["reply_to"].partition("/")[2]
     with pytest.raises(AmqpError) as caught:
@@ -201,10 +201,10 @@ def test_what_a_rewritten_address_is_told_when_the_store_has_lost_it() -> None:
 def test_the_vectors_of_the_page() -> None:
     """docs/cookies.md, vectors 7 and 8: what is kept, and the reference to it."""
     ring = KeyRing("2026-11", {"2026-11": SigningSecret(bytes(range(32)))})
-    shelf = CookieStore(ring, 384, token_bytes=lambda count: b"\xaa" * count)
+    store = CookieStore(ring, 384, token_bytes=lambda count: b"\xaa" * count)
     cookie = Cookie("edge", "$responses", "r" * 400, NOW, uses=Uses(1, b"\xbb" * 12))
-    reference = CookieMaker(ring, "edge", "$responses", COOKIE, shelf=shelf).make(cookie)
-    (unkept,) = shelf.pending
+    reference = CookieMaker(ring, "edge", "$responses", COOKIE, overflow=store).make(cookie)
+    (unkept,) = store.pending
     assert unkept.key == "cookie:" + "aa" * 16
     assert unkept.value == CookieMaker(ring, "edge", "$responses", STORED).make(cookie)
     with pytest.raises(CookieReference) as found:
