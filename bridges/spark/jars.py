@@ -18,7 +18,7 @@ _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-depe
 
 
 @dataclass(frozen=True)
-class Kit:
+class JarSet:
     """Jars that belong together."""
 
     name: str
@@ -40,13 +40,13 @@ class Kit:
         return base / "scopegate" / f"{self.name}-{hashlib.sha256(self.pom.read_bytes()).hexdigest()[:12]}"
 
 
-KAFKA: Final = Kit(
+KAFKA: Final = JarSet(
     "spark-kafka",
     "Spark's Kafka source",
     Path(__file__).with_name("pom.xml"),
     ("spark-sql-kafka-0-10_", "spark-token-provider-kafka-0-10_", "kafka-clients-", "commons-pool2-"),
 )
-DELTA: Final = Kit(
+DELTA: Final = JarSet(
     "spark-delta",
     "Delta Lake",
     Path(__file__).with_name("delta-pom.xml"),
@@ -55,44 +55,45 @@ DELTA: Final = Kit(
 )
 
 
-def find_jars(kits: Iterable[Kit], folder: Path | None = None) -> list[Path]:
+def find_jars(jar_sets: Iterable[JarSet], folder: Path | None = None) -> list[Path]:
     """The jars: in `folder`, in the one that SCOPEGATE_SPARK_JARS names, or in the cache, filled with Maven if empty.
 
     Raises `PipelineError`, which says what to do.
     """
     named = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    return [jar for kit in kits for jar in _jars(kit, named)]
+    return [jar for jar_set in jar_sets for jar in _jars(jar_set, named)]
 
 
-def _jars(kit: Kit, named: Path | None) -> list[Path]:
-    if jars := kit.found(named or kit.cache()):
+def _jars(jar_set: JarSet, named: Path | None) -> list[Path]:
+    if jars := jar_set.found(named or jar_set.cache()):
         return jars
     if named is not None:
-        way = f"scopegate pipeline jars{kit.option}"
-        raise PipelineError(f"{named} does not contain the {len(kit.jars)} jars of {kit.what}: {way}")
-    return fetch(kit)
+        way = f"scopegate pipeline jars{jar_set.option}"
+        raise PipelineError(f"{named} does not contain the {len(jar_set.jars)} jars of {jar_set.what}: {way}")
+    return fetch(jar_set)
 
 
-def fetch(kit: Kit, folder: Path | None = None) -> list[Path]:
+def fetch(jar_set: JarSet, folder: Path | None = None) -> list[Path]:
     """Fetch the jars with Maven into a folder, or the cache, which then has all of them or is not changed."""
-    place = folder or kit.cache()
+    place = folder or jar_set.cache()
     maven = shutil.which("mvn")
     if maven is None:
         raise PipelineError(
-            f"{kit.what} needs jars that pyspark lacks, and Maven, which fetches them, is missing: "
-            f"apt-get install maven, or copy the jars of {kit.pom} to a folder and name it with --jars or {VARIABLE}"
+            f"{jar_set.what} needs jars that pyspark lacks, and Maven, which fetches them, is missing: "
+            f"apt-get install maven, or copy the jars of {jar_set.pom} to a folder and name it with --jars or "
+            f"{VARIABLE}"
         )
     fresh = place.with_name(f"{place.name}.{os.getpid()}")
     fresh.mkdir(parents=True, exist_ok=True)
     try:
-        command = [maven, "-B", "-q", "-f", str(kit.pom), _COPY, f"-DoutputDirectory={fresh}"]
+        command = [maven, "-B", "-q", "-f", str(jar_set.pom), _COPY, f"-DoutputDirectory={fresh}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode or not kit.found(fresh):
+        if done.returncode or not jar_set.found(fresh):
             lines = (done.stdout + done.stderr).strip().splitlines()
-            raise PipelineError(f"Maven could not fetch the jars of {kit.pom}: {lines[0] if lines else 'no jars'}")
+            raise PipelineError(f"Maven could not fetch the jars of {jar_set.pom}: {lines[0] if lines else 'no jars'}")
         place.mkdir(parents=True, exist_ok=True)
-        for jar in kit.found(fresh):
+        for jar in jar_set.found(fresh):
             jar.replace(place / jar.name)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return kit.found(place)
+    return jar_set.found(place)

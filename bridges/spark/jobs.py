@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final, Literal
 from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.produce.replayer import Replayer
 from bridges.spark.archive import job
-from bridges.spark.archive.bounded_source import Standing
+from bridges.spark.archive.bounded_source import SnapshotOrigin
 from bridges.spark.archive.delta import CONF, DeltaLog, is_table
 from bridges.spark.archive.job import ArchiveOrigin, LogBounds, VerifyVerdict
 from bridges.spark.archive.kafka_origin import KafkaOrigin, Start
 from bridges.spark.archive.read import ArchiveSelection
 from bridges.spark.archive.store import Archive, Commit
 from bridges.spark.errors import PipelineError, Stopped, sentence
-from bridges.spark.jars import DELTA, KAFKA, Kit, fetch, find_jars
+from bridges.spark.jars import DELTA, KAFKA, JarSet, fetch, find_jars
 from bridges.spark.replay import job as replaying
 from bridges.spark.session import check_java, open_session
 from gateway.errors import AmqpError
@@ -69,17 +69,17 @@ class SparkEngine:
 
 def fetch_jars(folder: Path | None = None, *, delta: bool = False) -> list[Path]:
     """Fetch the jars of Spark's Kafka source, and Delta's, into a folder or the cache. Raises `PipelineError`."""
-    return [jar for kit in ((KAFKA, DELTA) if delta else (KAFKA,)) for jar in fetch(kit, folder)]
+    return [jar for jar_set in ((KAFKA, DELTA) if delta else (KAFKA,)) for jar in fetch(jar_set, folder)]
 
 
 @contextmanager
 def _running(
-    name: str, engine: SparkEngine, kits: Sequence[Kit] = ()
+    name: str, engine: SparkEngine, jar_sets: Sequence[JarSet] = ()
 ) -> Iterator[tuple[SparkSession, threading.Event]]:
     """A session, and what SIGTERM and Ctrl-C set: a job ends behind what it is doing."""
     check_java()
-    jars = find_jars(kits, engine.jars)
-    conf = {**(CONF if DELTA in kits else {}), **engine.conf}
+    jars = find_jars(jar_sets, engine.jars)
+    conf = {**(CONF if DELTA in jar_sets else {}), **engine.conf}
     engine.say(f"starting Spark with master {engine.master}")
     with _stopping() as (stop, listen):
         spark = open_session(name, master=engine.master, jars=jars, conf=conf)
@@ -125,7 +125,7 @@ def archive_topics(
     every: float | None = None,
     format: Format | None = None,
     engine: SparkEngine = SparkEngine(),
-    tell: Callable[[Commit], None] = lambda _: None,
+    on_progress: Callable[[Commit], None] = lambda _: None,
 ) -> None:
     """Archive topics (topic: address) of the cluster that librdkafka's `settings` lead to.
 
@@ -133,9 +133,9 @@ def archive_topics(
     its kind `Stopped` where SIGTERM came before the end.
     """
     archive = Archive(path)
-    kits = [KAFKA, *_kits(archive, format)]
-    find_jars(kits, engine.jars)
-    _archive(archive, KafkaOrigin(settings, topics, start), bounds, every, engine, tell, kits)
+    jar_sets = [KAFKA, *_jar_sets(archive, format)]
+    find_jars(jar_sets, engine.jars)
+    _archive(archive, KafkaOrigin(settings, topics, start), bounds, every, engine, on_progress, jar_sets)
 
 
 def archive_node(
@@ -147,17 +147,17 @@ def archive_node(
     every: float | None = None,
     format: Format | None = None,
     engine: SparkEngine = SparkEngine(),
-    tell: Callable[[Commit], None] = lambda _: None,
+    on_progress: Callable[[Commit], None] = lambda _: None,
 ) -> None:
     """The same over AMQP: `options` are those of `format("scopegate")`, `name` the address in the archive."""
     from bridges.spark.archive.amqp_origin import AmqpOrigin
 
     origin = AmqpOrigin(options, name or options.get("address", ""))
     archive = Archive(path)
-    _archive(archive, origin, bounds, every, engine, tell, _kits(archive, format))
+    _archive(archive, origin, bounds, every, engine, on_progress, _jar_sets(archive, format))
 
 
-def _kits(archive: Archive, format: Format | None) -> list[Kit]:
+def _jar_sets(archive: Archive, format: Format | None) -> list[JarSet]:
     if format == "parquet" and is_table(archive):
         raise PipelineError(f"{archive.path} is a Delta table: use --format delta")
     return [DELTA] if format == "delta" or is_table(archive) else []
@@ -169,21 +169,21 @@ def _archive(
     bounds: LogBounds,
     every: float | None,
     engine: SparkEngine,
-    tell: Callable[[Commit], None],
-    kits: Sequence[Kit],
+    on_progress: Callable[[Commit], None],
+    jar_sets: Sequence[JarSet],
 ) -> None:
     if every is None:
-        origin = Standing(origin)  # a topic that grows all the time has an end, too
+        origin = SnapshotOrigin(origin)  # a topic that grows all the time has an end, too
     for _ in origin.logs():
         pass  # what is wrong there is said before Spark starts
-    with _running("archive", engine, kits) as (spark, stop):
-        follow = DeltaLog(spark, archive).follow if DELTA in kits else lambda: None
+    with _running("archive", engine, jar_sets) as (spark, stop):
+        follow = DeltaLog(spark, archive).follow if DELTA in jar_sets else lambda: None
 
         def over() -> bool:
             return every is None or stop.wait(every)
 
         done = job.run(
-            spark, archive, origin, bounds, tell=tell, over=over, stopped=stop.is_set, follow=follow
+            spark, archive, origin, bounds, on_progress=on_progress, over=over, stopped=stop.is_set, follow=follow
         )
     if every is None and not done:
         raise Stopped("stopped before the end of the logs: the same command continues")
@@ -204,7 +204,7 @@ def replay_to_topic(
     rate: float | None = None,
     dry_run: bool = False,
     engine: SparkEngine = SparkEngine(),
-    tell: Callable[[int], None] = lambda _: None,
+    on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Write archived events into a topic, each once however often the job of this name is killed and started again.
 
@@ -212,7 +212,7 @@ def replay_to_topic(
     """
     called = name or replay_name(path, selection, topic)
     target = None if dry_run else lambda: _topic_target(settings, topic, called)
-    return _replay(path, selection, target, rate, engine, tell)
+    return _replay(path, selection, target, rate, engine, on_progress)
 
 
 def replay_to_address(
@@ -224,7 +224,7 @@ def replay_to_address(
     rate: float | None = None,
     dry_run: bool = False,
     engine: SparkEngine = SparkEngine(),
-    tell: Callable[[int], None] = lambda _: None,
+    on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Send archived events to an AMQP address (`options` as of the data source), each accepted before it counts.
 
@@ -236,7 +236,7 @@ def replay_to_address(
     read = read_options(options)
     called = name or replay_name(path, selection, f"{read.endpoint} {read.address}")
     target = None if dry_run else lambda: AmqpTarget(read, path / REPLAYS / f"{called}.json")
-    return _replay(path, selection, target, rate, engine, tell)
+    return _replay(path, selection, target, rate, engine, on_progress)
 
 
 def _replay(
@@ -245,14 +245,14 @@ def _replay(
     connect: Callable[[], replaying.ReplayTarget] | None,
     rate: float | None,
     engine: SparkEngine,
-    tell: Callable[[int], None],
+    on_progress: Callable[[int], None],
 ) -> int:
     replaying.check(Archive(path), selection)
     target = connect() if connect else None  # before Spark starts: what is wrong is said at once
     try:
         with _running("replay", engine) as (spark, stop):
             pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)
-            sent = replaying.replay(spark, Archive(path), selection, target, pace, tell)
+            sent = replaying.replay(spark, Archive(path), selection, target, pace, on_progress)
         if stop.is_set() and target is not None:
             raise Stopped(f"stopped after {sent} events: the same command continues")
         return sent

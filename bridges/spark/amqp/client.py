@@ -75,7 +75,7 @@ class BlockingClient:
         self._credentials: Final = credentials
         self._loop: Final = asyncio.new_event_loop()
         self._changed: Final = asyncio.Event()
-        self._host: Final = _Host(endpoint, credentials, self._changed.set)
+        self._host: Final = _ClientDelegate(endpoint, credentials, self._changed.set)
         self._links = 0
         self._worked = self._loop.time()
 
@@ -113,7 +113,8 @@ class BlockingClient:
             raise AmqpError(INTERNAL_ERROR, f"{endpoint} is not reached: {_why(error)}") from None
 
     def _connection(self) -> Connection:
-        return _Wire(FlushScheduler(self._loop), self._host, server=False, handshake=_HANDSHAKE, name="pipeline")
+        hub = FlushScheduler(self._loop)
+        return _ClientConnection(hub, self._host, server=False, handshake=_HANDSHAKE, name="pipeline")
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str = "") -> bool:
         """Let the connection work until the condition holds: True. Out of time: False, or an error if `what` is said.
@@ -187,7 +188,7 @@ class BlockingClient:
         self._loop.close()
 
 
-class _Wire(Connection):
+class _ClientConnection(Connection):
     """Remembers why the socket ended: a server that wants another certificate says so in TLS alone."""
 
     reason: Exception | None = None
@@ -207,7 +208,7 @@ def _why(error: Exception) -> str:
     return str(error) or "timed out"
 
 
-class _Host:
+class _ClientDelegate:
     """Host of the connection (`connection.Host`)."""
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, changed: Callable[[], None]) -> None:
@@ -274,7 +275,7 @@ class _Host:
     def link_counted(self, link: Link) -> None: ...
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
-        broken = connection.reason if isinstance(connection, _Wire) else None
+        broken = connection.reason if isinstance(connection, _ClientConnection) else None
         if error is not None:
             said = f"{error.condition}: {error.description}"
         elif broken is not None:

@@ -12,8 +12,8 @@ from bridges.spark.archive.decode import RECORD
 from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.datasource import plan, read
 from bridges.spark.datasource.options import ReadOptions, read_options
-from bridges.spark.datasource.plan import first_offsets, node, offsets_json, present
-from bridges.spark.datasource.source import ScopeGateDataSource, StreamReaderBase
+from bridges.spark.datasource.plan import fetch_current_info, fetch_info, first_offsets, offsets_json
+from bridges.spark.datasource.source import BatchReader, ScopeGateDataSource
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
 
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from bridges.spark.archive.written import Watch
+    from bridges.spark.archive.written import WriteMonitor
 
 
-_WATCHED: Final = "scopegate-archive"
+_MONITORED: Final = "scopegate-archive"
 
 
-class _WatchedReader(StreamReaderBase):
+class _MonitoredReader(BatchReader):
     """A batch whose record batches the archive sees in the task that writes them."""
 
-    def __init__(self, options: ReadOptions, watch: Watch | None, address: str) -> None:
+    def __init__(self, options: ReadOptions, monitor: WriteMonitor | None, address: str) -> None:
         super().__init__(options)
-        self._watch, self._address = watch, address
+        self._monitor, self._address = monitor, address
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         batches = super().read(partition)
-        yield from batches if self._watch is None else self._watch.watched(batches, self._address)
+        yield from batches if self._monitor is None else self._monitor.monitored(batches, self._address)
 
 
-def _watched(watch: Watch | None, address: str) -> type[ScopeGateDataSource]:
-    class Watched(ScopeGateDataSource):  # made here: Spark sends it to the tasks with what it refers to
+def _monitored(monitor: WriteMonitor | None, address: str) -> type[ScopeGateDataSource]:
+    class Monitored(ScopeGateDataSource):  # made here: Spark sends it to the tasks with what it refers to
         @classmethod
         def name(cls) -> str:
-            return _WATCHED
+            return _MONITORED
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            return _WatchedReader(read_options(dict(self.options)), watch, address)
+            return _MonitoredReader(read_options(dict(self.options)), monitor, address)
 
-    return Watched
+    return Monitored
 
 
 class AmqpOrigin:
@@ -63,7 +63,7 @@ class AmqpOrigin:
 
     def logs(self) -> Iterator[Log]:
         """What the node holds; a partition that holds nothing and does not say where it is, is left out."""
-        found = present(self._options)
+        found = fetch_current_info(self._options)
         held = {each: (at.low, at.high) for each, at in found.held.items() if at.known}
         yield Log(self._name, found.log, held, first_offsets(self._options, found.held))
 
@@ -72,24 +72,24 @@ class AmqpOrigin:
         if not gaps:
             return
         try:
-            with ReconnectingClient(self._options) as line:
+            with ReconnectingClient(self._options) as connection:
                 for each in gaps:
                     wanted = plan.OffsetRange(each.partition, each.start, each.end)
-                    if any(len(batch) for batch in read.events(line, self._options, wanted)):
+                    if any(len(batch) for batch in read.events(connection, self._options, wanted)):
                         yield each
         except AmqpError as error:
-            raise PipelineError(plan.said(self._options, error)) from None
+            raise PipelineError(plan.error_text(self._options, error)) from None
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
         """The events of these ranges as rows of the archive; there is no record of them."""
         from pyspark.sql import functions as F
 
-        spark.dataSource.register(_watched(watch, self._name))
-        held = node(self._options).held
+        spark.dataSource.register(_monitored(monitor, self._name))
+        held = fetch_info(self._options).held
         # a partition that has nothing to be read begins where it ends
         starts = {each: at.low for each, at in held.items()} | {each.partition: each.start for each in ranges}
         ends = {each: at.low for each, at in held.items()} | {each.partition: each.end for each in ranges}
-        reader = spark.read.format(_WATCHED).options(**self._given)
+        reader = spark.read.format(_MONITORED).options(**self._given)
         reader = reader.option("startingOffsets", offsets_json(starts)).option("endingOffsets", offsets_json(ends))
         frame = reader.load()
         named = frame.withColumns({

@@ -39,7 +39,7 @@ def place_name(place: tuple[str, int]) -> str:
     return f"{place[0]}, partition {place[1]}"
 
 
-def census(files: Iterable[tuple[str, Path]]) -> Counts:
+def count_files(files: Iterable[tuple[str, Path]]) -> Counts:
     """Count what is in files of these addresses; raises `PipelineError` for one that cannot be read."""
     tables: dict[str, list[pa.Table]] = {}
     for address, path in files:
@@ -75,12 +75,12 @@ def _offsets(path: Path) -> pa.Table:
         raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
 
 
-def counted(ranges: Sequence[Range], counts: Counts) -> list[Range]:
+def with_row_counts(ranges: Sequence[Range], counts: Counts) -> list[Range]:
     """The ranges with their rows."""
 
     def rows(each: Range) -> int:
         held = counts.get((each.address, each.partition))
-        return 0 if each.fate or held is None else held.rows
+        return 0 if each.gap_reason or held is None else held.rows
 
     return [replace(each, rows=rows(each)) for each in ranges]
 
@@ -89,7 +89,7 @@ def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
     """Offsets of ranges that have no row, at both ends and the longest between: what the log has to be asked about."""
     found = []
     for each in ranges:
-        if each.fate or each.start == each.end:
+        if each.gap_reason or each.start == each.end:
             continue
         held = counts.get((each.address, each.partition))
         if held is None:
@@ -100,9 +100,9 @@ def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
     return found
 
 
-def mistakes(ranges: Sequence[Range], counts: Counts) -> list[str]:
+def row_mistakes(ranges: Sequence[Range], counts: Counts) -> list[str]:
     """Where rows are not what the ranges say: twice, outside, too many or too few. `ranges` are those of one commit."""
-    expected = {(each.address, each.partition): each for each in ranges if not each.fate}
+    expected = {(each.address, each.partition): each for each in ranges if not each.gap_reason}
     found = []
     for place in sorted({*expected, *counts}):
         held = counts.get(place, Count(0, 0, -1, -1))

@@ -12,10 +12,10 @@ from bridges.spark.archive.ranges import Log, Range
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bridges.spark.archive.written import Watch
+    from bridges.spark.archive.written import WriteMonitor
 
 
-class Standing:
+class SnapshotOrigin:
     """Logs end where they ended when they were looked at first; a partition that appears later has to wait."""
 
     def __init__(self, origin: ArchiveOrigin) -> None:
@@ -31,9 +31,9 @@ class Standing:
             }
             yield replace(log, bounds=bounds)
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
         """As of the origin."""
-        return self._origin.rows(spark, ranges, watch)
+        return self._origin.rows(spark, ranges, monitor)
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
         """As of the origin."""

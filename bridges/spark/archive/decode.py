@@ -22,7 +22,7 @@ from bridges.spark.columns.rows import SCHEMA, EventRow, record_batch
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from bridges.spark.archive.written import Watch
+    from bridges.spark.archive.written import WriteMonitor
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 RECORD: Final = f"struct<timestamp_type:int,value_in_body:boolean,value:binary,headers:{_HEADERS}>"
@@ -68,10 +68,10 @@ def count_unknown() -> Column:
 Batches: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def decoder(addresses: Mapping[str, str], watch: Watch | None = None) -> Batches:
+def decoder(addresses: Mapping[str, str], monitor: WriteMonitor | None = None) -> Batches:
     """What `mapInArrow` calls on rows of Spark's Kafka source: `addresses` are the names of topics in the archive.
 
-    `watch` sees each batch that goes on to the writer of the same task.
+    `monitor` sees each batch that goes on to the writer of the same task.
     """
     names = dict(addresses)
 
@@ -80,7 +80,7 @@ def decoder(addresses: Mapping[str, str], watch: Watch | None = None) -> Batches
         for batch in batches:
             yield rows(batch, readers, names)
 
-    return decode if watch is None else lambda batches: watch.watched(decode(batches))
+    return decode if monitor is None else lambda batches: monitor.monitored(decode(batches))
 
 
 def rows(batch: pa.RecordBatch, readers: Mapping[str, RecordReader], names: Mapping[str, str]) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bridges.spark.archive.audit import Counts, census, counted, gaps, mistakes, place_name
+from bridges.spark.archive.audit import Counts, count_files, gaps, place_name, row_mistakes, with_row_counts
 from bridges.spark.archive.decode import count_unknown
 from bridges.spark.archive.delta import table_problems
 from bridges.spark.archive.ranges import Log, Range, Refused, next_ranges, problems
@@ -17,7 +17,7 @@ from bridges.spark.errors import PipelineError, sentence
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bridges.spark.archive.written import Watch, WriteReport
+    from bridges.spark.archive.written import WriteMonitor, WriteReport
 
 _FIRST_FILE: Final = 100_000
 """Rows of a file as long as nothing is known of their size."""
@@ -30,8 +30,8 @@ class ArchiveOrigin(Protocol):
     def logs(self) -> Iterable[Log]:
         """What there is now."""
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
-        """The events of these ranges; `watch` sees each batch of them in the task that writes it."""
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
+        """The events of these ranges; `monitor` sees each batch of them in the task that writes it."""
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
         """Those of these offsets, of which no event was written, that do hold one; asks the log again."""
@@ -50,7 +50,7 @@ class LogBounds:
     """Whether a record of a mapping that this version does not know ends the job; else it is kept and counted."""
 
 
-def step(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: LogBounds) -> Commit | None:
+def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: LogBounds) -> Commit | None:
     """Add what is new, up to the bounds; `None` where nothing is. To be called within `archive.writing()`.
 
     Raises `PipelineError`; then the archive is as before.
@@ -70,8 +70,8 @@ def step(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: L
         if unknown and bounds.fail_on_unknown:
             raise PipelineError(f"{unknown} records have a mapping of a newer version: update scopegate")
         files = archive.staged(staging, number)
-        counts = census((file.address, source) for source, file in files)
-        ranges = counted(ranges, counts)
+        counts = count_files((file.address, source) for source, file in files)
+        ranges = with_row_counts(ranges, counts)
         _compare(archive, origin, ranges, report, counts)
         return archive.commit(number, staging, ranges, files, unknown)
     except PipelineError:
@@ -86,21 +86,21 @@ def _write(
     """Write the rows of these ranges; what the tasks counted, and how many rows are of an unknown mapping."""
     from pyspark.sql import Observation
 
-    from bridges.spark.archive.written import Token, Watch, WriteReport
+    from bridges.spark.archive.written import Token, WriteMonitor, WriteReport
 
-    present = [each for each in ranges if each.start < each.end and not each.fate]
+    present = [each for each in ranges if each.start < each.end and not each.gap_reason]
     if not present:
         return WriteReport({}), 0
     seen, place = Observation("archive"), staging.with_suffix(".token")
-    watch = Watch(spark, Token.left(place))
-    frame = origin.rows(spark, present, watch).observe(seen, count_unknown().alias("unknown"))
+    monitor = WriteMonitor(spark, Token.left(place))
+    frame = origin.rows(spark, present, monitor).observe(seen, count_unknown().alias("unknown"))
     frame = frame.sortWithinPartitions("address", "date", "partition", "offset")
     writer = frame.write.partitionBy("address", "date").option("maxRecordsPerFile", rows)
     try:
         writer.parquet(file_url(staging))
     finally:
         place.unlink(missing_ok=True)
-    return watch.report(), int(seen.get["unknown"])
+    return monitor.report(), int(seen.get["unknown"])
 
 
 def _compare(
@@ -114,7 +114,7 @@ def _compare(
         raise PipelineError(
             f"{archive.path.absolute()} lacks some of what was written, nothing is committed: {'; '.join(wrong)}"
         )
-    if wrong := mistakes(ranges, counts):
+    if wrong := row_mistakes(ranges, counts):
         raise PipelineError(f"Spark did not write what was requested: {'; '.join(wrong)}")
     if missed := list(origin.holding(gaps(ranges, counts))):
         text = "; ".join(f"{place_name((each.address, each.partition))}: offset {each.start}" for each in missed)
@@ -134,7 +134,7 @@ def run(
     origin: ArchiveOrigin,
     bounds: LogBounds,
     *,
-    tell: Callable[[Commit], None],
+    on_progress: Callable[[Commit], None],
     over: Callable[[], bool],
     stopped: Callable[[], bool],
     follow: Callable[[], None] = lambda: None,
@@ -146,10 +146,10 @@ def run(
     with archive.writing():
         follow()
         while not stopped():
-            commit = step(spark, archive, origin, bounds)
+            commit = commit_next(spark, archive, origin, bounds)
             if commit is not None:
                 follow()
-                tell(commit)
+                on_progress(commit)
             elif over():
                 return True
         return False
@@ -199,7 +199,8 @@ def _wrong_with(archive: Archive, commit: Commit) -> list[str]:
     if found:
         return found
     try:
-        return mistakes(commit.ranges, census((file.address, archive.path / file.path) for file in commit.files))
+        counts = count_files((file.address, archive.path / file.path) for file in commit.files)
+        return row_mistakes(commit.ranges, counts)
     except PipelineError as error:
         return [str(error)]
 

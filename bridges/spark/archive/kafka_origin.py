@@ -17,7 +17,7 @@ from gateway.errors import AmqpError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bridges.spark.archive.written import Watch
+    from bridges.spark.archive.written import WriteMonitor
 
 Start = str | datetime
 
@@ -61,7 +61,7 @@ class KafkaOrigin:
             except AmqpError as error:
                 raise PipelineError(error.description) from None
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
         """The records of these ranges as rows of the archive."""
         topics = {address: topic for topic, address in self._topics.items()}
         starts: dict[str, dict[str, int]] = {}
@@ -75,4 +75,4 @@ class KafkaOrigin:
         reader = reader.option("startingOffsets", json.dumps(starts)).option("endingOffsets", json.dumps(ends))
         reader = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism))
         records = reader.option("failOnDataLoss", "true").option("kafka.max.poll.records", "5000").load()
-        return records.mapInArrow(decoder(self._topics, watch), DDL)
+        return records.mapInArrow(decoder(self._topics, monitor), DDL)

@@ -15,7 +15,7 @@ LOST: Final = "lost"
 
 @dataclass(frozen=True, order=True)
 class Range:
-    """Offsets of one partition; `rows` of them were events, the others never were or are no more (`fate`)."""
+    """Offsets of one partition; `rows` of them were events, the others never were or are gone (`gap_reason`)."""
 
     address: str
     partition: int
@@ -23,7 +23,7 @@ class Range:
     end: int
     rows: int = 0
     identity: str | None = None
-    fate: str = ""
+    gap_reason: str = ""
     """`lost`: the log had dropped these offsets before they could be read."""
 
 
@@ -86,7 +86,7 @@ def _lost(log: Log, partition: int, start: int, low: int, fail: bool) -> Range:
             f"{log.address}, partition {partition}: offsets {start} to {low - 1} are gone from the topic before they "
             f"were archived; --no-fail-on-data-loss goes on and notes the gap"
         )
-    return Range(log.address, partition, start, low, identity=log.identity, fate=LOST)
+    return Range(log.address, partition, start, low, identity=log.identity, gap_reason=LOST)
 
 
 def _shared(ready: Sequence[Range], limit: int) -> list[Range]:
@@ -115,7 +115,7 @@ def problems(ranges: Iterable[Range]) -> list[str]:
             found.append(f"{place}: offsets {item.start} to {before.end - 1} are in two commits")
         if before is not None and before.identity != item.identity:
             found.append(f"{place}: the log changed from {before.identity} to {item.identity}")
-        if item.fate == LOST:
+        if item.gap_reason == LOST:
             found.append(f"{place}: offsets {item.start} to {item.end - 1} were lost before they were archived")
         last[item.address, item.partition] = item
     return found

@@ -20,17 +20,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from bridges.spark.archive.ranges import Range
 from bridges.spark.errors import PipelineError, sentence
 from policies.folders import url_problem
 
+JsonObject: TypeAlias = dict[str, Any]
+"""A manifest or a part of it; the classes below check what it contains."""
 FORMAT: Final = 1
 MANIFEST: Final = "_manifest"
 STAGING: Final = "_staging"
 _CHUNK: Final = 1 << 20
+_GAP_REASON: Final = "fate"
+"""The key of `Range.gap_reason` in a manifest."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class Archive:
             source.rename(staging / f"{index:04}.parquet")
         _sync(staging)
         commit = Commit(number, staging.name, tuple(ranges), tuple(file for _, file in files), unknown)
-        text = json.dumps({"format": FORMAT, **asdict(commit)}, indent=1)
+        text = json.dumps({"format": FORMAT, **_as_manifest(commit)}, indent=1)
         write_whole(self.path / MANIFEST / f"{number:08}.json", text)
         self._place(commit)
         return commit
@@ -165,13 +169,25 @@ class Archive:
         shutil.rmtree(staging)
 
 
+def _as_manifest(commit: Commit) -> dict[str, object]:
+    found = asdict(commit)
+    for each in found["ranges"]:
+        each[_GAP_REASON] = each.pop("gap_reason")
+    return found
+
+
+def _range(entry: JsonObject) -> Range:
+    reason = entry.pop(_GAP_REASON, "")
+    return Range(**entry, gap_reason=reason)
+
+
 def _read(path: Path) -> Commit:
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        found: JsonObject = json.loads(path.read_bytes())
         version = found.pop("format")
         if version != FORMAT:
             raise PipelineError(f"{path}: manifest of version {version}, this scopegate reads version {FORMAT}")
-        ranges = tuple(Range(**each) for each in found.pop("ranges"))
+        ranges = tuple(_range(each) for each in found.pop("ranges"))
         files = tuple(File(**each) for each in found.pop("files"))
         return Commit(**found, ranges=ranges, files=files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

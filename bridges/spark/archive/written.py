@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = ("count", "min", "max")
 
 
-class Written(NamedTuple):
+class WrittenCount(NamedTuple):
     """Rows of one address and partition that were handed to the writers."""
 
     rows: int
@@ -40,7 +40,7 @@ class Written(NamedTuple):
 class WriteReport(NamedTuple):
     """What tasks say: the rows by address and partition, and the places of tasks that did not find the token."""
 
-    written: Mapping[tuple[str, int], Written]
+    written: Mapping[tuple[str, int], WrittenCount]
     apart: frozenset[str] = frozenset()
 
 
@@ -56,8 +56,8 @@ class _Sum(AccumulatorParam[WriteReport]):
         return WriteReport(found, value1.apart | value2.apart)
 
 
-def _both(one: Written, other: Written) -> Written:
-    return Written(one.rows + other.rows, min(one.first, other.first), max(one.last, other.last))
+def _both(one: WrittenCount, other: WrittenCount) -> WrittenCount:
+    return WrittenCount(one.rows + other.rows, min(one.first, other.first), max(one.last, other.last))
 
 
 class Token(NamedTuple):
@@ -104,14 +104,14 @@ def _link(mine: Path, path: Path) -> None:
             mine.replace(path)
 
 
-class Watch:
+class WriteMonitor:
     """Handed to the tasks of one commit."""
 
     def __init__(self, spark: SparkSession, token: Token) -> None:
         self._token: Final = token
         self._reports: Accumulator[WriteReport] = spark.sparkContext.accumulator(WriteReport({}), _Sum())
 
-    def watched(self, batches: Iterator[pa.RecordBatch], address: str | None = None) -> Iterator[pa.RecordBatch]:
+    def monitored(self, batches: Iterator[pa.RecordBatch], address: str | None = None) -> Iterator[pa.RecordBatch]:
         """The record batches of a task, counted; none without the token. Without `address` they have a column of it."""
         if not self._token.seen():
             self._reports.add(WriteReport({}, frozenset({f"{socket.gethostname()}, working directory {os.getcwd()}"})))
@@ -125,12 +125,12 @@ class Watch:
         return self._reports.value
 
 
-def _counted(batch: pa.RecordBatch, address: str | None) -> Mapping[tuple[str, int], Written]:
+def _counted(batch: pa.RecordBatch, address: str | None) -> Mapping[tuple[str, int], WrittenCount]:
     keys = ["partition"] if address else ["address", "partition"]
     table = pa.Table.from_batches([batch.select([*keys, "offset"])])
     found = table.group_by(keys).aggregate([("offset", each) for each in _NUMBERS])
     return {
-        (address or row["address"], row["partition"]): Written(*(row[f"offset_{each}"] for each in _NUMBERS))
+        (address or row["address"], row["partition"]): WrittenCount(*(row[f"offset_{each}"] for each in _NUMBERS))
         for row in found.to_pylist()
     }
 
@@ -148,13 +148,13 @@ def differences(report: WriteReport, counts: Counts) -> list[str]:
     """Where the files that were found hold something else than the tasks wrote."""
     found = []
     for place in sorted({*report.written, *counts}):
-        wrote = report.written.get(place, Written(0, -1, -1))
+        wrote = report.written.get(place, WrittenCount(0, -1, -1))
         there = counts.get(place)
-        held = Written(0, -1, -1) if there is None else Written(there.rows, there.first, there.last)
+        held = WrittenCount(0, -1, -1) if there is None else WrittenCount(there.rows, there.first, there.last)
         if wrote != held:
             found.append(f"{place_name(place)}: the tasks wrote {_said(wrote)}, the files have {_said(held)}")
     return found
 
 
-def _said(some: Written) -> str:
+def _said(some: WrittenCount) -> str:
     return f"{some.rows} events (offsets {some.first} to {some.last})" if some.rows else "no event"

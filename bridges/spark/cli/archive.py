@@ -105,7 +105,7 @@ def archive(
             every=None if once else every,
             format=format,
             engine=spark_engine(master, conf, jars),
-            tell=_print_commit,
+            on_progress=_print_commit,
         )
 
 

@@ -72,7 +72,7 @@ def replay(
             rate=rate,
             dry_run=dry_run,
             engine=spark_engine(master, conf, jars),
-            tell=lambda sent: click.echo(f"{sent} events written"),
+            on_progress=lambda sent: click.echo(f"{sent} events written"),
         )
     click.echo(f"{count} events {'would be written' if dry_run else 'written in all'}")
 

@@ -132,7 +132,8 @@ def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, 
     spelled = {name.lower(): name for name in (*names, *silent)}
     for name in sorted(given):
         if name.lower() not in spelled:
-            raise PipelineError(f"format scopegate: unknown option {name}{guess(name, names)} ({_there_are(names)})")
+            text = f"unknown option {name}{suggestion(name, names)} ({_there_are(names)})"
+            raise PipelineError(f"format scopegate: {text}")
     found = {spelled[name.lower()]: value for name, value in given.items()}
     for name in ("url", "address"):
         if not found.get(name):
@@ -142,7 +143,7 @@ def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, 
     return found
 
 
-def guess(name: str, names: tuple[str, ...]) -> str:
+def suggestion(name: str, names: tuple[str, ...]) -> str:
     """The name that was meant, as a question; nothing where none is near."""
     by_case = {each.lower(): each for each in names}
     near = get_close_matches(name.lower(), by_case, 1)

@@ -35,7 +35,7 @@ _TRIES, _PAUSE = 3, 1.0
 _log: Final = logging.getLogger("scopegate.pipeline")
 
 
-class HeldOffsets(NamedTuple):
+class OffsetBounds(NamedTuple):
     """What a partition holds: offsets [low, high). Not `known`: it is empty, and the peer does not say where."""
 
     low: int
@@ -43,10 +43,10 @@ class HeldOffsets(NamedTuple):
     known: bool = True
 
 
-class PlannedNode(NamedTuple):
+class NodeInfo(NamedTuple):
     """What an event-stream node says of itself; `log` is the identity of its log, where it says one."""
 
-    held: dict[int, HeldOffsets]
+    held: dict[int, OffsetBounds]
     log: str | None = None
     current: bool = True
     """Off: the node cannot reach its log just now and tells what it knew last."""
@@ -61,7 +61,7 @@ class OffsetRange(NamedTuple):
 
 
 @dataclass
-class Span(InputPartition):
+class ReadTask(InputPartition):
     """What one task reads, and of which log."""
 
     ranges: tuple[OffsetRange, ...]
@@ -71,79 +71,79 @@ class Span(InputPartition):
 # -- asking
 
 
-def node(options: ReadOptions) -> PlannedNode:
+def fetch_info(options: ReadOptions) -> NodeInfo:
     """What the node holds now, as its `$info` says. Raises `PipelineError`."""
     try:
         with BlockingClient(options.endpoint, options.credentials()) as client:
-            return asked(client, options)
+            return read_info(client, options)
     except AmqpError as error:
-        raise PipelineError(said(options, error)) from None
+        raise PipelineError(error_text(options, error)) from None
 
 
-def present(options: ReadOptions) -> PlannedNode:
+def fetch_current_info(options: ReadOptions) -> NodeInfo:
     """The same, and an error where the node only knows what was. Raises `PipelineError`."""
     try:
         with BlockingClient(options.endpoint, options.credentials()) as client:
-            return reached(client, options)
+            return read_current_info(client, options)
     except AmqpError as error:
-        raise PipelineError(said(options, error)) from None
+        raise PipelineError(error_text(options, error)) from None
 
 
-def reached(client: BlockingClient, options: ReadOptions) -> PlannedNode:
+def read_current_info(client: BlockingClient, options: ReadOptions) -> NodeInfo:
     """What a node holds that reaches its log, now or in a moment. Raises `PipelineError` and `AmqpError`."""
     for _ in range(_TRIES):
-        if (found := asked(client, options)).current:
+        if (found := read_info(client, options)).current:
             return found
         client.wait(lambda: False, _PAUSE)
-    raise PipelineError(f"{named(options)} cannot reach its log at the moment: try again later")
+    raise PipelineError(f"{node_name(options)} cannot reach its log at the moment: try again later")
 
 
-def asked(client: BlockingClient, options: ReadOptions) -> PlannedNode:
+def read_info(client: BlockingClient, options: ReadOptions) -> NodeInfo:
     """The same on a connection that is there. Raises `PipelineError` and `AmqpError`."""
     receiver = client.receiver(options.address + INFO, window=1)
     found = receiver.take(1, _PATIENCE)
     receiver.close()
     if not found:
-        raise PipelineError(f"{named(options)} does not describe its contents ({INFO})")
-    return described(options, found[0])
+        raise PipelineError(f"{node_name(options)} does not describe its contents ({INFO})")
+    return parse_info(options, found[0])
 
 
-def described(options: ReadOptions, data: bytes) -> PlannedNode:
+def parse_info(options: ReadOptions, data: bytes) -> NodeInfo:
     """A message of `$info`. Raises `PipelineError` where it is none, or offsets are no numbers."""
     try:
         (body,) = sections.body_values(data, sections.walk(data))
         log = body.get(LOG_ID)
         held = {int(each["partition"]): _held(each) for each in body["partitions"]}
-        return PlannedNode(held, None if log is None else str(log), body.get(CURRENT) is not False)
+        return NodeInfo(held, None if log is None else str(log), body.get(CURRENT) is not False)
     except (AmqpError, ValueError, TypeError, KeyError, AttributeError):
-        text = f"{named(options)} is no event stream with offsets that are numbers"
+        text = f"{node_name(options)} is no event stream with offsets that are numbers"
         raise PipelineError(text) from None
 
 
-def _held(entry: Mapping[str, AmqpValue]) -> HeldOffsets:
+def _held(entry: Mapping[str, AmqpValue]) -> OffsetBounds:
     earliest, latest, following = entry["earliest-offset"], entry["latest-offset"], entry.get(NEXT)
     if latest is not None:
-        return HeldOffsets(int(earliest), int(latest) + 1)
-    return HeldOffsets(0, 0, False) if following is None else HeldOffsets(int(following), int(following))
+        return OffsetBounds(int(earliest), int(latest) + 1)
+    return OffsetBounds(0, 0, False) if following is None else OffsetBounds(int(following), int(following))
 
 
-def since(options: ReadOptions, held: Mapping[int, HeldOffsets], time_ms: int) -> dict[int, int]:
+def since(options: ReadOptions, held: Mapping[int, OffsetBounds], time_ms: int) -> dict[int, int]:
     """The offset of the first event of each partition with that time or a later one; where there is none, its end."""
     try:
         with BlockingClient(options.endpoint, options.credentials()) as client:
             return {partition: _since(client, options, partition, at, time_ms) for partition, at in held.items()}
     except AmqpError as error:
-        raise PipelineError(said(options, error)) from None
+        raise PipelineError(error_text(options, error)) from None
 
 
-def _since(client: BlockingClient, options: ReadOptions, partition: int, held: HeldOffsets, time_ms: int) -> int:
+def _since(client: BlockingClient, options: ReadOptions, partition: int, held: OffsetBounds, time_ms: int) -> int:
     if held.low == held.high:
         return held.high
     place = {Symbol(OFFSET): Symbol(EARLIEST), Symbol(TIMESTAMP): Timestamp(time_ms - 1)}
     receiver = _attached(client, options, partition, place, window=1)
     found = receiver.take(1, 0.0) or receiver.rest()
     if not found:  # a node that does not reach its log gives the credit back, too
-        reached(client, options)
+        read_current_info(client, options)
         found = receiver.rest()
     receiver.close()
     return min(offset_of(options, found[0]), held.high) if found else held.high
@@ -154,10 +154,10 @@ def offset_of(options: ReadOptions, data: bytes) -> int:
     try:
         return int(sections.delivery_annotations(data, sections.walk(data))[OFFSET])
     except (AmqpError, KeyError, ValueError, TypeError):
-        raise PipelineError(no_event(options)) from None
+        raise PipelineError(not_an_event(options)) from None
 
 
-def reading(client: BlockingClient, options: ReadOptions, partition: int, start: int) -> BlockingReceiver:
+def attach_at_offset(client: BlockingClient, options: ReadOptions, partition: int, start: int) -> BlockingReceiver:
     """A receiver of the events of a partition from an offset on, those that the option `filter` names."""
     after = Symbol(offset_symbol(start - 1) if start else EARLIEST)
     return _attached(client, options, partition, {Symbol(OFFSET): after}, sql=options.filter)
@@ -179,29 +179,29 @@ def _attached(
     receiver = client.receiver(options.address, properties=bound, filter=wanted, window=window)
     missing = set(map(str, wanted)) - set(map(str, receiver.link.source.filter or {}))
     if missing:  # a peer that leaves a filter out would give more than was asked for (AMQP 3.5.3)
-        raise PipelineError(f"{named(options)} does not apply the filter {min(missing)}")
+        raise PipelineError(f"{node_name(options)} does not apply the filter {min(missing)}")
     return receiver
 
 
-def named(options: ReadOptions) -> str:
+def node_name(options: ReadOptions) -> str:
     """The node, as sentences call it."""
     return f"{options.address} at {options.endpoint}"
 
 
-def said(options: ReadOptions, error: AmqpError) -> str:
+def error_text(options: ReadOptions, error: AmqpError) -> str:
     """What the peer has against it."""
-    return f"{named(options)}: {error.description or error.condition}"
+    return f"{node_name(options)}: {error.description or error.condition}"
 
 
-def no_event(options: ReadOptions) -> str:
+def not_an_event(options: ReadOptions) -> str:
     """What to say of a message that is not from a log."""
-    return f"{named(options)}: what came is no event with an offset"
+    return f"{node_name(options)}: what came is no event with an offset"
 
 
 # -- deciding
 
 
-def first_offsets(options: ReadOptions, held: Mapping[int, HeldOffsets]) -> dict[int, int]:
+def first_offsets(options: ReadOptions, held: Mapping[int, OffsetBounds]) -> dict[int, int]:
     """Where to begin; partitions that `startingOffsets` does not name begin where their log does."""
     if options.starting_time is not None:
         return since(options, held, options.starting_time)
@@ -214,7 +214,7 @@ def first_offsets(options: ReadOptions, held: Mapping[int, HeldOffsets]) -> dict
     return {partition: options.starting.get(partition, at.low) for partition, at in held.items()}
 
 
-def last_offsets(options: ReadOptions, held: Mapping[int, HeldOffsets]) -> dict[int, int]:
+def last_offsets(options: ReadOptions, held: Mapping[int, OffsetBounds]) -> dict[int, int]:
     """Where a batch ends, as `endingOffsets` or `endingTimestamp` says."""
     if options.ending_time is not None:
         return since(options, held, options.ending_time)
@@ -224,14 +224,14 @@ def last_offsets(options: ReadOptions, held: Mapping[int, HeldOffsets]) -> dict[
     return {partition: options.ending.get(partition, at.high) for partition, at in held.items()}
 
 
-def _latest(options: ReadOptions, partition: int, at: HeldOffsets) -> int:
+def _latest(options: ReadOptions, partition: int, at: OffsetBounds) -> int:
     if not at.known:
-        text = f"{named(options)} does not say where its partition {partition} ends, for nothing is in it"
+        text = f"{node_name(options)} does not say where its partition {partition} ends, for nothing is in it"
         raise PipelineError(f"{text}: try again later, or startingOffsets=earliest")
     return at.high
 
 
-def _inside(options: ReadOptions, name: str, places: Mapping[int, int], held: Mapping[int, HeldOffsets]) -> None:
+def _inside(options: ReadOptions, name: str, places: Mapping[int, int], held: Mapping[int, OffsetBounds]) -> None:
     """Offsets of an option that are not in the log are a mistake; those that are gone already are a loss."""
     strange = sorted(set(places) - set(held))
     if strange:
@@ -248,46 +248,46 @@ def same_log(options: ReadOptions, before: str | None, now: str | None) -> bool:
     if before is None or now is None or before == now:
         return True
     text = f"{options.address}: the log was made anew (its id was {before} and is {now}); its old offsets mean nothing"
-    lost(options, text, "failOnDataLoss=false reads the new one from its start")
+    report_loss(options, text, "failOnDataLoss=false reads the new one from its start")
     return False
 
 
-def checked(
-    options: ReadOptions, starts: Mapping[int, int], ends: Mapping[int, int], held: Mapping[int, HeldOffsets]
+def available_ranges(
+    options: ReadOptions, starts: Mapping[int, int], ends: Mapping[int, int], held: Mapping[int, OffsetBounds]
 ) -> list[OffsetRange]:
     """The ranges to read, once it is known that the log still has them. Raises `PipelineError`."""
     found = []
     for partition, end in sorted(ends.items()):
-        at = held.get(partition, HeldOffsets(0, 0, False))
+        at = held.get(partition, OffsetBounds(0, 0, False))
         start = starts.get(partition, at.low)
         place = f"{options.address}, partition {partition}"
         if at.known and at.high < max(start, end):
             text = f"{place}: the log ends at offset {at.high}, not {max(start, end)}: it was cut off or made anew"
-            lost(options, text, "failOnDataLoss=false goes on where it ends")
+            report_loss(options, text, "failOnDataLoss=false goes on where it ends")
             start, end = min(start, at.high), min(end, at.high)
         if start < min(at.low, end):
             gone = f"{place}: offsets {start} to {min(at.low, end) - 1} are gone from the log"
-            lost(options, gone, "failOnDataLoss=false skips them")
+            report_loss(options, gone, "failOnDataLoss=false skips them")
             start = min(at.low, end)
         if start < end:
             found.append(OffsetRange(partition, start, end))
     return found
 
 
-def lost(options: ReadOptions, what: str, otherwise: str) -> None:
+def report_loss(options: ReadOptions, what: str, otherwise: str) -> None:
     """End the query, or say it in the log and go on, as `failOnDataLoss` wants it."""
     if options.fail_on_loss:
         raise PipelineError(f"{what}; {otherwise}")
     _log.warning("%s; failOnDataLoss=false: the query goes on", what)
 
 
-def spans(options: ReadOptions, ranges: Sequence[OffsetRange], log: str | None) -> list[Span]:
+def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], log: str | None) -> list[ReadTask]:
     """One task for each range, or at most `maxTasks` of them."""
     count = min(len(ranges), options.max_tasks or len(ranges))
-    return [Span(tuple(ranges[number::count]), log) for number in range(count)]
+    return [ReadTask(tuple(ranges[number::count]), log) for number in range(count)]
 
 
-def limited(before: Mapping[int, int], ends: Mapping[int, int], limit: int) -> dict[int, int]:
+def limit_offsets(before: Mapping[int, int], ends: Mapping[int, int], limit: int) -> dict[int, int]:
     """At most `limit` offsets in all, a fair share of each partition, what short ones leave to the long ones."""
     found, left = dict(before), limit
     waiting = sorted(ends, key=lambda partition: ends[partition] - before[partition])

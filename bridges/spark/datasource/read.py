@@ -18,7 +18,16 @@ from bridges.spark.amqp.reconnecting_client import ReconnectingClient
 from bridges.spark.columns.batch_decoder import Int64s
 from bridges.spark.columns.rows import MessageColumns, message_columns, placed
 from bridges.spark.datasource.options import ReadOptions
-from bridges.spark.datasource.plan import OffsetRange, Span, checked, no_event, reached, reading, said, same_log
+from bridges.spark.datasource.plan import (
+    OffsetRange,
+    ReadTask,
+    attach_at_offset,
+    available_ranges,
+    error_text,
+    not_an_event,
+    read_current_info,
+    same_log,
+)
 from bridges.spark.errors import PipelineError
 from gateway.amqp.codec.codec import decode_all
 from gateway.amqp.message import sections
@@ -32,29 +41,29 @@ _KEYS: Final = ("x-opt-kafka-key", "event-streams-group-key")
 """Kafka's bytes are exact, so they come first."""
 
 
-def read(options: ReadOptions, span: Span) -> Iterator[pa.RecordBatch]:
+def read(options: ReadOptions, span: ReadTask) -> Iterator[pa.RecordBatch]:
     """The events of a span as record batches. Raises `PipelineError`."""
     count = 0
     try:
-        with ReconnectingClient(options) as line:
+        with ReconnectingClient(options) as connection:
             for each in span.ranges:
-                for batch in events(line, options, each):
+                for batch in events(connection, options, each):
                     count += len(batch)
                     yield batch
             if count < sum(each.end - each.start for each in span.ranges):
-                _still_there(line.client(), options, span)
+                _still_there(connection.client(), options, span)
     except AmqpError as error:
-        raise PipelineError(said(options, error)) from None
+        raise PipelineError(error_text(options, error)) from None
 
 
-def events(line: ReconnectingClient, options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+def events(connection: ReconnectingClient, options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The events of a range as record batches. Raises `PipelineError` and `AmqpError`."""
     known: BlockingClient | None = None
     receiver: BlockingReceiver | None = None
     place, draining, sure = wanted.start, False, False
     while place < wanted.end:
-        if (client := line.client()) is not known or receiver is None:
-            known, receiver = client, reading(client, options, wanted.partition, place)
+        if (client := connection.client()) is not known or receiver is None:
+            known, receiver = client, attach_at_offset(client, options, wanted.partition, place)
             draining = sure = False
         messages = receiver.rest() if draining else receiver.take(min(_BATCH, wanted.end - place), _IDLE)
         if messages:
@@ -65,19 +74,19 @@ def events(line: ReconnectingClient, options: ReadOptions, wanted: OffsetRange) 
         elif sure:
             break
         elif draining:  # a node that does not reach its log gives the credit back, too: that is not the end
-            reached(client, options)
+            read_current_info(client, options)
             sure = True
         draining = draining or not messages
     if receiver is not None:
         receiver.close()
 
 
-def _still_there(client: BlockingClient, options: ReadOptions, span: Span) -> None:
+def _still_there(client: BlockingClient, options: ReadOptions, span: ReadTask) -> None:
     """Some offsets are no events; what the log lost while it was read would be missing without a word."""
-    now = reached(client, options)
+    now = read_current_info(client, options)
     if same_log(options, span.log, now.log):
         starts = {each.partition: each.start for each in span.ranges}
-        checked(options, starts, {each.partition: each.end for each in span.ranges}, now.held)
+        available_ranges(options, starts, {each.partition: each.end for each in span.ranges}, now.held)
 
 
 def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, int]:
@@ -86,7 +95,7 @@ def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes])
     try:
         offsets, times = _places(found["delivery_annotations"])
     except (pa.ArrowInvalid, ValueError):
-        raise PipelineError(no_event(options)) from None
+        raise PipelineError(not_an_event(options)) from None
     partitions = pa.repeat(pa.scalar(wanted.partition, pa.int32()), len(offsets))
     batch = placed(found, partitions, pa.array(offsets), times, _keys(found, messages))
     inside = (offsets >= wanted.start) & (offsets < wanted.end)

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from bridges.spark.columns import schema as columns
 from bridges.spark.columns.schema import AmqpValue
-from bridges.spark.datasource.options import guess
+from bridges.spark.datasource.options import suggestion
 from bridges.spark.errors import PipelineError
 from gateway.amqp.codec.codec import (
     Byte,
@@ -76,12 +76,12 @@ def encoder(schema: T.StructType) -> Encoder:
     known = (*WRITTEN, *columns.COLUMNS) if exact else (*WRITTEN, *_PLACES)
     for name in fields:
         if name not in known:
-            instead = ": write bare_message for it" if name in columns.COLUMNS else guess(name, WRITTEN)
+            instead = ": write bare_message for it" if name in columns.COLUMNS else suggestion(name, WRITTEN)
             raise PipelineError(f"format scopegate: column {name} cannot be written{instead} ({_there_are()})")
     if not exact and "body" not in fields:
         raise PipelineError(f"format scopegate: either a column body or bare_message is needed ({_there_are()})")
-    target = _aimed(fields)
-    message = _exact(fields) if exact else _made(fields)
+    target = _target_setter(fields)
+    message = _from_encoded(fields) if exact else _from_parts(fields)
     return (lambda row: target(row, message(row))) if target is not None else message
 
 
@@ -89,16 +89,16 @@ def _there_are() -> str:
     return f"columns that can be written: {', '.join(WRITTEN)}"
 
 
-def _wants(name: str, kind: T.DataType, *allowed: type[T.DataType]) -> T.DataType:
+def _require_type(name: str, kind: T.DataType, *allowed: type[T.DataType]) -> T.DataType:
     if not isinstance(kind, allowed):
         names = " or ".join(each().simpleString() for each in allowed)
         raise PipelineError(f"format scopegate: column {name} has to be {names}, not {kind.simpleString()}")
     return kind
 
 
-def _exact(fields: ColumnTypes) -> Encoder:
+def _from_encoded(fields: ColumnTypes) -> Encoder:
     for name in ("head", "bare_message"):
-        _wants(name, fields.get(name, T.BinaryType()), T.BinaryType)
+        _require_type(name, fields.get(name, T.BinaryType()), T.BinaryType)
 
     def message(row: Row) -> bytes:
         data = bytes(row.get("head") or b"") + bytes(row["bare_message"] or b"")
@@ -108,25 +108,25 @@ def _exact(fields: ColumnTypes) -> Encoder:
     return message
 
 
-Aim: TypeAlias = Callable[[Row, bytes], bytes]
+TargetSetter: TypeAlias = Callable[[Row, bytes], bytes]
 
 
-def _aimed(fields: ColumnTypes) -> Aim | None:
+def _target_setter(fields: ColumnTypes) -> TargetSetter | None:
     if "target_partition" not in fields:
         return None
-    _wants("target_partition", fields["target_partition"], T.IntegerType, T.LongType, T.ShortType, T.StringType)
+    _require_type("target_partition", fields["target_partition"], T.IntegerType, T.LongType, T.ShortType, T.StringType)
 
-    def aim(row: Row, data: bytes) -> bytes:
+    def set_target(row: Row, data: bytes) -> bytes:
         if row["target_partition"] is None:
             return data
         layout = sections.walk(data)
         put = {_TARGET: encode(Symbol(row["target_partition"]))}
         return sections.splice(data, layout, da=sections.edit_map(data[layout.da : layout.ma], put=put))
 
-    return aim
+    return set_target
 
 
-def _made(fields: ColumnTypes) -> Encoder:
+def _from_parts(fields: ColumnTypes) -> Encoder:
     parts = [
         part
         for part in (
@@ -152,7 +152,7 @@ def _list(name: str, kind: T.DataType | None, converts: Mapping[str, Convert], c
     for field in kind:
         if field.name not in converts:
             there_are = f"there is: {', '.join(names)}"
-            text = f"{name} has no field {field.name}{guess(field.name, names)} ({there_are})"
+            text = f"{name} has no field {field.name}{suggestion(field.name, names)} ({there_are})"
             raise PipelineError(f"format scopegate: {text}")
         typed = field.name in _IDENTIFIERS
         given[field.name] = _scalar(f"{name}.{field.name}", field.dataType) if typed else converts[field.name]
@@ -180,7 +180,8 @@ def _annotations(fields: ColumnTypes) -> Encoder | None:
     convert = None if kind is None else _map("message_annotations", kind)
     named = None
     if key is not None:
-        named = _GROUP_KEY if isinstance(_wants("key", key, T.StringType, T.BinaryType), T.StringType) else _KAFKA_KEY
+        _require_type("key", key, T.StringType, T.BinaryType)
+        named = _GROUP_KEY if isinstance(key, T.StringType) else _KAFKA_KEY
 
     def section(row: Row) -> bytes:
         entries = {} if convert is None else convert(row["message_annotations"])
@@ -207,7 +208,7 @@ def _application_properties(kind: T.DataType | None) -> Encoder | None:
 
 def _body(kind: T.DataType) -> Encoder:
     """Binary is a data section, text an amqp-value; null the amqp-value null."""
-    code = sections.DATA if isinstance(_wants("body", kind, T.BinaryType, T.StringType), T.BinaryType) else 0
+    code = sections.DATA if isinstance(_require_type("body", kind, T.BinaryType, T.StringType), T.BinaryType) else 0
 
     def section(row: Row) -> bytes:
         body = row["body"]

@@ -35,7 +35,7 @@ from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
-_LOT: Final = 500
+_CHUNK: Final = 500
 _SHARED: Final = ".scopegate-progress"
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Where Spark tells a task whose micro-batch it is."""
@@ -65,22 +65,22 @@ class _Sink:
         """Send the rows of a task. Raises `PipelineError` where one is not accepted."""
         options = self._options
         self._check_folder()
-        done = _Done.of_task(options.progress)
+        done = _Progress.of_task(options.progress)
         task = TaskContext.get()
         number = 0 if task is None else task.partitionId()
         sent = skipped = 0
         try:
-            with ReconnectingClient(options) as line:
+            with ReconnectingClient(options) as connection:
                 known, sender = None, None
-                for rows in _lots(iterator):
+                for rows in _chunks(iterator):
                     messages = self._encoded(rows, number, sent + skipped)
-                    if done.has(messages):
+                    if done.contains(messages):
                         skipped += len(messages)
                         continue
-                    if (client := line.client()) is not known or sender is None:
+                    if (client := connection.client()) is not known or sender is None:
                         known, sender = client, client.sender(options.address)
                     self._send(sender, rows, messages, number, sent + skipped)
-                    done.note(messages)
+                    done.add(messages)
                     sent += len(messages)
         except AmqpError as error:
             raise PipelineError(f"{options.address} at {options.endpoint}: {error.description or error}") from None
@@ -101,7 +101,7 @@ class _Sink:
             try:
                 messages.append(self._encoder(row))
             except (ValueError, TypeError, AmqpError) as error:
-                raise PipelineError(f"{_place(row, task, number)} is not a message: {error}") from None
+                raise PipelineError(f"{_row_name(row, task, number)} is not a message: {error}") from None
         return messages
 
     def _send(
@@ -109,7 +109,7 @@ class _Sink:
     ) -> None:
         for number, (row, outcome) in enumerate(zip(rows, sender.send(messages), strict=True), before):
             if outcome is not ACCEPTED:
-                raise PipelineError(self._refused(_place(row, task, number), outcome))
+                raise PipelineError(self._refused(_row_name(row, task, number), outcome))
 
     def _refused(self, place: str, outcome: Outcome) -> str:
         return f"{self._options.address} at {self._options.endpoint} {answer_to(place, outcome)}"
@@ -145,25 +145,25 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         """What was accepted stays: nothing takes a message back."""
 
 
-def _lots(batches: Iterator[pa.RecordBatch]) -> Iterator[list[Row]]:
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[list[Row]]:
     for batch in batches:
-        for first in range(0, batch.num_rows, _LOT):
-            yield batch.slice(first, _LOT).to_pylist(maps_as_pydicts="strict")
+        for first in range(0, batch.num_rows, _CHUNK):
+            yield batch.slice(first, _CHUNK).to_pylist(maps_as_pydicts="strict")
 
 
-def _place(row: Row, task: int, number: int) -> str:
+def _row_name(row: Row, task: int, number: int) -> str:
     """The row, as a person finds it: its place in the log it came from, or its number in its task."""
     if isinstance(row.get("partition"), int) and isinstance(row.get("offset"), int):
         return f"the row of partition {row['partition']}, offset {row['offset']}"
     return f"row {number} of task {task}"
 
 
-class _Done:
+class _Progress:
     """The lots of one task of one micro-batch that were accepted; without a file, none are known."""
 
     def __init__(self, file: Path | None = None, batch: str = "") -> None:
         self._file, self._batch = file, batch
-        self._lots: list[str] = []
+        self._chunks: list[str] = []
         self._earlier: Counter[str] = Counter()
         if file is not None:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # what is not readable is sent again
@@ -172,7 +172,7 @@ class _Done:
                     self._earlier = Counter(map(str, found["lots"]))
 
     @classmethod
-    def of_task(cls, folder: Path | None) -> _Done:
+    def of_task(cls, folder: Path | None) -> _Progress:
         """What an earlier try of this task noted. Raises `PipelineError` where nothing can be noted."""
         task = TaskContext.get()
         batch = None if task is None else task.getLocalProperty(_BATCH)
@@ -184,30 +184,30 @@ class _Done:
         except OSError as error:
             raise PipelineError(f"progressLocation {folder} cannot be written: {sentence(error)}") from None
         done = cls(file, batch)
-        done.keep()  # what is sent while nothing can be noted is sent again
+        done.store()  # what is sent while nothing can be noted is sent again
         return done
 
-    def has(self, messages: Sequence[bytes]) -> bool:
+    def contains(self, messages: Sequence[bytes]) -> bool:
         """Whether these were accepted before."""
         if not self._earlier:
             return False
         digest = _digest(messages)
         if found := digest in self._earlier:
             self._earlier -= Counter((digest,))
-            self._lots.append(digest)
+            self._chunks.append(digest)
         return found
 
-    def note(self, messages: Sequence[bytes]) -> None:
+    def add(self, messages: Sequence[bytes]) -> None:
         """These are accepted."""
         if self._file is not None:
-            self._lots.append(_digest(messages))
-            self.keep()
+            self._chunks.append(_digest(messages))
+            self.store()
 
-    def keep(self) -> None:
+    def store(self) -> None:
         """Write it down. Raises `PipelineError`."""
         if self._file is None:
             return
-        lots = [*self._lots, *self._earlier.elements()]
+        lots = [*self._chunks, *self._earlier.elements()]
         try:
             write_whole(self._file, json.dumps({"batch": self._batch, "lots": lots}))
         except OSError as error:
@@ -216,13 +216,13 @@ class _Done:
 
 def _digest(messages: Sequence[bytes]) -> str:
     found = hashlib.sha256()
-    for data in map(_lasting, messages):
+    for data in map(_without_ttl, messages):
         found.update(len(data).to_bytes(8, "big"))
         found.update(data)
     return found.hexdigest()
 
 
-def _lasting(data: bytes) -> bytes:
+def _without_ttl(data: bytes) -> bytes:
     """What is the same in the second try: a log makes the time to live (3.2.1) less each time it is read."""
     layout = sections.walk(data)
     fields = sections.header(data, layout)

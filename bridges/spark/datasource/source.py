@@ -26,15 +26,15 @@ from bridges.spark.columns import schema as columns
 from bridges.spark.datasource import plan, read
 from bridges.spark.datasource.options import ReadOptions, read_options, write_options
 from bridges.spark.datasource.plan import (
-    HeldOffsets,
-    PlannedNode,
-    Span,
-    checked,
+    NodeInfo,
+    OffsetBounds,
+    ReadTask,
+    available_ranges,
     first_offsets,
     last_offsets,
-    limited,
+    limit_offsets,
+    plan_tasks,
     same_log,
-    spans,
 )
 from bridges.spark.datasource.sink import BatchSink, StreamSink
 from bridges.spark.errors import PipelineError
@@ -58,7 +58,7 @@ class ScopeGateDataSource(DataSource):
         return columns.DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return StreamReaderBase(read_options(dict(self.options)))
+        return BatchReader(read_options(dict(self.options)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(read_options(dict(self.options)))
@@ -76,18 +76,19 @@ class _BaseReader:
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The events of a span as record batches."""
-        if isinstance(partition, Span) and partition.ranges:
+        if isinstance(partition, ReadTask) and partition.ranges:
             yield from read.read(self._options, partition)
 
 
-class StreamReaderBase(_BaseReader, DataSourceReader):
+class BatchReader(_BaseReader, DataSourceReader):
     """A batch: what the node holds when it is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        node = plan.present(options)
-        ranges = checked(options, first_offsets(options, node.held), last_offsets(options, node.held), node.held)
-        return spans(options, ranges, node.log) or [Span(())]
+        node = plan.fetch_current_info(options)
+        starts, ends = first_offsets(options, node.held), last_offsets(options, node.held)
+        ranges = available_ranges(options, starts, ends, node.held)
+        return plan_tasks(options, ranges, node.log) or [ReadTask(())]
 
 
 class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -102,13 +103,13 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         if options.ending != "latest" or options.ending_time is not None:
             raise PipelineError("format scopegate: endingOffsets and endingTimestamp are for batches, not streams")
         self._initial: StreamOffset | None = None
-        self._target: PlannedNode | None = None
-        self._node: PlannedNode | None = None
+        self._target: NodeInfo | None = None
+        self._node: NodeInfo | None = None
         self._asked = 0.0
 
     def initialOffset(self) -> StreamOffset:
         if self._initial is None:  # asked more than once: latest must stay what it was
-            node = plan.present(self._options)
+            node = plan.fetch_current_info(self._options)
             self._initial = {**_written(first_offsets(self._options, node.held), node.log), _NEW: True}
         return self._initial
 
@@ -117,15 +118,15 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = plan.present(self._options)
+        self._target = plan.fetch_current_info(self._options)
 
     def reportLatestOffset(self) -> StreamOffset:
         node = self._now()
         return _written({partition: at.high for partition, at in node.held.items()}, node.log)
 
-    def _now(self) -> PlannedNode:
+    def _now(self) -> NodeInfo:
         if self._node is None or time.monotonic() - self._asked > _FRESH:
-            self._node, self._asked = plan.node(self._options), time.monotonic()
+            self._node, self._asked = plan.fetch_info(self._options), time.monotonic()
         return self._node
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
@@ -133,10 +134,10 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         same = same_log(self._options, start.get(_LOG), node.log)
         places = _places(start) if same else {}
         before = {partition: places.get(partition, at.low) for partition, at in node.held.items()}
-        checked(self._options, before, before, node.held)  # a log that was cut off is told before anything is read
+        available_ranges(self._options, before, before, node.held)  # reports a log that was cut off before reading it
         ends = {partition: _end(at, before[partition]) for partition, at in node.held.items()}
         if isinstance(limit, ReadMaxRows):
-            ends = limited(before, ends, limit.max_rows)
+            ends = limit_offsets(before, ends, limit.max_rows)
         log = node.log or start.get(_LOG)
         if same and log == start.get(_LOG) and {**places, **ends} == places:
             return start
@@ -144,12 +145,12 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         return {**found, _FIRST: _written(_places(start), start.get(_LOG))} if start.get(_NEW) else found
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        options, node, log = self._options, plan.node(self._options), end.get(_LOG)
+        options, node, log = self._options, plan.fetch_info(self._options), end.get(_LOG)
         if not same_log(options, log, node.log):
             return []
         begin = end.get(_FIRST, start)
         starts = _places(begin) if begin.get(_LOG) in (None, log) else {}
-        return spans(options, checked(options, starts, _places(end), node.held), log)
+        return plan_tasks(options, available_ranges(options, starts, _places(end), node.held), log)
 
     def commit(self, end: StreamOffset) -> None:
         """Nothing is kept at the peer: the checkpoint knows."""
@@ -160,7 +161,7 @@ def _written(places: Mapping[int, int], log: str | None = None) -> StreamOffset:
     return found if log is None else {**found, _LOG: log}
 
 
-def _end(at: HeldOffsets, place: int) -> int:
+def _end(at: OffsetBounds, place: int) -> int:
     """How far there is something; a partition that is empty and does not say where ends where it was."""
     return at.high if at.known else max(at.high, place)
 

@@ -55,10 +55,10 @@ _Totals = tuple[int, int, int]
 def start(folder: Path, policy: Path | None, *, once: bool) -> int:
     """The whole journey, with what it makes in `folder`; 0 only if every step was verified. Raises `PipelineError`."""
     check_java()
-    journey = Walkthrough(_emptied(folder))
+    walkthrough = Walkthrough(_emptied(folder))
     title = "its data pipeline, from traffic to a report"
-    with closing(journey):
-        return run(once, policy, Tour("pipeline.yaml", title, journey.show, journey.attach))
+    with closing(walkthrough):
+        return run(once, policy, Tour("pipeline.yaml", title, walkthrough.show, walkthrough.attach))
 
 
 def _emptied(folder: Path) -> Path:
@@ -86,38 +86,38 @@ class Walkthrough:
         """End what was started."""
         self._commands.close()
 
-    def show(self, place: Ports, bootstrap: str, screen: TerminalOutput, checks: Checks) -> None:
+    def show(self, ports: Ports, bootstrap: str, terminal: TerminalOutput, checks: Checks) -> None:
         """All steps."""
-        sent = traffic.make(place, screen, checks)
-        screen.heading("2  Archive: events as Parquet, each offset once")
-        self._archived(place, sent, screen, checks)
-        screen.heading("3  Simulate: what would another policy have done?")
-        self._simulated(place, screen, checks)
-        screen.heading("4  Replay: the same bytes once more")
-        self._replayed(place, sent, screen, checks)
-        screen.heading("5  Report")
-        self._reported(screen, checks)
+        sent = traffic.make(ports, terminal, checks)
+        terminal.heading("2  Archive: events as Parquet, each offset once")
+        self._archived(ports, sent, terminal, checks)
+        terminal.heading("3  Simulate: what would another policy have done?")
+        self._simulated(ports, terminal, checks)
+        terminal.heading("4  Replay: the same bytes once more")
+        self._replayed(ports, sent, terminal, checks)
+        terminal.heading("5  Report")
+        self._reported(terminal, checks)
         self.close()
 
-    def attach(self, place: Ports, server: Server, bootstrap: str, screen: TerminalOutput) -> None:
+    def attach(self, ports: Ports, server: Server, bootstrap: str, terminal: TerminalOutput) -> None:
         """It goes on serving: what to try, and the report in a browser where there is one."""
-        screen.heading("It goes on serving: try it yourself")
-        for words in (_read(place, self._archive, ORDERS), ["verify", str(self._archive)]):
-            screen.code(_line(words))
-        screen.gap()
-        screen.say("The report, its policy and its log:")
-        screen.code(f"{self._page}\n{place.policy}\n{server.log}")
+        terminal.heading("It goes on serving: try it yourself")
+        for words in (_read(ports, self._archive, ORDERS), ["verify", str(self._archive)]):
+            terminal.code(_line(words))
+        terminal.gap()
+        terminal.say("The report, its policy and its log:")
+        terminal.code(f"{self._page}\n{ports.policy}\n{server.log}")
         if sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
             webbrowser.open(self._page.as_uri())
-        screen.gap()
-        screen.say("Ctrl-C ends it.")
+        terminal.gap()
+        terminal.say("Ctrl-C ends it.")
 
     # -- steps
 
-    def _archived(self, place: Ports, sent: list[SentTraffic], screen: TerminalOutput, checks: Checks) -> None:
+    def _archived(self, ports: Ports, sent: list[SentTraffic], terminal: TerminalOutput, checks: Checks) -> None:
         for address in (ORDERS, _JOURNAL):
-            self._command(screen, _read(place, self._archive, address))
-        said = self._command(screen, ["verify", str(self._archive)])
+            self._command(terminal, _read(ports, self._archive, address))
+        said = self._command(terminal, ["verify", str(self._archive)])
         checks.equal("no gap, no overlap, no file that is not the one committed", "wrong" in said, False)
         rows = self._rows(ORDERS)
         checks.equal(f"{COUNT:,} events, byte for byte those that were sent", *_same((row[2] for row in rows), sent))
@@ -125,39 +125,39 @@ class Walkthrough:
         known = ((sent[numbers[bare]].key, numbers[bare]) for _, _, bare in rows)
         checks.nothing("in the order of sending for each customer", _disorder(known), expected="their order")
 
-    def _simulated(self, place: Ports, screen: TerminalOutput, checks: Checks) -> None:
-        text = place.policy.read_text()
+    def _simulated(self, ports: Ports, terminal: TerminalOutput, checks: Checks) -> None:
+        text = ports.policy.read_text()
         for old, new in _CHANGES:
             if text.count(old) != 1:
-                raise StepFailed("a candidate policy", f"{old!r} once in {place.policy}", text.count(old))
+                raise StepFailed("a candidate policy", f"{old!r} once in {ports.policy}", text.count(old))
             text = text.replace(old, new)
         candidate = self._folder / "candidate.yaml"
         candidate.write_text(text)
-        words = ["--policy", str(place.policy), "--candidate", str(candidate), "--journal", str(self._archive)]
-        said = json.loads(self._command(screen, ["simulate", *words, "--json"], code=_DIFFERENT))
+        words = ["--policy", str(ports.policy), "--candidate", str(candidate), "--journal", str(self._archive)]
+        said = json.loads(self._command(terminal, ["simulate", *words, "--json"], code=_DIFFERENT))
         found = said["differences"]
         checks.equal("it finds what was changed, and nothing else", sorted(found), sorted(_WOULD))
-        screen.table([(word, _WOULD[word], f"{found[word]['messages']:,} messages") for word in _WOULD])
+        terminal.table([(word, _WOULD[word], f"{found[word]['messages']:,} messages") for word in _WOULD])
         checks.equal(f"of {COUNT:,} orders none could be sent", found["denied"]["messages"], COUNT)
 
-    def _replayed(self, place: Ports, sent: list[SentTraffic], screen: TerminalOutput, checks: Checks) -> None:
-        url = ["--amqp", f"url=amqp://{place.edge}", "--amqp", f"address={AGAIN}"]
+    def _replayed(self, ports: Ports, sent: list[SentTraffic], terminal: TerminalOutput, checks: Checks) -> None:
+        url = ["--amqp", f"url=amqp://{ports.edge}", "--amqp", f"address={AGAIN}"]
         words = ["replay", str(self._archive), "--from", ORDERS, *url]
-        said = self._command(screen, words)
+        said = self._command(terminal, words)
         checks.equal("every event was accepted", f"{COUNT} events written in all" in said, True)
-        events = traffic.read_again(place, COUNT)
+        events = traffic.read_again(ports, COUNT)
         checks.equal(f"{COUNT:,} events at {AGAIN}, byte for byte", *_same((bare for _, bare in events), sent))
         numbers = {each.bare: number for number, each in enumerate(sent)}
         keys = [f"{key} instead of {sent[numbers[bare]].key}" for key, bare in events if key != sent[numbers[bare]].key]
         checks.nothing("with their keys", keys, expected="the key of the event")
         known = ((key, numbers[bare]) for key, bare in events)
         checks.nothing("in the order of sending for each customer", _disorder(known), expected="their order")
-        again = self._command(screen, words)
+        again = self._command(terminal, words)
         checks.equal("the same command once more writes nothing", "0 events written in all" in again, True)
 
-    def _reported(self, screen: TerminalOutput, checks: Checks) -> None:
+    def _reported(self, terminal: TerminalOutput, checks: Checks) -> None:
         out = self._page.parent
-        self._command(screen, ["report", str(self._archive), "--out", str(out)])
+        self._command(terminal, ["report", str(self._archive), "--out", str(out)])
         tables = {path.stem: pq.read_table(path).to_pylist() for path in (out / TABLES).glob("*.parquet")}
         flowed = sum(row["events"] for row in tables["archive_traffic"])
         came = sum(row["messages"] for row in tables["links"] if row["address"] == ORDERS and row["action"] == "send")
@@ -170,14 +170,14 @@ class Walkthrough:
         checks.equal("the group was behind for a while, and that is seen", most > 0, True)
         page = self._page.read_text()
         checks.equal("one page, eleven plots, no script, nothing from elsewhere", _elsewhere(page), (11, 0, 0))
-        screen.gap()
-        screen.say("The report, for any browser, a phone's too:")
-        screen.code(str(self._page))
+        terminal.gap()
+        terminal.say("The report, for any browser, a phone's too:")
+        terminal.code(str(self._page))
 
-    def _command(self, screen: TerminalOutput, words: list[str], *, code: int = 0) -> str:
+    def _command(self, terminal: TerminalOutput, words: list[str], *, code: int = 0) -> str:
         """What it printed; another exit code is a failed step."""
-        screen.gap()
-        screen.say(f"$ {_line(words)}")
+        terminal.gap()
+        terminal.say(f"$ {_line(words)}")
         said = self._commands.run(words)
         if said.code != code:
             raise StepFailed(f"scopegate pipeline {words[0]}", f"exit code {code}", f"{said.code}: {said.err[-300:]}")
@@ -191,8 +191,8 @@ class Walkthrough:
         return sorted((row["partition"], row["offset"], row["bare_message"]) for row in found)
 
 
-def _read(place: Ports, archive: Path, address: str) -> list[str]:
-    url = ["--amqp", f"url=amqp://{place.edge}", "--amqp", f"address={address}"]
+def _read(ports: Ports, archive: Path, address: str) -> list[str]:
+    url = ["--amqp", f"url=amqp://{ports.edge}", "--amqp", f"address={address}"]
     return ["archive", str(archive), *url, "--once"]
 
 

@@ -50,7 +50,7 @@ def replay(
     selection: ArchiveSelection,
     target: ReplayTarget | None,
     pace: Pace,
-    tell: Callable[[int], None],
+    on_progress: Callable[[int], None],
 ) -> int:
     """Send what is selected and was not sent before; the number of events. Without a target they are only counted.
 
@@ -60,7 +60,7 @@ def replay(
     try:
         if target is None:
             return read_commits(spark, archive, commits, selection).count()
-        sender = _Sender(target, pace, tell)
+        sender = _Sender(target, pace, on_progress)
         for commit in commits:
             if pace.stopped():
                 break
@@ -105,8 +105,8 @@ def _rows(frame: DataFrame, progress: Mapping[int, int]) -> Iterator[Row]:
 
 
 class _Sender:
-    def __init__(self, target: ReplayTarget, pace: Pace, tell: Callable[[int], None]) -> None:
-        self._target, self._pace, self._tell = target, pace, tell
+    def __init__(self, target: ReplayTarget, pace: Pace, on_progress: Callable[[int], None]) -> None:
+        self._target, self._pace, self._on_progress = target, pace, on_progress
         self._size = _BATCH if pace.rate is None else max(1, min(_BATCH, int(pace.rate)))
         self._began = pace.clock()
         self.sent = 0
@@ -130,7 +130,7 @@ class _Sender:
                 self._pace.sleep(early)
         self._target.write(batch)
         self.sent += len(batch)
-        self._tell(self.sent)
+        self._on_progress(self.sent)
 
 
 class TopicTarget:

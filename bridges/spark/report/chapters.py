@@ -88,13 +88,13 @@ class Chapters:
             Bar(f"{address}, partition {number}", (events,), words.count(events))
             for (address, number), (events, _) in rows[:SHOWN]
         ]
-        told = _told("Events by partition", bars)
+        description = _describe("Events by partition", bars)
         table = _table(
             ("Address", "#Partition", "#Events", "#Bytes"),
             [(key[0], str(key[1]), words.count(events), words.size(size)) for key, (events, size) in rows],
             "archive_traffic",
         )
-        return Card("Events by partition", self._bars(bars, ("events",), "events", told), table)
+        return Card("Events by partition", self._bars(bars, ("events",), "events", description), table)
 
     def _keys(self, addresses: Sequence[Row]) -> Card:
         rows = sorted(self._tables["archive_keys"], key=lambda row: (-row["events"], row["address"], row["rank"]))
@@ -111,7 +111,7 @@ class Chapters:
         note = "The share is of the events of the address that have a key." + (
             "" if self._terms.keys else " Keys are data of the clients: --show-keys names them."
         )
-        plot = self._bars(bars, ("events",), "events", _told("Events by key", bars)) if bars else ""
+        plot = self._bars(bars, ("events",), "events", _describe("Events by key", bars)) if bars else ""
         return Card("Keys that weigh most", plot, table, note)
 
     def _heaviest(self, address: Row) -> str:
@@ -160,7 +160,7 @@ class Chapters:
         ]
         table = _table(("Address", "Scope", "#Links", "#Messages"), rows, "links")
         return Card(
-            "Messages by address", self._bars(bars, ("messages",), "messages", _told("By address", bars)), table
+            "Messages by address", self._bars(bars, ("messages",), "messages", _describe("By address", bars)), table
         )
 
     def _outcomes(self) -> Card:
@@ -187,7 +187,7 @@ class Chapters:
             [(name, words.count(sums[0])) for name, sums in sorted(totals.items(), key=lambda item: -item[1][0])],
             "outcomes",
         )
-        plot = self._bars(bars, parts, "messages", _told("Outcomes by address", bars)) if bars else ""
+        plot = self._bars(bars, parts, "messages", _describe("Outcomes by address", bars)) if bars else ""
         return Card("What became of messages", plot, table, _REFUSED)
 
     def _denied(self) -> Card:
@@ -240,7 +240,7 @@ class Chapters:
             ("Group, or user", "#Links", "#Delivered", "#Accepted"),
             [(name, *(words.count(sums[place]) for place in (1, 0, 2))) for name, sums in ranked], "links",
         )  # fmt: skip
-        plot = self._bars(bars, ("delivered",), "events delivered", _told("By group", bars)) if bars else ""
+        plot = self._bars(bars, ("delivered",), "events delivered", _describe("By group", bars)) if bars else ""
         return Card("Events by group", plot, table)
 
     def _selectivity(self) -> Card:
@@ -254,8 +254,8 @@ class Chapters:
             [(words.reader(row), row["filters"] or "none", words.count(row["scanned"]), words.count(row["matched"]))
              for row in rows], "filters",
         )  # fmt: skip
-        told = _told("Share of events that the filter lets through", bars)
-        plot = self._bars(bars, ("matched", "not wanted"), "events looked at", told) if bars else ""
+        description = _describe("Share of events that the filter lets through", bars)
+        plot = self._bars(bars, ("matched", "not wanted"), "events looked at", description) if bars else ""
         return Card("Selectivity of filters", plot, table)
 
     def _latency(self) -> Card:
@@ -275,11 +275,11 @@ class Chapters:
               words.count(row["older"])) for row in rows], "latency",
         )  # fmt: skip
         quantiles = ((words.duration(row["p50_ms"]), words.duration(row["p99_ms"])) for row in timed[:SERIES])
-        told = "Latency: " + "; ".join(
+        description = "Latency: " + "; ".join(
             f"{words.reader(row)} half within {half}, 99 % within {most}"
             for row, (half, most) in zip(timed, quantiles, strict=False)
         )
-        plot = plots.columns(next(self._numbers), labels, series, "events", told) if series else ""
+        plot = plots.columns(next(self._numbers), labels, series, "events", description) if series else ""
         return Card("From append to delivery", plot, table)
 
     def _lag(self) -> Card:
@@ -293,8 +293,8 @@ class Chapters:
             most[name] = max(most.get(name, 0), row["lag"])
             last.setdefault(name, {})[row["partition"]] = row["end"] - row["position"]
         ranked = sorted(most, key=lambda name: (-most[name], name))
-        told = [(name, words.count(most[name]), words.count(sum(last[name].values()))) for name in ranked]
-        table = _table(("Reader", "#Most, one partition", "#At the end, all"), told, "lag")
+        description = [(name, words.count(most[name]), words.count(sum(last[name].values()))) for name in ranked]
+        table = _table(("Reader", "#Most, one partition", "#At the end, all"), description, "lag")
         return Card("Lag over time", plot, table, "Behind: events from where a reader goes on to the end of its log.")
 
     # -- shared
@@ -303,8 +303,8 @@ class Chapters:
     def _piece(self) -> str:
         return words.width(self._terms.seconds)
 
-    def _bars(self, rows: Sequence[Bar], parts: Sequence[str], axis: str, told: str) -> str:
-        return plots.bars(next(self._numbers), rows, parts, axis, told)
+    def _bars(self, rows: Sequence[Bar], parts: Sequence[str], axis: str, description: str) -> str:
+        return plots.bars(next(self._numbers), rows, parts, axis, description)
 
     def _over_time(
         self, rows: Sequence[Row], name: Callable[[Row], str], value: str, axis: str, title: str, *, gaps: bool = False
@@ -340,11 +340,11 @@ _ASKED: Final = "From the gateway's journal: links and messages by scope, addres
 
 def _times(rows: Sequence[Row], seconds: int) -> list[datetime]:
     """All pieces of time from the first that is told to the last."""
-    told = {row["time"] for row in rows}
-    if not told:
+    description = {row["time"] for row in rows}
+    if not description:
         return []
-    pieces = int((max(told) - min(told)).total_seconds()) // seconds
-    return [min(told) + timedelta(seconds=seconds * number) for number in range(pieces + 1)]
+    pieces = int((max(description) - min(description)).total_seconds()) // seconds
+    return [min(description) + timedelta(seconds=seconds * number) for number in range(pieces + 1)]
 
 
 def _sums(rows: Iterable[Row], key: Callable[[Row], K], *names: str) -> dict[K, list[int]]:
@@ -361,5 +361,5 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> 
     return PageTable(columns, rows[:SHOWN], max(left, 0), f"tables/{name}.parquet") if rows else None
 
 
-def _told(title: str, bars: Sequence[Bar]) -> str:
-    return f"{title}: " + "; ".join(f"{bar.label} {bar.told}" for bar in bars[:SHOWN])
+def _describe(title: str, bars: Sequence[Bar]) -> str:
+    return f"{title}: " + "; ".join(f"{bar.label} {bar.description}" for bar in bars[:SHOWN])

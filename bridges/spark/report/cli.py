@@ -66,5 +66,5 @@ def _run(
 
     engine = SparkEngine(master, conf)
     selection = ArchiveSelection(addresses, since, until, filter=expression)
-    wish = ReportRequest(selection, journals, show_keys, skip_bad)
-    return job(archive, out, wish, engine=engine, tell=lambda text: click.echo(f"… {text}", err=True))
+    request = ReportRequest(selection, journals, show_keys, skip_bad)
+    return job(archive, out, request, engine=engine, on_progress=lambda text: click.echo(f"… {text}", err=True))

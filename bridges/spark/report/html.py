@@ -157,10 +157,10 @@ def _table(table: PageTable) -> Iterable[str]:
     if table.left:
         yield f"<caption>The first {len(table.rows):,}; {table.left:,} more are in {escape(table.file)}.</caption>"
     heads = zip(classes, names, strict=True)
-    told = "".join(f'<th role="columnheader" scope="col"{kind}>{escape(name)}</th>' for kind, name in heads)
-    yield f'<thead role="rowgroup"><tr role="row">{told}</tr></thead>\n<tbody role="rowgroup">'
+    description = "".join(f'<th role="columnheader" scope="col"{kind}>{escape(name)}</th>' for kind, name in heads)
+    yield f'<thead role="rowgroup"><tr role="row">{description}</tr></thead>\n<tbody role="rowgroup">'
     for row in table.rows:
         cells = zip(classes, row, strict=True)
-        told = "".join(f'<td role="cell"{kind}>{escape(text)}</td>' for kind, text in cells)
-        yield f'<tr role="row">{told}</tr>'
+        description = "".join(f'<td role="cell"{kind}>{escape(text)}</td>' for kind, text in cells)
+        yield f'<tr role="row">{description}</tr>'
     yield "</tbody>\n</table>"

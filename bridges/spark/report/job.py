@@ -55,20 +55,20 @@ class ReportRequest:
 def report(
     path: Path,
     out: Path,
-    wish: ReportRequest = ReportRequest(),
+    request: ReportRequest = ReportRequest(),
     *,
     engine: SparkEngine | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write the report of the archive at `path` into the folder `out`; return its page. Raises `PipelineError`."""
     _check(out)
     archive = Archive(path)
     archive.placed()  # what is no archive is said before Spark starts
     check_java()
-    tell("starting Spark")
+    on_progress("starting Spark")
     spark = open_session("report") if engine is None else open_session("report", master=engine.master, conf=engine.conf)
     try:
-        return _written(spark, archive, out, wish, tell)
+        return _written(spark, archive, out, request, on_progress)
     except PipelineError:
         raise
     except Exception as error:
@@ -78,13 +78,13 @@ def report(
 
 
 def _written(
-    spark: SparkSession, archive: Archive, out: Path, wish: ReportRequest, tell: Callable[[str], None]
+    spark: SparkSession, archive: Archive, out: Path, request: ReportRequest, on_progress: Callable[[str], None]
 ) -> Path:
     fresh = out.with_name(f".{out.name}.{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
     try:
         (fresh / TABLES).mkdir(parents=True)
-        page = make(spark, archive, wish, fresh / TABLES, tell)
+        page = make(spark, archive, request, fresh / TABLES, on_progress)
         (fresh / PAGE).write_text(page, encoding="utf-8")
         if out.exists():
             shutil.rmtree(out)
@@ -109,18 +109,18 @@ def _check(out: Path) -> None:
 def make(
     spark: SparkSession,
     archive: Archive,
-    wish: ReportRequest,
+    request: ReportRequest,
     tables: Path,
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Write the tables into a folder; the page's text."""
     import pyarrow.parquet as pq
 
     there = {file.address for commit in archive.placed() for file in commit.files}
-    own = [each for each in (wish.journals or (JOURNAL,)) if each in there]
-    events = _events(spark, archive, wish.selection, sorted(there - set(own)))
-    rows = _journal(spark, archive, wish, own)
-    tell("looking through archive and journal" if rows is not None else "looking through the archive")
+    own = [each for each in (request.journals or (JOURNAL,)) if each in there]
+    events = _events(spark, archive, request.selection, sorted(there - set(own)))
+    rows = _journal(spark, archive, request, own)
+    on_progress("looking through archive and journal" if rows is not None else "looking through the archive")
     ends = report_tables.span(events, rows)
     seconds = report_tables.width(ends[1] - ends[0]) if ends else 1
     frames = {} if events is None else report_tables.archive_tables(events, seconds)
@@ -130,9 +130,9 @@ def make(
         pq.write_table(table, tables / f"{name}.parquet")
         found[name] = table.to_pylist()
         short += [name] if cut else []
-    tell("drawing")
-    terms = ReportTerms(seconds, wish.keys, events is not None, rows is not None)
-    return render(_page(archive, wish, found, terms, ends, short))
+    on_progress("drawing")
+    terms = ReportTerms(seconds, request.keys, events is not None, rows is not None)
+    return render(_page(archive, request, found, terms, ends, short))
 
 
 def _events(
@@ -147,21 +147,21 @@ def _events(
     return report_tables.events(read_archive(spark, archive, replace(selection, addresses=chosen)))
 
 
-def _journal(spark: SparkSession, archive: Archive, wish: ReportRequest, own: Sequence[str]) -> DataFrame | None:
+def _journal(spark: SparkSession, archive: Archive, request: ReportRequest, own: Sequence[str]) -> DataFrame | None:
     """Rows of the archive's own journal and of others; None: there is none."""
     paths = [str(archive.path / f"address={quote(each, safe='')}") for each in own]
-    paths += [each for each in wish.journals if each not in own]
+    paths += [each for each in request.journals if each not in own]
     if not paths:
         return None
     since, until = (None if each is None else int(each.timestamp() * 1000)
-                    for each in (wish.selection.since, wish.selection.until))  # fmt: skip
+                    for each in (request.selection.since, request.selection.until))  # fmt: skip
     rows = job.between(job.journal_rows(spark, paths), since, until).cache()
-    job.check(rows, skip_bad=wish.skip_bad)
+    job.check(rows, skip_bad=request.skip_bad)
     return rows
 
 
 def _page(
-    archive: Archive, wish: ReportRequest, tables: Tables, terms: ReportTerms,
+    archive: Archive, request: ReportRequest, tables: Tables, terms: ReportTerms,
     ends: tuple[float, float] | None, short: Sequence[str],
 ) -> Page:  # fmt: skip
     lost = {row["cause"]: row["rows"] for row in tables.get("lost", ())}
@@ -171,8 +171,8 @@ def _page(
         warnings.append(f"The journal is not whole: rows were lost when it was written ({causes}).")
     span = "nothing was selected" if ends is None else f"{words.moment(ends[0])} to {words.moment(ends[1])}"
     about = [f"{archive.path.resolve().name}: {span}."]
-    if wish.selection.filter:
-        about.append(f"Archived events only where {wish.selection.filter}")
+    if request.selection.filter:
+        about.append(f"Archived events only where {request.selection.filter}")
     made = (
         f"Made by ScopeGate {__version__} at {words.moment(time.time())}. Tables: {TABLES}/*.parquet beside this page."
     )

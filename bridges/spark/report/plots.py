@@ -54,10 +54,10 @@ class Bar(NamedTuple):
 
     label: str
     values: Sequence[float]
-    told: str
+    description: str
 
 
-def lines(number: int, series: Sequence[PlotSeries], axis: str, told: str) -> str:
+def lines(number: int, series: Sequence[PlotSeries], axis: str, description: str) -> str:
     """Values over time; `told` is the text for who does not see it."""
     with _style():
         figure, axes = _blank(3.0 + 0.27 * len(series))
@@ -72,10 +72,10 @@ def lines(number: int, series: Sequence[PlotSeries], axis: str, told: str) -> st
         axes.set_title(axis, loc="left", color=_MUTED)
         axes.margins(x=0.01)
         _legend(figure, axes, len(series))
-        return _svg(number, figure, told)
+        return _svg(number, figure, description)
 
 
-def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, told: str) -> str:
+def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, description: str) -> str:
     """Amounts side by side, each under its label, for labels are long and phones narrow."""
     with _style():
         named = len(parts) > 1
@@ -89,7 +89,7 @@ def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, told
             axes.annotate(
                 cut(row.label), (0, place), (0, 10), textcoords="offset points", va="bottom", annotation_clip=False
             )
-            axes.annotate(row.told, (left, place), (4, 0), textcoords="offset points", va="center", color=_MUTED)
+            axes.annotate(row.description, (left, place), (4, 0), textcoords="offset points", va="center", color=_MUTED)
         axes.set_ylim(len(rows) - 0.5, -0.95)
         axes.set_xlim(0, most * 1.3)
         axes.set_yticks([])
@@ -100,10 +100,10 @@ def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, told
         for colour, name in zip(_COLOURS, parts if named else (), strict=False):
             axes.barh(0, 0, color=colour, label=name)
         _legend(figure, axes, len(parts) if named else 0)
-        return _svg(number, figure, told)
+        return _svg(number, figure, description)
 
 
-def columns(number: int, labels: Sequence[str], series: Sequence[PlotSeries], axis: str, told: str) -> str:
+def columns(number: int, labels: Sequence[str], series: Sequence[PlotSeries], axis: str, description: str) -> str:
     """A distribution: one column per class, the series on top of each other."""
     with _style():
         figure, axes = _blank(3.4 + 0.27 * len(series))
@@ -117,7 +117,7 @@ def columns(number: int, labels: Sequence[str], series: Sequence[PlotSeries], ax
         axes.yaxis.set_major_formatter(lambda value, _: short(value))
         axes.set_title(axis, loc="left", color=_MUTED)
         _legend(figure, axes, len(series))
-        return _svg(number, figure, told)
+        return _svg(number, figure, description)
 
 
 def short(value: float) -> str:
@@ -173,7 +173,7 @@ def _legend(figure: Figure, axes: Axes, count: int) -> None:
         figure.legend(handles, [cut(name) for name in names], loc="outside lower left", fontsize=13, borderaxespad=0)
 
 
-def _svg(number: int, figure: Figure, told: str) -> str:
+def _svg(number: int, figure: Figure, description: str) -> str:
     """The picture as an element of a page: its own ids, the page's colours and font, as wide as there is room."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
@@ -189,7 +189,7 @@ def _svg(number: int, figure: Figure, told: str) -> str:
     head, _, rest = text.partition(">")
     box = re.search(r'viewBox="[^"]*"', head)
     assert box is not None  # matplotlib writes one always
-    label = _escaped(told)
+    label = _escaped(description)
     space = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     return f'<svg {box[0]} {space} role="img" aria-label="{label}">{rest.strip()}'
 

@@ -187,8 +187,8 @@ def _latency(reads: DataFrame) -> DataFrame:
     same = reduce(lambda one, more: one & more, (F.col(name).eqNullSafe(F.col(f"{name}_")) for name in _READER))
     capped = {name: F.least(name, "slowest_ms") for name in ("p50_ms", "p90_ms", "p99_ms")}
     joined = slowest.join(other, same, "left").withColumns(capped)
-    told = joined.select(*_READER, "events", "older", *capped, "slowest_ms", "classes")
-    return told.orderBy(F.desc("events"), *_READER)
+    description = joined.select(*_READER, "events", "older", *capped, "slowest_ms", "classes")
+    return description.orderBy(F.desc("events"), *_READER)
 
 
 def _lag(reads: DataFrame, time: Column) -> DataFrame:

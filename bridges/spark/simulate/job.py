@@ -15,7 +15,14 @@ from urllib.parse import unquote
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.errors import PipelineError, sentence
-from bridges.spark.simulate.policy_diff import Case, CaseReceiver, Known, PolicyDifference, PolicyEvaluator, compare
+from bridges.spark.simulate.policy_diff import (
+    Case,
+    CaseReceiver,
+    KnownReceivers,
+    PolicyDifference,
+    PolicyEvaluator,
+    compare,
+)
 from gateway.config.policy import make_filter_rules
 from gateway.journal.rows import VERSION
 from policies.folders import url_problem
@@ -241,7 +248,7 @@ def message_cases(frame: DataFrame, *, scope: str, user: str, by: str) -> DataFr
     ).where(F.col("address").isNotNull())  # fmt: skip
 
 
-def known_of(rows: DataFrame) -> Known:
+def known_of(rows: DataFrame) -> KnownReceivers:
     """What crossing rows say of receivers."""
     from pyspark.sql import functions as F
 
@@ -255,7 +262,8 @@ def known_of(rows: DataFrame) -> Known:
         for table, name in ((announced, "announced"), (believed, "believed")):
             if row[name] is not None:
                 table.setdefault(receiver, set()).add(row[name])
-    return Known(*({key: frozenset(values) for key, values in table.items()} for table in (announced, believed)))
+    tables = ({key: frozenset(values) for key, values in table.items()} for table in (announced, believed))
+    return KnownReceivers(*tables)
 
 
 def _few(frame: DataFrame, what: str) -> list[Row]:
@@ -270,8 +278,8 @@ def _few(frame: DataFrame, what: str) -> list[Row]:
 
 
 def simulate(
-    cases: DataFrame, now: CompiledPolicy, candidate: CompiledPolicy, known: Known,
-    said: Callable[[str], None] = lambda _: None,
+    cases: DataFrame, now: CompiledPolicy, candidate: CompiledPolicy, known: KnownReceivers,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> SimulationOutcome:  # fmt: skip
     """Judge every case under both policies; `said` hears how far it is."""
     from pyspark.sql import functions as F
@@ -283,7 +291,7 @@ def simulate(
         *sums, F.sum("samples").alias("samples"), F.min("from_ms").alias("first"), F.max("to_ms").alias("last")
     )
     groups = _few(grouped, "kinds of links and messages")
-    said(f"{len(groups)} kinds of links and messages; deciding each under both policies")
+    on_progress(f"{len(groups)} kinds of links and messages; deciding each under both policies")
     before, after = (PolicyEvaluator(each, make_filter_rules(each.model.filters), known) for each in (now, candidate))
     findings = compare(before, after, (_case(row) for row in groups))
     weighed = [
@@ -315,7 +323,7 @@ def annotated_rows(cases: DataFrame, outcome: SimulationOutcome) -> DataFrame:
     schema = _struct(f"{columns}, before string, after string, differences array<string>")
     values = [
         dict(zip(schema.names, (*case, before, after, words), strict=True))
-        for case, before, after, words in dict.fromkeys(_told(outcome))
+        for case, before, after, words in dict.fromkeys(_verdicts(outcome))
     ]
     table = pa.Table.from_pylist(values, to_arrow_schema(schema))  # a list would pass through Python workers
     verdicts = cases.sparkSession.createDataFrame(table, schema)
@@ -323,7 +331,7 @@ def annotated_rows(cases: DataFrame, outcome: SimulationOutcome) -> DataFrame:
     return cases.join(F.broadcast(verdicts), same).drop(*keys)
 
 
-def _told(outcome: SimulationOutcome) -> Iterator[tuple[Case, str, str, tuple[str, ...]]]:
+def _verdicts(outcome: SimulationOutcome) -> Iterator[tuple[Case, str, str, tuple[str, ...]]]:
     for each in outcome.findings:
         case, before, after, words = each.finding
         yield case, str(before), str(after), words

@@ -109,14 +109,14 @@ class CaseReceiver(NamedTuple):
     connector: str | None
 
 
-class Known(NamedTuple):
+class KnownReceivers(NamedTuple):
     """What crossing rows saw of receivers: did they announce support, and did their container count."""
 
     announced: Mapping[CaseReceiver, frozenset[bool]]
     believed: Mapping[CaseReceiver, frozenset[bool]]
 
 
-NOTHING: Final = Known({}, {})
+NOTHING: Final = KnownReceivers({}, {})
 _LOST: Final = {"nowhere": ", responses nowhere", "refused": ", no right at its reply-to"}
 _EITHER: Final = frozenset((False, True))
 
@@ -124,7 +124,7 @@ _EITHER: Final = frozenset((False, True))
 class PolicyEvaluator:
     """One policy, asked again and again; needs none of its secrets."""
 
-    def __init__(self, policy: CompiledPolicy, rules: Rules = RULES, known: Known = NOTHING) -> None:
+    def __init__(self, policy: CompiledPolicy, rules: Rules = RULES, known: KnownReceivers = NOTHING) -> None:
         """`rules` are those of the policy's filters (`policy_file.make_filter_rules`)."""
         self.policy: Final = policy
         self._rules: Final = rules

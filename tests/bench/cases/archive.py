@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bridges.spark.archive.job import LogBounds, step
+from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Range
 from bridges.spark.archive.store import Archive
@@ -63,7 +63,7 @@ def measure(spark: SparkSession, bootstrap: str, topic: str, count: int) -> dict
     def archived() -> None:
         target = Archive(place / "archive")
         with target.writing():
-            commit = step(spark, target, origin, LogBounds(offsets=count))
+            commit = commit_next(spark, target, origin, LogBounds(offsets=count))
         assert commit is not None
         assert sum(each.rows for each in commit.ranges) == count
         shutil.rmtree(target.path)

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.job import LogBounds, commit_next, verify
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.archive.read import ArchiveSelection, read_archive
@@ -36,7 +36,7 @@ from tests.support.spark.pipeline import archived, consumed, files, produce
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bridges.spark.archive.written import Watch
+    from bridges.spark.archive.written import WriteMonitor
 
 WRONG = "some-other-phrase-9"
 NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
@@ -46,7 +46,7 @@ def archive_of(spark: SparkSession, folder: Path, source: Any, bounds: LogBounds
     """An archive of what a source has."""
     archive = Archive(folder)
     with archive.writing():
-        while step(spark, archive, source, bounds):
+        while commit_next(spark, archive, source, bounds):
             pass
     return archive
 
@@ -145,8 +145,8 @@ class Earlier:
     def logs(self) -> Iterable[Log]:
         return self._logs
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Watch | None = None) -> DataFrame:
-        return self._source.rows(spark, ranges, watch)
+    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
+        return self._source.rows(spark, ranges, monitor)
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
         return self._source.holding(gaps)

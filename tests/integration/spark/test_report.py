@@ -50,10 +50,10 @@ class Made:
 ALL = ReportRequest()
 
 
-def made(spark: SparkSession, archive: Archive, folder: Path, wish: ReportRequest = ALL) -> Made:
+def made(spark: SparkSession, archive: Archive, folder: Path, request: ReportRequest = ALL) -> Made:
     (folder / "tables").mkdir(parents=True)
     page = folder / "report.html"
-    page.write_text(make(spark, archive, wish, folder / "tables"))
+    page.write_text(make(spark, archive, request, folder / "tables"))
     return Made(archive, page, folder / "tables")
 
 

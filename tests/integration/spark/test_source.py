@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from bridges.spark.archive.amqp_origin import AmqpOrigin
-from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.job import LogBounds, commit_next, verify
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Range
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.columns import schema
 from bridges.spark.datasource.options import read_options
-from bridges.spark.datasource.source import ScopeGateDataSource, StreamReader, StreamReaderBase
+from bridges.spark.datasource.source import BatchReader, ScopeGateDataSource, StreamReader
 from bridges.spark.errors import PipelineError
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.servers.kafka import KafkaBroker
@@ -127,9 +127,9 @@ def test_an_archive_over_amqp_has_every_event_once(
     archive = Archive(tmp_path)
     origin = AmqpOrigin({"url": url, "address": f"events/{topic}"}, "orders")
     with archive.writing():
-        assert step(spark, archive, origin, LogBounds(offsets=30)) is not None
+        assert commit_next(spark, archive, origin, LogBounds(offsets=30)) is not None
         produce(kafka_broker, topic, 30, 3, first=100)
-        while step(spark, archive, origin, LogBounds(offsets=30)):
+        while commit_next(spark, archive, origin, LogBounds(offsets=30)):
             pass
     assert verify(archive).problems == ()
     stored = read_archive(spark, archive, ArchiveSelection(("orders",)))
@@ -165,7 +165,7 @@ def test_mistakes_are_one_sentence(kafka_broker: KafkaBroker, url: str, options:
     produce(kafka_broker, topic, 5, 1)
     given = {"url": url, "address": f"events/{topic}", **options}
     with pytest.raises(PipelineError) as raised:
-        StreamReaderBase(read_options(given)).partitions()
+        BatchReader(read_options(given)).partitions()
     assert str(raised.value).startswith(said.replace("{topic}", topic).replace("{url}", url))
 
 
@@ -177,10 +177,10 @@ def test_a_wrong_password_is_one_sentence(
     monkeypatch.setenv("SCOPEGATE_TEST_PASSWORD", "guessed")
     refused = f"^events/{topic} at {named}: .*refuses the login of bob: wrong user or password$"
     with pytest.raises(PipelineError, match=refused) as raised:
-        StreamReaderBase(read_options(given)).partitions()
+        BatchReader(read_options(given)).partitions()
     assert "guessed" not in str(raised.value)
     monkeypatch.setenv("SCOPEGATE_TEST_PASSWORD", "builder")
-    assert len(StreamReaderBase(read_options(given)).partitions()) == 1
+    assert len(BatchReader(read_options(given)).partitions()) == 1
 
 
 def test_a_stream_has_no_end(url: str) -> None:

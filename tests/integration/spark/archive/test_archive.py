@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from bridges.kafka.produce.replayer import Replayer
-from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.job import LogBounds, commit_next, verify
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
@@ -62,7 +62,7 @@ def steps(spark: SparkSession, archive: Archive, source: KafkaOrigin, bounds: Lo
     """Archive to the end; how many commits it took."""
     count = 0
     with archive.writing():
-        while step(spark, archive, source, bounds):
+        while commit_next(spark, archive, source, bounds):
             count += 1
     return count
 

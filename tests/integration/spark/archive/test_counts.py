@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from bridges.spark.archive.amqp_origin import AmqpOrigin
-from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.job import LogBounds, commit_next, verify
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.archive.read import read_archive
@@ -95,7 +95,7 @@ class Skipping(Wrapped):
 
 def archive_more(spark: SparkSession, archive: Archive, origin: ArchiveOrigin) -> None:
     with archive.writing():
-        while step(spark, archive, origin, LogBounds()):
+        while commit_next(spark, archive, origin, LogBounds()):
             pass
 
 

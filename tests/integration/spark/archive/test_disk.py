@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.job import LogBounds, commit_next, verify
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Range
 from bridges.spark.archive.store import STAGING, Archive
@@ -43,7 +43,7 @@ def url(kafka_broker: KafkaBroker) -> Iterator[str]:
 
 def archive_more(spark: SparkSession, archive: Archive, origin: KafkaOrigin, bounds: LogBounds = LogBounds()) -> None:  # noqa: B008
     with archive.writing():
-        while step(spark, archive, origin, bounds):
+        while commit_next(spark, archive, origin, bounds):
             pass
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridges.spark.archive.job import LogBounds, step, verify
+from bridges.spark.archive.job import LogBounds, commit_next, verify
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from tests.support.gateway.process import Process, Timeout
@@ -166,7 +166,7 @@ def archived(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path) -> 
     produce(kafka_broker, topic, EVENTS, 3)
     origin = KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: topic})
     with archive.writing():
-        while step(spark, archive, origin, LogBounds(offsets=800)):
+        while commit_next(spark, archive, origin, LogBounds(offsets=800)):
             pass
     return topic, archive.path
 

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from bridges.spark.datasource.options import read_options, write_options
 from bridges.spark.datasource.sink import BatchSink, WrittenRows
-from bridges.spark.datasource.source import StreamReaderBase
+from bridges.spark.datasource.source import BatchReader
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.servers.kafka import KafkaBroker
@@ -37,7 +37,7 @@ def test_a_reader_goes_on_where_it_was(gateway: Gateway, kafka_broker: KafkaBrok
     topic = kafka_broker.create_topic(partitions=2)
     produce(kafka_broker, topic, 12_000, 2)  # of each partition a batch of 5,000, and one of a thousand
     given = {"url": f"amqp://127.0.0.1:{gateway.ports[0]}", "address": f"events/{topic}", "maxTasks": "1"}
-    reader = StreamReaderBase(read_options(given))
+    reader = BatchReader(read_options(given))
     (span,) = reader.partitions()
     places: list[tuple[int, int]] = []
     for batch in reader.read(span):

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import Row
 
 from bridges.spark.datasource.options import read_options, write_options
-from bridges.spark.datasource.source import ScopeGateDataSource, StreamReaderBase
+from bridges.spark.datasource.source import BatchReader, ScopeGateDataSource
 from bridges.spark.errors import PipelineError
 from gateway.amqp.sasl.user_file import make_entry, put_user
 from tests.support.gateway.document import Document
@@ -108,7 +108,7 @@ def test_mistakes_are_one_sentence(place: Place, way: str, changed: dict[str, An
         if value is not None:
             options[name] = str(place.files.get(value, value))
     with pytest.raises(PipelineError) as raised:
-        StreamReaderBase(read_options(options)).partitions()
+        BatchReader(read_options(options)).partitions()
     text = str(raised.value)
     assert said.format(password=place.files["password"]) in text
     assert "\n" not in text
@@ -133,7 +133,7 @@ def test_what_a_server_says_in_tls_alone_is_told(authority: Authority) -> None:
         thread.start()
         given = {"url": f"amqps://localhost:{server.getsockname()[1]}", "address": "a", "ca": str(authority.ca)}
         with pytest.raises(PipelineError, match=r"certificate required \(options cert and key\)$"):
-            StreamReaderBase(read_options(given)).partitions()
+            BatchReader(read_options(given)).partitions()
         thread.join()
 
 

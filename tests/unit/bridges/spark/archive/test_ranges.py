@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.spark.archive.bounded_source import Standing
+from bridges.spark.archive.bounded_source import SnapshotOrigin
 from bridges.spark.archive.ranges import LOST, Log, Range, Refused, next_ranges, problems
 
 
@@ -43,7 +43,7 @@ def test_lost_offsets_end_the_job_or_are_noted() -> None:
     with pytest.raises(Refused, match="a, partition 0: offsets 5 to 7 are gone"):
         next_ranges(before, [log({0: (8, 10)})], 100)
     found = next_ranges(before, [log({0: (8, 10)})], 100, fail_on_loss=False)
-    assert [(each.start, each.end, each.fate) for each in found] == [(5, 8, LOST), (8, 10, "")]
+    assert [(each.start, each.end, each.gap_reason) for each in found] == [(5, 8, LOST), (8, 10, "")]
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ class Growing:
 
 
 def test_a_log_that_grows_has_an_end_for_who_goes_to_its_end() -> None:
-    origin = Standing(Growing())
+    origin = SnapshotOrigin(Growing())
     (first,) = next_ranges({}, origin.logs(), 100)
     assert (first.partition, first.start, first.end) == (0, 0, 10)
     assert next_ranges({("a", 0): first}, origin.logs(), 100) == []
-    later = Standing(Growing())
+    later = SnapshotOrigin(Growing())
     list(later.logs())
     assert [dict(log.bounds) for log in later.logs()] == [{0: (0, 10)}]
     assert later.rows("spark", []) == ("spark", [])  # type: ignore[arg-type,comparison-overlap]

@@ -12,7 +12,7 @@ import pytest
 
 from bridges.spark.datasource import plan
 from bridges.spark.datasource.options import read_options
-from bridges.spark.datasource.plan import INFO, HeldOffsets, OffsetRange
+from bridges.spark.datasource.plan import INFO, OffsetBounds, OffsetRange
 from bridges.spark.datasource.read import events
 from bridges.spark.errors import PipelineError
 from gateway.amqp.message import sections
@@ -90,7 +90,7 @@ AWAY = r"^events/orders at amqp://peer:5672 cannot reach its log at the moment: 
 def first_since(monkeypatch: pytest.MonkeyPatch, peer: Peer) -> int:
     """What is found of a time in partition 0, which holds [0, 7)."""
     monkeypatch.setattr(plan, "BlockingClient", lambda *_: peer)
-    return plan.since(OPTIONS, {0: HeldOffsets(0, 7)}, 1000)[0]
+    return plan.since(OPTIONS, {0: OffsetBounds(0, 7)}, 1000)[0]
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_log_that_is_not_reached_has_no_first_event_since_a_time(monkeypatch: 
 def test_bounds_are_those_of_a_log_that_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "BlockingClient", lambda *_: peer)
     peer = Peer([], [False, True])
-    assert plan.present(OPTIONS).current
+    assert plan.fetch_current_info(OPTIONS).current
     peer = Peer([], [False, False, False])
     with pytest.raises(PipelineError, match=AWAY):
-        plan.present(OPTIONS)
+        plan.fetch_current_info(OPTIONS)
     assert peer.current == []

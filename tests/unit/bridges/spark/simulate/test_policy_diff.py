@@ -12,7 +12,7 @@ from bridges.spark.simulate.policy_diff import (
     DIFFERENCES,
     Case,
     CaseReceiver,
-    Known,
+    KnownReceivers,
     PolicyEvaluator,
     compare,
     differences,
@@ -24,7 +24,7 @@ from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
 from tests.support.spark.simulation import JOURNAL, KNOWN, NOW, candidate
 
-KNOWN_RECEIVERS = Known({CaseReceiver("core", "services/x", None): frozenset({True})}, {})
+KNOWN_RECEIVERS = KnownReceivers({CaseReceiver("core", "services/x", None): frozenset({True})}, {})
 
 
 def policy(tmp_path: Path, text: str) -> CompiledPolicy:
@@ -33,7 +33,7 @@ def policy(tmp_path: Path, text: str) -> CompiledPolicy:
     return load_policy(path, environ={}, read_bytes=Path.read_bytes, with_secrets=False)
 
 
-def judge(tmp_path: Path, text: str, known: Known = KNOWN_RECEIVERS) -> PolicyEvaluator:
+def judge(tmp_path: Path, text: str, known: KnownReceivers = KNOWN_RECEIVERS) -> PolicyEvaluator:
     loaded = policy(tmp_path, text)
     return PolicyEvaluator(loaded, make_filter_rules(loaded.model.filters), known)
 
