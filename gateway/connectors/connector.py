@@ -17,6 +17,7 @@ from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.handshake import Handshake
 from gateway.connectors.anonymous_sender import AnonymousRelayNode, SharedAnonymousSender
 from gateway.connectors.failures import Failures, why, worth_a_line
 from gateway.connectors.port import ConnectedLink, needs_response_routing
@@ -276,7 +277,7 @@ class Connector:
     def refused(self, connection: Connection, reason: str) -> None:
         self._failed(reason)
 
-    def unauthenticated(self, connection: Connection, security: SaslClient) -> None:
+    def unauthenticated(self, connection: Connection, security: Handshake) -> None:
         self._failed(f"authentication failed: {security.reason}")
 
     def opened(self, connection: Connection) -> None:

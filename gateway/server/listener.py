@@ -14,6 +14,7 @@ from gateway.amqp.sasl.server import SaslServer
 from gateway.amqp.sasl.verifiers import UserStore
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.handshake import Handshake
 from gateway.amqp.transport.server_handshake import ServerHandshake
 from gateway.amqp.transport.tls import ServerTls, peer_subject
 from gateway.amqp.transport.tls_server import TlsServer
@@ -201,7 +202,7 @@ class Listener:
         """Bad input before the engine: one line, one counter, nobody else notices."""
         self._report.bad_input(reason, connection=connection.name, peer=connection.peer.address)
 
-    def unauthenticated(self, connection: Connection, security: ServerHandshake) -> None:
+    def unauthenticated(self, connection: Connection, security: Handshake) -> None:
         """The greeting or SASL failed: no AMQP, or nobody we know."""
         if security.claimed is None:
             self.refused(connection, security.reason)

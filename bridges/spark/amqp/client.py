@@ -24,6 +24,7 @@ from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
+from gateway.amqp.transport.handshake import Handshake
 from gateway.amqp.transport.tls import TlsError, client_context
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, AmqpError
 from policies.model.units import Endpoint
@@ -252,7 +253,8 @@ class _ClientDelegate:
     def refused(self, connection: Connection, reason: str) -> None:
         self._over(INTERNAL_ERROR, f"{self._endpoint}: {reason}")
 
-    def unauthenticated(self, connection: Connection, security: SaslClient) -> None:
+    def unauthenticated(self, connection: Connection, security: Handshake) -> None:
+        assert isinstance(security, SaslClient)  # `secure` made it
         who, why = self._credentials, security.reason
         if why == "credentials" and who.user:
             why = "wrong user or password"

@@ -11,8 +11,9 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
+from gateway.amqp.codec.types import ValueList
 from gateway.amqp.engine.batch import OTHER_FORMAT, SCAN_STATE, scan
 from gateway.amqp.engine.performatives import (
     ATTACH,
@@ -162,7 +163,7 @@ class ControlFrameInspector:
         elif code == DETACH:
             self._channels.get(channel, {}).pop(fields[0], None)
 
-    def _attach(self, handles: dict[int, str], fields: list[Any], size: int) -> None:
+    def _attach(self, handles: dict[int, str], fields: ValueList, size: int) -> None:
         name, handle = fields[:2]
         if len(name) > _LONGEST_NAME:
             text = f"a link name has {len(name)} characters; the limit is {_LONGEST_NAME}"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.amqp.codec.decoder import decode, malformed
 from gateway.amqp.codec.encoder import encode
-from gateway.amqp.codec.types import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort
+from gateway.amqp.codec.types import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort, Value, ValueList
 from gateway.amqp.message.section_index import opened
 from gateway.errors import INVALID_FIELD, AmqpError
 
@@ -27,10 +27,10 @@ class Performative(NamedTuple):
 
     code: int
     channel: int
-    fields: list[Any]
+    fields: ValueList
 
 
-Check = Callable[[Any], bool]
+Check = Callable[[Value], bool]
 
 
 class FieldRule(NamedTuple):
@@ -53,7 +53,7 @@ def _at_least(kind: type[int], lowest: int) -> Check:
     return lambda value: type(value) is kind and value >= lowest
 
 
-def _symbols(value: Any) -> bool:
+def _symbols(value: Value) -> bool:
     """`symbol multiple="true"`; a list of symbols is no AMQP, but peers send it and it is understood."""
     items = [value] if type(value) is Symbol else value.items if type(value) is Array else value
     return isinstance(items, list | tuple) and all(type(item) is Symbol for item in items)
@@ -62,7 +62,7 @@ def _symbols(value: Any) -> bool:
 def _composite(*codes: int) -> Check:
     """A described list of one of these types, with its own fields in order."""
 
-    def check(value: Any) -> bool:
+    def check(value: Value) -> bool:
         if type(value) is not Described or type(value.descriptor) is not Ulong or value.descriptor not in codes:
             return False
         check_fields(_COMPOSITES[value.descriptor], value.value)
@@ -75,7 +75,7 @@ _STRING, _SYMBOL, _BOOLEAN, _MAP = _is(str), _is(Symbol), _is(bool), _is(dict)
 _UINT, _USHORT, _ULONG = _is(Uint), _is(Ushort), _is(Ulong)
 
 
-def _anything(value: Any) -> bool:
+def _anything(value: Value) -> bool:
     return True
 
 
@@ -177,7 +177,7 @@ def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None, bool]:
     """Handle, delivery-tag, message-format and resume of a transfer, None for what is absent; checked like a control
     frame.
     """
-    values: list[Any] = [None] * (_RESUME + 1)
+    values: ValueList = [None] * (_RESUME + 1)
     if body[1:2] == b"\x80":  # the descriptor in its long form
         body = body[:1] + b"\x53\x14" + body[10:]
     position, _, count = opened(body, 0)
@@ -187,7 +187,7 @@ def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None, bool]:
     return values[0], values[2], values[3], values[_RESUME] is True
 
 
-def check_fields(fields: tuple[FieldRule, ...], values: Any) -> None:
+def check_fields(fields: tuple[FieldRule, ...], values: Value) -> None:
     """Check the list of a composite type; what a later version of AMQP may add at its end is not ours to judge."""
     if type(values) is not list:
         raise malformed("a composite type is not a list")

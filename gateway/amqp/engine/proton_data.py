@@ -7,12 +7,12 @@ ours serves the control plane and the message sections alike. Only the control p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.codec import codec
-from gateway.amqp.codec.types import Array, Symbol
+from gateway.amqp.codec.types import Array, Symbol, Value, ValueMap
 from gateway.amqp.engine.handles import CString, ProtonCondition, ProtonConnection, ProtonData, ProtonTerminus
 from gateway.errors import AmqpError
 
@@ -121,10 +121,10 @@ class TerminusFields(NamedTuple):
     expiry: int
     timeout: int
     capabilities: list[Symbol]
-    filter: dict[Any, Any]
+    filter: ValueMap
     outcomes: list[Symbol]
     distribution_mode: str | None
-    properties: dict[Any, Any]
+    properties: ValueMap
 
 
 ABSENT: Final = TerminusFields(False, False, None, False, 0, 0, 0, [], {}, [], None, {})
@@ -161,11 +161,11 @@ class AttachReply(NamedTuple):
 
     address: str | None = None
     capabilities: Iterable[str] = ()
-    properties: Mapping[Any, Any] | None = None
-    filter: Mapping[Any, Any] | None = None
+    properties: Mapping[Value, Value] | None = None
+    filter: Mapping[Value, Value] | None = None
     distribution_mode: str | None = None
     max_message_size: int = 0
-    node_properties: Mapping[Any, Any] | None = None
+    node_properties: Mapping[Value, Value] | None = None
     dynamic: bool = False
     own: Iterable[str] = ()
     """Links of ours: the capabilities of our own terminus."""

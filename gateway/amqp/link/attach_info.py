@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.amqp.codec.codec import Described, encode
 from gateway.amqp.codec.decoder import decode
+from gateway.amqp.codec.types import Value
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Modified, Outcome, Rejected
 from gateway.errors import AmqpError
 
@@ -25,11 +26,11 @@ class AttachInfo(NamedTuple):
     size: int = 0
 
 
-def read_attach_info(fields: Sequence[Any], size: int) -> AttachInfo:
+def read_attach_info(fields: Sequence[Value], size: int) -> AttachInfo:
     """From the fields of an attach of `size` bytes that `performatives.read_control` has checked."""
     receives = bool(fields[2])
     terminus = _at(fields, 5 if receives else 6)
-    items: Sequence[Any] = terminus.value if isinstance(terminus, Described) else ()
+    items: Sequence[Value] = terminus.value if isinstance(terminus, Described) else ()
     address = _at(items, _ADDRESS)
     default = _outcome(_at(items, _DEFAULT_OUTCOME)) if receives else SETTLED
     return AttachInfo(address if isinstance(address, str) else None, default, size)
@@ -45,11 +46,11 @@ def refusal(frame: bytes) -> str | None:
     return outcome.error.description if isinstance(outcome, Rejected) and outcome.error is not None else None
 
 
-def _at(items: Sequence[Any], index: int) -> Any:
+def _at(items: Sequence[Value], index: int) -> Value:
     return items[index] if index < len(items) else None
 
 
-def _outcome(value: Any) -> Outcome:
+def _outcome(value: Value) -> Outcome:
     """The outcome that a described list says; anything else says none."""
     if not isinstance(value, Described) or not isinstance(value.value, list):
         return SETTLED
@@ -67,7 +68,7 @@ def _outcome(value: Any) -> Outcome:
     return SETTLED
 
 
-def _error(value: Any) -> AmqpError | None:
+def _error(value: Value) -> AmqpError | None:
     if not isinstance(value, Described) or not isinstance(value.value, list):
         return None
     condition, description, info = (_at(value.value, index) for index in range(3))

@@ -17,6 +17,8 @@ SendContext: TypeAlias = Any
 """What a node gives with a message that it sends; it comes back with the outcome, and the link never looks at it."""
 Transfer: TypeAlias = tuple[Delivery, bytes, bool]
 """A message that came: its delivery, its bytes, and whether it came settled."""
+OutgoingMessage: TypeAlias = Any
+"""A sequence whose first item is the bytes of a message; all of it is the context of that message."""
 LinkT = TypeVar("LinkT", contravariant=True)
 
 

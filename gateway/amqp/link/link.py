@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from cproton_ffi import lib
 
+from gateway.amqp.codec.types import Value
 from gateway.amqp.engine import batch, proton_data
-from gateway.amqp.link.handlers import AttachListener, Incoming, Outgoing
+from gateway.amqp.link.handlers import AttachListener, Incoming, Outgoing, OutgoingMessage, SendContext
 from gateway.amqp.link.outcomes import FAILED, Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
 from gateway.amqp.link.sender_link import SenderHalf
@@ -34,11 +35,11 @@ class Link(ReceiverHalf, SenderHalf):
         *,
         address: str | None = None,
         capabilities: Iterable[str] = (),
-        properties: Mapping[Any, Any] | None = None,
-        filter: Mapping[Any, Any] | None = None,
+        properties: Mapping[Value, Value] | None = None,
+        filter: Mapping[Value, Value] | None = None,
         distribution_mode: str | None = None,
         max_message_size: int = 0,
-        node_properties: Mapping[Any, Any] | None = None,
+        node_properties: Mapping[Value, Value] | None = None,
         durable: bool = False,
         volatile: bool = False,
         understands: frozenset[bytes] = ROUTING,
@@ -169,7 +170,7 @@ class SizedLink(Link):
 
     __slots__ = ()
 
-    def send(self, data: bytes, context: Any, settled: bool = False) -> None:
+    def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
         """`Link.send`; the outcome of what is too large comes once the node has done what it was at."""
         if len(data) <= self.most:
             super().send(data, context, settled)
@@ -182,7 +183,7 @@ class SizedLink(Link):
             engine.oversize.append(partial(self._refuse_size, engine.serial, len(data)))
             engine.touch()
 
-    def send_all(self, messages: list[Any]) -> None:
+    def send_all(self, messages: list[OutgoingMessage]) -> None:
         """`Link.send_all`."""
         if all(len(message[0]) <= self.most for message in messages):
             super().send_all(messages)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.engine import batch
 from gateway.amqp.engine.handles import ProtonDelivery
 from gateway.amqp.link import dispositions
+from gateway.amqp.link.handlers import OutgoingMessage, SendContext
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED
 from gateway.amqp.link.state import LinkState
 
@@ -52,7 +53,7 @@ class SenderHalf(LinkState):
         self.engine.kept += size
         self.engine.touch()
 
-    def send(self, data: bytes, context: Any, settled: bool = False) -> None:
+    def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
         """Send one message; `context` comes back with its outcome (not when `settled`).
 
         A receiver that asked for settled messages gives no outcome; that it got the message is all it wants to
@@ -69,7 +70,7 @@ class SenderHalf(LinkState):
         if not engine.dirty:
             engine.touch()
 
-    def send_all(self, messages: list[Any]) -> None:
+    def send_all(self, messages: list[OutgoingMessage]) -> None:
         """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
         engine, silent = self.engine, self.presettled
         engine.serial = batch.send_all(self.at, engine.serial, messages, engine.tally if silent else self.unsettled)
@@ -85,7 +86,7 @@ class SenderHalf(LinkState):
         for message in messages:
             self.handler.on_outcome(message, ACCEPTED)
 
-    def accepted_all(self, found: list[Any]) -> None:
+    def accepted_all(self, found: list[SendContext] | list[int]) -> None:
         """The peer has accepted these: contexts where several are heard of at once, else their numbers."""
         unsettled = self.unsettled
         if unsettled.several:
@@ -126,6 +127,6 @@ class SenderHalf(LinkState):
             self.draining = False
             self.engine.touch()
 
-    def take_unsettled(self) -> list[Any]:
+    def take_unsettled(self) -> list[SendContext]:
         """The contexts whose outcome will never come, oldest first; for `on_detach`."""
         return self.unsettled.take_all()

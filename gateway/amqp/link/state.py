@@ -8,6 +8,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from cproton_ffi import lib
 
+from gateway.amqp.codec.types import Value, ValueMap
 from gateway.amqp.engine import proton_data
 from gateway.amqp.engine.batch import Received, Unsettled, address
 from gateway.amqp.engine.handles import ProtonLink, ProtonSession
@@ -78,7 +79,7 @@ class LinkState:
         self.handler = None
         self.attach_listener: AttachListener[Self] | None = None  # of a link of ours
         self.unsaid: Outcome = SETTLED  # the outcome of what the peer settles without one
-        self.echo: Mapping[Any, Any] = {}  # link properties that our answer has whatever the node says
+        self.echo: Mapping[Value, Value] = {}  # link properties that our answer has whatever the node says
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
@@ -128,7 +129,7 @@ class LinkState:
         self.source = proton_data.read_terminus(lib.pn_link_remote_source(pointer))
         self.target = proton_data.read_terminus(lib.pn_link_remote_target(pointer))
         properties = proton_data.read(lib.pn_link_remote_properties(pointer))
-        self.properties: dict[Any, Any] = properties if isinstance(properties, dict) else {}
+        self.properties: ValueMap = properties if isinstance(properties, dict) else {}
         mode = lib.pn_link_remote_snd_settle_mode(pointer)
         self.presettled = mode == lib.PN_SND_SETTLED
         self._never_settled = mode == lib.PN_SND_UNSETTLED

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from scramp import ScramClient, ScramException
 
 from gateway.amqp.codec.codec import Array, Symbol, Ubyte, malformed
+from gateway.amqp.codec.types import ValueList
 from gateway.amqp.sasl.frames import MAX_FRAME, SASL_HEADER, Code, Kind, SaslMachine, field, frame
 from gateway.amqp.sasl.mechanisms import ANONYMOUS, EXTERNAL, PLAIN, STRONGEST_FIRST
 
@@ -54,7 +55,7 @@ class SaslClient(SaslMachine):
                 self._fail("protocol-header")
         super().receive(data)
 
-    def _on_frame(self, kind: Kind, fields: list[Any]) -> None:
+    def _on_frame(self, kind: Kind, fields: ValueList) -> None:
         if kind is Kind.MECHANISMS and not self.mechanism:
             self._choose(fields)
         elif kind is Kind.CHALLENGE and self.mechanism:
@@ -64,7 +65,7 @@ class SaslClient(SaslMachine):
         else:
             self._fail("out-of-order")
 
-    def _choose(self, fields: list[Any]) -> None:
+    def _choose(self, fields: ValueList) -> None:
         value = fields[0] if fields else None
         names = value.items if type(value) is Array else (value,)
         if not all(type(name) is Symbol for name in names):

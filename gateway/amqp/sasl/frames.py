@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final, Literal, TypeVar, overload
 
 from gateway.amqp.codec.codec import Described, Symbol, Ubyte, Ulong, decode_all, encode, malformed
+from gateway.amqp.codec.types import Value, ValueList
 from gateway.errors import FRAMING_ERROR, AmqpError
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
@@ -17,6 +18,7 @@ AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 MIN_MAX_FRAME: Final = 512
 MAX_FRAME: Final = 4096
 
+T = TypeVar("T")
 _HEAD: Final = struct.Struct(">IBBH")
 _TYPE_SASL: Final = 1
 
@@ -47,7 +49,7 @@ _KINDS: Final[dict[object, Kind]] = {
 }
 
 
-def frame(kind: Kind, *fields: Any) -> bytes:
+def frame(kind: Kind, *fields: Value) -> bytes:
     """One SASL frame."""
     body = encode(Described(Ulong(kind), list(fields)))
     return _HEAD.pack(_HEAD.size + len(body), 2, _TYPE_SASL, 0) + body
@@ -58,8 +60,16 @@ def outcome(code: Code, additional_data: bytes | None = None) -> bytes:
     return frame(Kind.OUTCOME, Ubyte(code), additional_data)
 
 
-def field(fields: Sequence[Any], index: int, kind: type, *, mandatory: bool = False) -> Any:
-    """Field `index` of a performative, checked; trailing fields may be absent, which means null."""
+@overload
+def field(fields: ValueList, index: int, kind: type[T], *, mandatory: Literal[True]) -> T: ...
+@overload
+def field(fields: ValueList, index: int, kind: type[T]) -> T | None: ...
+def field(fields: ValueList, index: int, kind: type[T], *, mandatory: bool = False) -> T | None:
+    """Field `index` of a performative, checked; trailing fields may be absent, which means null.
+
+    Raises:
+        AmqpError: it has another type, or is null and mandatory.
+    """
     value = fields[index] if index < len(fields) else None
     if value is None and not mandatory:
         return None
@@ -84,6 +94,8 @@ class SaslMachine:
         self.failed = False
         self.reason = ""
         """Why it failed, one of a few words: fit for a metric's label."""
+        self.claimed: str | None = None
+        """The name that a client gave whose login failed, as it gave it: for the log, never for a label."""
         self.user = ""
         self.mechanism = ""
 
@@ -139,14 +151,14 @@ class SaslMachine:
         self.failed = True
         self.reason = reason
 
-    def _on_frame(self, kind: Kind, fields: list[Any]) -> None:
+    def _on_frame(self, kind: Kind, fields: ValueList) -> None:
         raise NotImplementedError
 
     def _on_malformed(self) -> None:
         raise NotImplementedError
 
 
-def _parse(body: bytes) -> tuple[Kind, list[Any]]:
+def _parse(body: bytes) -> tuple[Kind, ValueList]:
     value = decode_all(body)
     if type(value) is not Described or type(value.value) is not list:
         raise malformed("a SASL frame has no performative")

@@ -7,10 +7,12 @@ raises `Unsure` for all others, for every mistake, too: the general parser has t
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
+YamlMap: TypeAlias = dict[object, object]
+"""What a YAML map becomes; its keys are text, or anything in a file with mistakes."""
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # some builds of PyYAML lack the C library
 _AMBIGUOUS = re.compile(r"[&*!<|>%]|iterations['\"]?\s*:\s*['\"]")
 _TEXT_KEY = re.compile(r"(?!(?:null|true|false)$)[^\W\d]|\$secret$", re.IGNORECASE)
@@ -24,14 +26,14 @@ class Unsure(Exception):
 class _UniqueKeys(_Loader):  # type: ignore[misc]
     """Refuses maps with a key that is there twice; PyYAML would keep the last."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
-        made: dict[str, Any] = super().construct_mapping(node, deep=deep)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> YamlMap:
+        made: YamlMap = super().construct_mapping(node, deep=deep)
         if len(made) != len(node.value):
             raise Unsure
         return made
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> YamlMap:
     """Return a map of text keys; scalars are `str`. Raises `Unsure`."""
     if _AMBIGUOUS.search(text):
         raise Unsure

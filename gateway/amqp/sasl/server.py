@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from gateway.amqp.codec.codec import Array, Symbol
+from gateway.amqp.codec.types import ValueList
 from gateway.amqp.sasl.frames import MAX_FRAME, SASL_HEADER, Code, Kind, SaslMachine, field, frame, outcome
 from gateway.amqp.sasl.mechanisms import (
     ANONYMOUS,
@@ -57,7 +58,6 @@ class SaslServer(SaslMachine):
         self._attempt: Attempt | None = None
         self._check: Check | None = None
         self.claimed = ""
-        """The name a failed client gave, as it gave it: for the log, never for a label."""
         certificate = client_subject is not None
         self._offered = offered(mechanisms, tls=tls, certificate=certificate, plain=allow_plain_without_tls)
         self._greet()
@@ -70,7 +70,7 @@ class SaslServer(SaslMachine):
         else:
             self._end(Code.SYS_PERM, "nothing-to-offer")
 
-    def _on_frame(self, kind: Kind, fields: list[Any]) -> None:
+    def _on_frame(self, kind: Kind, fields: ValueList) -> None:
         if kind is Kind.INIT and self._attempt is None:
             self._on_init(fields)
         elif kind is Kind.RESPONSE and self._attempt is not None:
@@ -78,7 +78,7 @@ class SaslServer(SaslMachine):
         else:
             self._end(Code.SYS_PERM, "out-of-order")
 
-    def _on_init(self, fields: list[Any]) -> None:
+    def _on_init(self, fields: ValueList) -> None:
         # The mechanism must be asked for as it was offered (5.3.3.2).
         name = field(fields, 0, Symbol, mandatory=True)
         initial = field(fields, 1, bytes)

@@ -10,7 +10,7 @@ import binascii
 import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import scramp  # noqa: F401  logins need it: here, none of them waits until it is imported
 from ruamel.yaml import YAML
@@ -112,8 +112,7 @@ def load_users(text: str) -> UserStore:
     5,000 users take half a second. A file with a mistake is parsed again, more slowly, to say where it is.
     """
     try:
-        root = quick.parse(text)
-        return _store(root, _Doubting([]))
+        return _store(quick.parse(text), _Doubting([]))
     except quick.Unsure:
         pass
     root = _parse(text)
@@ -124,7 +123,7 @@ def load_users(text: str) -> UserStore:
     return _store(root, _UsersReader([]))
 
 
-def _store(root: dict[Any, Any], reader: _UsersReader) -> UserStore:
+def _store(root: quick.YamlMap, reader: _UsersReader) -> UserStore:
     secret = reader.secret(root)
     users: dict[str, Verifiers] = {}
     for name, verifiers in reader.users(root):
@@ -136,9 +135,10 @@ def _store(root: dict[Any, Any], reader: _UsersReader) -> UserStore:
     return UserStore(users, secret)
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> object:
     try:
-        return YAML().load(text)
+        root: object = YAML().load(text)
+        return root
     except MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{mark.line + 1}:{mark.column + 1}" if mark is not None else "1:1"
@@ -157,14 +157,14 @@ class _UsersReader:
         """Note a mistake: `line:column: text`."""
         self.problems.append(text)
 
-    def secret(self, root: dict[Any, Any]) -> bytes | None:
+    def secret(self, root: quick.YamlMap) -> bytes | None:
         """The key of invented verifiers, where the file has one."""
         return self._binary(root, SECRET, SECRET, MIN_SECRET, 255) or None if SECRET in root else None
 
-    def users(self, root: dict[Any, Any]) -> Iterator[tuple[str, Verifiers]]:
+    def users(self, root: quick.YamlMap) -> Iterator[tuple[str, Verifiers]]:
         for key in root:
             name = prepare(key) if isinstance(key, str) else None
-            if name is None:
+            if name is None or not isinstance(key, str):
                 what = f"a user name must be text of at most {MAX_CHARACTERS} characters that SASLprep allows"
                 self._note(root, key, f"{what}; quote numbers")
             elif name == SECRET:
@@ -174,7 +174,7 @@ class _UsersReader:
             else:
                 yield name, self._user(root, key)
 
-    def _user(self, root: dict[Any, Any], name: str) -> Verifiers:
+    def _user(self, root: quick.YamlMap, name: str) -> Verifiers:
         entry = self._map(root, name, f"user {name!r}", tuple(HASHES))
         if entry is None:
             return {}
@@ -183,7 +183,7 @@ class _UsersReader:
         read = {key: self._verifier(entry, name, key) for key in entry if key in HASHES}
         return {key: verifier for key, verifier in read.items() if verifier is not None}
 
-    def _verifier(self, entry: dict[Any, Any], user: str, mechanism: str) -> Verifier | None:
+    def _verifier(self, entry: quick.YamlMap, user: str, mechanism: str) -> Verifier | None:
         label = f"user {user!r}, {mechanism}"
         fields = self._map(entry, mechanism, label, FIELDS)
         if fields is None:
@@ -199,8 +199,8 @@ class _UsersReader:
         return Verifier(salt, rounds, stored, server) if salt and rounds and stored and server else None
 
     def _map(
-        self, parent: dict[Any, Any], key: str, label: str, allowed: tuple[str, ...]
-    ) -> dict[Any, Any] | None:
+        self, parent: quick.YamlMap, key: str, label: str, allowed: tuple[str, ...]
+    ) -> quick.YamlMap | None:
         value = parent[key]
         if not isinstance(value, dict):
             self._note(parent, key, f"{label}: must be a map with {', '.join(allowed)}")
@@ -210,7 +210,7 @@ class _UsersReader:
                 self._note(value, name, f"{label}: unknown key {name!r}; allowed: {', '.join(allowed)}")
         return value
 
-    def _rounds(self, fields: dict[Any, Any], label: str) -> int:
+    def _rounds(self, fields: quick.YamlMap, label: str) -> int:
         value = fields["iterations"]
         if isinstance(value, int) and MIN_ITERATIONS <= value <= MAX_ITERATIONS:
             return int(value)
@@ -218,7 +218,7 @@ class _UsersReader:
         self._note(fields, "iterations", f"{label}, iterations: must be {allowed}")
         return 0
 
-    def _binary(self, fields: dict[Any, Any], key: str, label: str, least: int, most: int) -> bytes:
+    def _binary(self, fields: quick.YamlMap, key: str, label: str, least: int, most: int) -> bytes:
         value = fields[key]
         try:
             data = b64decode(value, validate=True) if isinstance(value, str) else b""
@@ -230,7 +230,7 @@ class _UsersReader:
         self._note(fields, key, f"{label}, {key}: must be base64 of {allowed}")
         return b""
 
-    def _note(self, parent: dict[Any, Any], key: object, text: str) -> None:
+    def _note(self, parent: quick.YamlMap, key: object, text: str) -> None:
         assert isinstance(parent, CommentedMap)
         line, column = parent.lc.key(key)
         self.problem(f"{line + 1}:{column + 1}: {text}")
@@ -242,8 +242,8 @@ class _Doubting(_UsersReader):
     def problem(self, text: str) -> None:
         raise quick.Unsure
 
-    def _rounds(self, fields: dict[Any, Any], label: str) -> int:
+    def _rounds(self, fields: quick.YamlMap, label: str) -> int:
         return super()._rounds({"iterations": quick.whole_number(fields["iterations"])}, label)
 
-    def _note(self, parent: dict[Any, Any], key: object, text: str) -> None:
+    def _note(self, parent: quick.YamlMap, key: object, text: str) -> None:
         raise quick.Unsure

@@ -6,9 +6,10 @@ All connections of a loop share a `FlushScheduler`, which writes the engines' ou
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from gateway.amqp.engine.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.engine.engine import Engine
@@ -16,6 +17,7 @@ from gateway.amqp.engine.pressure import Pressure
 from gateway.amqp.link.link import Link
 from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.flush_scheduler import FlushScheduler, guarded
+from gateway.amqp.transport.handshake import Handshake
 from gateway.amqp.transport.heartbeats import HEARTBEAT, Heartbeats
 from gateway.amqp.transport.slices import SLICE, UNREAD, next_slice
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -27,39 +29,17 @@ _CLOSE_GRACE: Final = 5.0
 """Seconds a peer has to answer our close before the socket goes."""
 
 
-class Security(Protocol):
-    """What stands in front of the engine: greeting and SASL, sans-IO."""
-
-    def receive(self, data: bytes) -> None: ...
-    def take(self) -> bytes: ...
-    def checked(self, passes: bool) -> None: ...
-    @property
-    def check(self) -> Callable[[], bool] | None: ...
-    @property
-    def done(self) -> bool: ...
-    @property
-    def failed(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def user(self) -> str | None: ...
-    @property
-    def mechanism(self) -> str: ...
-    @property
-    def rest(self) -> bytes: ...
-
-
 class ConnectionDelegate(Protocol):
     """A listener or connector: makes the decisions of the connections it owns."""
 
-    def secure(self, connection: Connection) -> Security: ...
+    def secure(self, connection: Connection) -> Handshake: ...
     def engine_config(self, connection: Connection) -> EngineConfig: ...
     def established(self, connection: Connection) -> None: ...
     def check_password(
         self, connection: Connection, passes: Callable[[], bool], then: Callable[[bool], None]
     ) -> Ticket: ...
     def refused(self, connection: Connection, reason: str) -> None: ...
-    def unauthenticated(self, connection: Connection, security: Any) -> None: ...
+    def unauthenticated(self, connection: Connection, security: Handshake) -> None: ...
     def opened(self, connection: Connection) -> None: ...
     def requested(self, connection: Connection, link: Link) -> None: ...
     def link_refused(self, link: Link, error: AmqpError) -> None: ...
@@ -83,7 +63,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.engine: Engine | None = None
         self.peer = PeerInfo(connection=name)
-        self._security: Security | None = None
+        self._security: Handshake | None = None
         self._ticket: Ticket | None = None
         self.loss: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -205,11 +185,11 @@ class Connection(asyncio.Protocol):
 
     # -- before the engine
 
-    def _secure(self, security: Security, data: bytes) -> None:
+    def _secure(self, security: Handshake, data: bytes) -> None:
         security.receive(data)
         self._secured(security)
 
-    def _secured(self, security: Security) -> None:
+    def _secured(self, security: Handshake) -> None:
         """Go on as far as greeting and SASL have come."""
         self._write(security.take())
         if security.failed:
@@ -393,7 +373,10 @@ class Connection(asyncio.Protocol):
         return -1 if found is None else int(found.fileno())
 
     @property
-    def ssl_object(self) -> Any:
+    def ssl_object(self) -> ssl.SSLObject | None:
         """The TLS session of this socket, None on plain TCP."""
-        return self.transport.get_extra_info("ssl_object") if self.transport is not None else None
+        found: ssl.SSLObject | None = None
+        if self.transport is not None:
+            found = self.transport.get_extra_info("ssl_object")
+        return found
 

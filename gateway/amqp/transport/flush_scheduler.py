@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from gateway.held.account import Account, Budget
 from gateway.held.container import DEFAULT
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from gateway.amqp.engine.config import PeerInfo
 
 
-Step = TypeVar("Step", bound=Callable[..., None])
+P = ParamSpec("P")
+ConnectionT = TypeVar("ConnectionT", bound="FlushedConnection")
 _TURN: Final = 0.002
 """Seconds of a turn of the loop for what has just been read of sockets, and as much for steps of long work."""
 
@@ -40,17 +41,17 @@ class FlushedConnection(Protocol):
     def broken(self) -> None: ...
 
 
-def guarded(step: Step) -> Step:
+def guarded(step: Callable[Concatenate[ConnectionT, P], None]) -> Callable[Concatenate[ConnectionT, P], None]:
     """Let a step of a connection that fails cost this connection, and neither others nor who called it."""
 
     @wraps(step)
-    def run(connection: FlushedConnection, *args: Any) -> None:
+    def run(connection: ConnectionT, /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            step(connection, *args)
+            step(connection, *args, **kwargs)
         except Exception as error:
             connection.hub.failed(connection, error)
 
-    return cast(Step, run)
+    return run
 
 
 class FlushScheduler:

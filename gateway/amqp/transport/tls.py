@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+PeerCertificate: TypeAlias = Mapping[str, Any]
+"""As `getpeercert` gives it: names are tuples of tuples of text, nested by the kind of name."""
 _ENCODING_DER: Final = 2  # OpenSSL's number, which `_ssl` keeps to itself
 _NAME_TYPES: Final = ("URI", "email", "DNS")
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
@@ -76,7 +78,7 @@ class ServerTls:
         return mode is ssl.CERT_NONE or (self.trusts(anchor) if anchor else mode is not ssl.CERT_REQUIRED)
 
 
-def trust_anchor(ssl_object: Any) -> bytes:
+def trust_anchor(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> bytes:
     """The authority (DER) at the end of the chain by which a peer's certificate was verified; empty when unknown."""
     session = getattr(ssl_object, "_sslobj", ssl_object)
     # Public on SSLObject from Python 3.13 on, which returns bytes; on the object underneath since 3.10.
@@ -159,11 +161,11 @@ def peer_subject(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> str | None
     return name if name and name.isprintable() else None
 
 
-def _subject(certificate: Any) -> list[tuple[str, str]]:
+def _subject(certificate: PeerCertificate) -> list[tuple[str, str]]:
     return [pair for relative in certificate.get("subject", ()) for pair in relative]
 
 
-def _alternatives(certificate: Any) -> list[tuple[str, str]]:
+def _alternatives(certificate: PeerCertificate) -> list[tuple[str, str]]:
     return list(certificate.get("subjectAltName", ()))
 
 
