@@ -21,8 +21,8 @@ from bridges.spark.columns import schema
 from bridges.spark.columns.filters import check
 from bridges.spark.columns.filters.compiler import ColumnCompiler
 from bridges.spark.columns.filters.engine import MEMBERS, OF_TYPE, ColumnPart, LikePattern
-from bridges.spark.columns.schema import AmqpValue
 from gateway.amqp.codec.codec import Char, encode
+from gateway.amqp.codec.types import Value
 from gateway.filters.predicate import Affix, Comparison, FieldReference, MessageSection, Operator, Predicate
 from gateway.filters.values import folded
 
@@ -147,7 +147,7 @@ def _fixed(section: Column, name: str, fields: dict[str, str]) -> _Absent | _Fou
 
 
 _EXACT: Final = "decimal(38,18)"
-_LITERALS: Final[dict[ColumnPart, tuple[str, Callable[[AmqpValue], bool | int | float | str | bytes]]]] = {
+_LITERALS: Final[dict[ColumnPart, tuple[str, Callable[[Value], bool | int | float | str | bytes]]]] = {
     ColumnPart.LONG: ("bigint", int),
     ColumnPart.INTEGER: ("bigint", int),
     ColumnPart.TIME: ("bigint", int),
@@ -205,7 +205,7 @@ class _SparkOperations:
     def field(self, field: FieldReference) -> _Absent | _FoundField | _Plain:
         return _field(field)
 
-    def literal(self, part: ColumnPart, value: AmqpValue) -> Column:
+    def literal(self, part: ColumnPart, value: Value) -> Column:
         kind, convert = _LITERALS[part]
         return F.lit(None if value is None else convert(value)).cast(kind)
 

@@ -21,9 +21,9 @@ class _Pipeline(click.Group):
 
 
 def _later() -> Mapping[str, click.Command]:
-    from bridges.spark.quickstart.cli import quickstart
-    from bridges.spark.report.cli import report
-    from bridges.spark.simulate.cli import simulate
+    from bridges.spark.cli.quickstart import quickstart
+    from bridges.spark.cli.report import report
+    from bridges.spark.cli.simulate import simulate
 
     return {each.name or "": each for each in (quickstart, report, simulate)}
 

@@ -15,16 +15,17 @@ import pyarrow as pa
 
 from bridges.spark.columns import schema
 from bridges.spark.columns.arrays import BODY_KINDS, STRUCTS
-from bridges.spark.columns.schema import DEPTH, ENTRIES_LIMIT, NAME_LIMIT, AmqpValue
+from bridges.spark.columns.schema import DEPTH, ENTRIES_LIMIT, NAME_LIMIT
 from bridges.spark.columns.value_arrays import COMPOSITES, TYPES, VALUE, EntryArrays, Values
 from gateway.amqp.codec.codec import Array, Char, MapKey, Symbol, Timestamp, Ubyte, Uint, Ulong
+from gateway.amqp.codec.types import Value
 from gateway.amqp.message import sections
 from gateway.amqp.message.sections import SectionOffsets
 from gateway.errors import AmqpError
 from gateway.filters.predicate import MessageSection
 
-AmqpMap: TypeAlias = dict[AmqpValue, AmqpValue]
-Fields: TypeAlias = Sequence[AmqpValue]
+AmqpMap: TypeAlias = dict[Value, Value]
+Fields: TypeAlias = Sequence[Value]
 """Fields of the header or the properties, in the specification's order; shorter where the last are absent."""
 FixedSection: TypeAlias = Callable[[bytes, SectionOffsets], tuple[Fields | None, bool]]
 """Reads a section with fixed fields: those of the right types, and whether all are."""
@@ -56,9 +57,9 @@ class _TooMuch(Exception):
     """More nested values than are shown."""
 
 
-def _text_entries(value: AmqpMap) -> tuple[dict[str, AmqpValue], bool]:
+def _text_entries(value: AmqpMap) -> tuple[dict[str, Value], bool]:
     """The entries with text keys, and whether any is hidden: a string hides a symbol that is equal to it."""
-    found: dict[str, AmqpValue] = {}
+    found: dict[str, Value] = {}
     hidden = False
     for key, item in value.items():
         name = key.value if isinstance(key, MapKey) else key
@@ -74,10 +75,10 @@ class _Nested:
     """The nested entries of one section of one message, within the limits of `schema`."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[str, AmqpValue]] = []
+        self.found: list[tuple[str, Value]] = []
         self.complete = True
 
-    def below(self, name: str, value: AmqpValue, depth: int = DEPTH) -> None:
+    def below(self, name: str, value: Value, depth: int = DEPTH) -> None:
         """Add everything below the entry `name`. Raises `_TooMuch`."""
         for step, item in self._steps(value):
             path = name + step
@@ -87,7 +88,7 @@ class _Nested:
             if type(item) in _COMPOSITE:
                 self.below(path, item, depth - 1)
 
-    def _steps(self, value: AmqpValue) -> Iterator[tuple[str, AmqpValue]]:
+    def _steps(self, value: Value) -> Iterator[tuple[str, Value]]:
         if type(value) is dict:
             entries, hidden = _text_entries(value)
             self.complete = self.complete and not hidden
@@ -109,7 +110,7 @@ class RowDecoder:
     """Gathers messages, and makes their columns at the end."""
 
     def __init__(self) -> None:
-        self._plain: dict[str, list[AmqpValue]] = {name: [] for name in _PLAIN}
+        self._plain: dict[str, list[Value]] = {name: [] for name in _PLAIN}
         self._entries = {section: EntryArrays() for section, _ in _MAPS} | {MessageSection.AMQP_VALUE: EntryArrays()}
         self._header: list[Fields | None] = []
         self._properties: list[Fields | None] = []
@@ -176,7 +177,7 @@ class RowDecoder:
         if composite:
             self._nested(section, composite, entries)
 
-    def _nested(self, section: MessageSection, composite: list[tuple[str, AmqpValue]], entries: EntryArrays) -> None:
+    def _nested(self, section: MessageSection, composite: list[tuple[str, Value]], entries: EntryArrays) -> None:
         nested = _Nested()
         try:
             if section is MessageSection.APPLICATION_PROPERTIES:
@@ -253,7 +254,7 @@ def _structs(rows: list[Fields | None], kind: pa.StructType) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
 
 
-def _optional_values(rows: list[tuple[bool, AmqpValue]]) -> pa.Array:
+def _optional_values(rows: list[tuple[bool, Value]]) -> pa.Array:
     """Values, null where there is none; a composite body has only its type here, since its bytes are in `body`."""
     values = Values()
     for _, value in rows:

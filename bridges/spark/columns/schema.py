@@ -6,12 +6,10 @@ view of them for queries. Pure: names, types and the names of entries; `rows` fi
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from gateway.filters.predicate import FieldReference, Literal, MessageSection
 
-AmqpValue: TypeAlias = Any
-"""A decoded value or a constant of any AMQP type; code that takes one decides by the type what to do with it."""
 MEMBERS: Final = {
     "type": "string",
     "boolean": "boolean",

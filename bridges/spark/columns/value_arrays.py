@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bridges.spark.columns import schema
-from bridges.spark.columns.schema import AmqpValue
 from gateway.amqp.codec import types as t
 from gateway.amqp.codec.codec import encode
+from gateway.amqp.codec.types import Value
 from gateway.filters.decimals import decimal_value
 
 PRIMITIVES: Final = {
@@ -55,7 +55,7 @@ _PLAIN: Final = {
 _LONG_MAX: Final = (1 << 63) - 1
 
 
-def _stored(value: AmqpValue) -> tuple[int, AmqpValue]:
+def _stored(value: Value) -> tuple[int, Value]:
     """The code of a value's type and member, and the value to store there."""
     kind = type(value)
     if kind is t.Ulong:
@@ -81,16 +81,16 @@ class Values:
 
     def __init__(self) -> None:
         self.codes: list[int] = []
-        self.values: list[AmqpValue] = []
+        self.values: list[Value] = []
 
-    def add(self, value: AmqpValue) -> None:
+    def add(self, value: Value) -> None:
         code = _PLAIN.get(type(value))
         if code is None:
             code, value = _stored(value)
         self.codes.append(code)
         self.values.append(value)
 
-    def add_type(self, value: AmqpValue) -> None:
+    def add_type(self, value: Value) -> None:
         """Append only the type of a value."""
         self.codes.append(COMPOSITES[type(value)])
         self.values.append(None)
@@ -104,7 +104,7 @@ class Values:
         return pa.StructArray.from_arrays(parts, fields=list(VALUE), mask=absent)
 
 
-def _scattered(values: list[AmqpValue], places: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+def _scattered(values: list[Value], places: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     """An array as long as `values` with those at `places`, null elsewhere."""
     total = len(values)
     if not len(places):
@@ -126,11 +126,11 @@ class EntryArrays:
         self.names: list[str] = []
         self.values = Values()
 
-    def add(self, name: str, value: AmqpValue) -> None:
+    def add(self, name: str, value: Value) -> None:
         self.names.append(name)
         self.values.add(value)
 
-    def add_plain(self, names: Iterable[str], values: Iterable[AmqpValue]) -> bool:
+    def add_plain(self, names: Iterable[str], values: Iterable[Value]) -> bool:
         """Add all entries at once, or none and return `False` if one of them needs a conversion."""
         try:
             codes = [_PLAIN[type(value)] for value in values]

@@ -15,10 +15,10 @@ from pyspark.sql.datasource import InputPartition
 
 from bridges.spark.amqp.client import WINDOW, BlockingClient
 from bridges.spark.amqp.links import BlockingReceiver
-from bridges.spark.columns.schema import AmqpValue
 from bridges.spark.datasource.options import ReadOptions
 from bridges.spark.errors import PipelineError
 from gateway.amqp.codec.codec import Described, Symbol, Timestamp
+from gateway.amqp.codec.types import Value
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import SQL
@@ -120,7 +120,7 @@ def parse_info(options: ReadOptions, data: bytes) -> NodeInfo:
         raise PipelineError(text) from None
 
 
-def _held(entry: Mapping[str, AmqpValue]) -> OffsetBounds:
+def _held(entry: Mapping[str, Value]) -> OffsetBounds:
     earliest, latest, following = entry["earliest-offset"], entry["latest-offset"], entry.get(NEXT)
     if latest is not None:
         return OffsetBounds(int(earliest), int(latest) + 1)
@@ -167,7 +167,7 @@ def _attached(
     client: BlockingClient,
     options: ReadOptions,
     partition: int,
-    place: Mapping[Symbol, AmqpValue],
+    place: Mapping[Symbol, Value],
     *,
     sql: str | None = None,
     window: int = WINDOW,

@@ -12,7 +12,6 @@ from uuid import UUID
 from pyspark.sql import types as T
 
 from bridges.spark.columns import schema as columns
-from bridges.spark.columns.schema import AmqpValue
 from bridges.spark.datasource.options import suggestion
 from bridges.spark.errors import PipelineError
 from gateway.amqp.codec.codec import (
@@ -31,13 +30,14 @@ from gateway.amqp.codec.codec import (
     encode,
     encode_list,
 )
+from gateway.amqp.codec.types import Value
 from gateway.amqp.message import sections
 from gateway.routing.event_annotations import forwarded
 
-Row: TypeAlias = Mapping[str, AmqpValue]
+Row: TypeAlias = Mapping[str, Value]
 """A row by column, as Arrow gives it to Python: the schema says what the values are."""
 Encoder: TypeAlias = Callable[[Row], bytes]
-Convert: TypeAlias = Callable[[AmqpValue], AmqpValue]
+Convert: TypeAlias = Callable[[Value], Value]
 """From a value of Spark to the AMQP value of the same type."""
 ColumnTypes: TypeAlias = Mapping[str, T.DataType]
 
@@ -217,7 +217,7 @@ def _body(kind: T.DataType) -> Encoder:
     return section
 
 
-def _map(name: str, kind: T.DataType) -> Callable[[Row | None], dict[str, AmqpValue]]:
+def _map(name: str, kind: T.DataType) -> Callable[[Row | None], dict[str, Value]]:
     if not isinstance(kind, T.MapType) or not isinstance(kind.keyType, T.StringType):
         raise PipelineError(f"format scopegate: column {name} has to be a map of strings, not {kind.simpleString()}")
     convert = _scalar(name, kind.valueType)
@@ -236,7 +236,7 @@ def _scalar(name: str, kind: T.DataType) -> Convert:
     return convert
 
 
-def _value(value: Row) -> AmqpValue:
+def _value(value: Row) -> Value:
     """A value as columns have it (docs/columns.md)."""
     name = value["type"]
     if name is None or name == "null":

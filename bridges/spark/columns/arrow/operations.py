@@ -26,7 +26,7 @@ from bridges.spark.columns.filters import check
 from bridges.spark.columns.filters.check import Needs
 from bridges.spark.columns.filters.compiler import ColumnCompiler
 from bridges.spark.columns.filters.engine import ColumnPart, LikePattern
-from bridges.spark.columns.schema import AmqpValue
+from gateway.amqp.codec.types import Value
 from gateway.filters.predicate import Affix, Comparison, FieldReference, Operator, Predicate
 from gateway.filters.values import LONG_MAX, LONG_MIN
 
@@ -135,7 +135,7 @@ _COMPARE: Final = {
     Comparison.GE: pc.greater_equal,
 }
 _DECIMAL: Final = pa.decimal128(38, 18)
-_LITERALS: Final[dict[ColumnPart, tuple[pa.DataType, Callable[[AmqpValue], object]]]] = {
+_LITERALS: Final[dict[ColumnPart, tuple[pa.DataType, Callable[[Value], object]]]] = {
     ColumnPart.LONG: (pa.int64(), int),
     ColumnPart.INTEGER: (pa.int64(), int),
     ColumnPart.TIME: (pa.int64(), int),
@@ -162,7 +162,7 @@ class _ArrowOperations:
     def field(self, field: FieldReference) -> ArrowField:
         return self._fields[field]
 
-    def literal(self, part: ColumnPart, value: AmqpValue) -> Datum:
+    def literal(self, part: ColumnPart, value: Value) -> Datum:
         kind, convert = _LITERALS[part]
         return pa.scalar(None if value is None else convert(value), kind)
 

@@ -20,8 +20,7 @@ from bridges.spark.columns.filters.engine import (
     LikePattern,
     Operand,
 )
-from bridges.spark.columns.schema import AmqpValue
-from gateway.amqp.codec.types import Char
+from gateway.amqp.codec.types import Char, Value
 from gateway.filters import like
 from gateway.filters.decimals import decimal_value
 from gateway.filters.predicate import (
@@ -324,7 +323,7 @@ class ColumnCompiler(Generic[E]):
 
     # -- property filters
 
-    def _matches(self, field: FieldReference, reference: AmqpValue) -> E:
+    def _matches(self, field: FieldReference, reference: Value) -> E:
         if isinstance(reference, Frozen):
             return self._composite(field, reference)
         part, value = _strict(reference)
@@ -354,7 +353,7 @@ _WIDE_PAIRS: Final = (
 )
 
 
-def _strict(reference: AmqpValue) -> tuple[ColumnPart | None, AmqpValue]:
+def _strict(reference: Value) -> tuple[ColumnPart | None, Value]:
     """The part that may hold this value, and the value as it is there; `None` where nothing equals it."""
     kind = family(reference)
     if kind is Family.INTEGER:

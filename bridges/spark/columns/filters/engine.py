@@ -12,8 +12,7 @@ from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from bridges.spark.columns.schema import AmqpValue
-from gateway.amqp.codec.types import Timestamp
+from gateway.amqp.codec.types import Timestamp, Value
 from gateway.filters import like
 from gateway.filters.decimals import DIGITS, SCALE, decimal_value
 from gateway.filters.predicate import Affix, Comparison, FieldReference, Operator
@@ -90,7 +89,7 @@ class ColumnOperations(Protocol[E]):
 
     def field(self, field: FieldReference) -> FieldOperand[E]: ...
 
-    def literal(self, part: ColumnPart, value: AmqpValue) -> E: ...
+    def literal(self, part: ColumnPart, value: Value) -> E: ...
 
     def constant(self, value: bool | None) -> E: ...
 
@@ -174,7 +173,7 @@ _LITERAL: Final[dict[type, tuple[ColumnPart, ...]]] = {
 class Constants(Generic[E]):
     """A constant in parts. `beyond` is 1 or -1 for an integer that is greater or less than every column's."""
 
-    def __init__(self, engine: ColumnOperations[E], value: AmqpValue) -> None:
+    def __init__(self, engine: ColumnOperations[E], value: Value) -> None:
         self._engine, self._value = engine, value
         self._stored, self._parts = _stored(value)
         outside = type(value) in INTEGERS and abs(value) >= BOUND
@@ -196,7 +195,7 @@ class Constants(Generic[E]):
         return self._engine.literal(ColumnPart.WHOLE, Decimal(self._value))
 
 
-def _stored(value: AmqpValue) -> tuple[AmqpValue, tuple[ColumnPart, ...]]:
+def _stored(value: Value) -> tuple[Value, tuple[ColumnPart, ...]]:
     """A constant as a column would hold it, and in which parts."""
     if type(value) in INTEGERS:
         if LONG_MIN <= value <= LONG_MAX:
