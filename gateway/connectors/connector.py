@@ -28,7 +28,7 @@ from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.link import Link as NodeLink
 from gateway.nodes.link import TransformFactory
 from gateway.observability.link_events import LinkEvents
-from gateway.response.crossing_rule import HOMEWARD
+from gateway.response.crossing_rule import RESPONSE
 from gateway.routing.event_annotations import CAPABILITY
 from gateway.routing.link_context import LinkContext, link_context
 
@@ -218,7 +218,7 @@ class Connector:
 
     def when_returnable(self, local: NodeLink, then: Callable[[AmqpError | None], None]) -> None:
         """Call `then` when responses to requests on `local` have a way back; at once where they need none of ours."""
-        if needs_response_routing(local, self.scope) and local.context.replies not in ("none", HOMEWARD):
+        if needs_response_routing(local, self.scope) and local.context.replies not in ("none", RESPONSE):
             self.reply_address.when_known(then)
         else:
             then(None)

@@ -23,7 +23,7 @@ from gateway.journal.readings import LinkReading, Readings
 from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of, finished, message_text
 from gateway.nodes.link import Delivery, SendContext
 from gateway.observability.redaction import shown
-from gateway.response.crossing_rule import WITHIN, CrossingDecision
+from gateway.response.crossing_rule import SAME_SCOPE, CrossingDecision
 from gateway.response.fields import REPLY_TO, TO, address_text
 from gateway.routing.event_annotations import GROUP
 
@@ -276,7 +276,7 @@ class Journal:
         self, origin: HasContext, target: MessageTarget, choice: CrossingDecision, crossing: Transform | None
     ) -> Transform | None:
         """The crossing, with counting around it; what stays in its scope crosses nothing."""
-        if choice is WITHIN:
+        if choice is SAME_SCOPE:
             return crossing
         home = target.context.home
         address = target.address if home is None else target.target.address

@@ -1,7 +1,7 @@
 """How a request crosses from one scope into another: the decision alone, as a pure function (RA 2.1 to 2.5).
 
-`nodes/crossings` decides with it what to do, the journal writes it down, and a simulation asks it about a policy that
-nobody serves yet (docs/journal.md).
+`routing/transforms` acts on the decision, the journal records it, and a simulation asks for it about a policy that is
+not served yet (docs/journal.md).
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED
 UNCHANGED: Final = "unchanged"
 ANNOTATED: Final = "annotated"
 REWRITTEN: Final = "rewritten"
-CARRIED: Final = "carried"
-"""Rewritten for a container that answers at an address of its own: the way home is in the ids."""
+IN_CORRELATION_ID: Final = "carried"
+"""Rewritten for a container that answers at an address of its own: the request's ids carry where responses go."""
 REFUSED: Final = "refused"
-HOMEWARD: Final = "homeward"
-"""The replies word of a response that asks for no response: it crosses, and there is nothing to rewrite."""
+RESPONSE: Final = "homeward"
+"""The `replies` value of a response that asks for no response: it crosses unchanged."""
 
 
 class CrossingDecision(NamedTuple):
-    """What becomes of requests, and in a few words why; `condition` is the AMQP error of `REFUSED`."""
+    """The decision on requests and its reason in a few words; `condition` is the AMQP error of `REFUSED`."""
 
     result: str
     why: str
     condition: str | None = None
 
 
-WITHIN: Final = CrossingDecision(UNCHANGED, "same scope")
+SAME_SCOPE: Final = CrossingDecision(UNCHANGED, "same scope")
 _RESPONSE: Final = CrossingDecision(UNCHANGED, "response that asks for none")
 _NONE: Final = CrossingDecision(UNCHANGED, "replies: none")
 _KEYLESS: Final = CrossingDecision(REFUSED, "no key is configured to route responses", NOT_ALLOWED)
 _INCAPABLE: Final = CrossingDecision(REFUSED, "the receiver does not support response annotations", NOT_IMPLEMENTED)
 _ANNOTATED: Final = CrossingDecision(ANNOTATED, "the receiver supports response annotations")
-_WANTED: Final = {
-    carried: CrossingDecision(CARRIED if carried else REWRITTEN, "replies: rewrite") for carried in (False, True)
-}
+_RESULTS: Final = {False: REWRITTEN, True: IN_CORRELATION_ID}
+"""By whether responses come to an address of the container there."""
+_REQUESTED: Final = {carries: CrossingDecision(result, "replies: rewrite") for carries, result in _RESULTS.items()}
 _NEEDED: Final = {
-    carried: CrossingDecision(CARRIED if carried else REWRITTEN, "the receiver does not support response annotations")
-    for carried in (False, True)
+    carries: CrossingDecision(result, "the receiver does not support response annotations")
+    for carries, result in _RESULTS.items()
 }
 
 
 def choose(replies: str, *, keys: bool, capable: bool, carries: bool) -> CrossingDecision:
-    """What becomes of requests that enter another scope.
+    """The decision on requests that enter another scope.
 
-    `replies` is the word of the route (auto, cookie, rewrite, none, or `HOMEWARD`), `keys` whether something can be
+    `replies` is the value of the route (auto, cookie, rewrite, none, or `RESPONSE`), `keys` whether something can be
     signed, `capable` whether the receiver is believed to follow annotations (RA-2.1-4), `carries` whether responses
     come to an address of the container there (`connect.replies`).
     """
     if replies == "none":
         return _NONE
-    if replies == HOMEWARD and not capable:
+    if replies == RESPONSE and not capable:
         return _RESPONSE
     if not keys:
         return _KEYLESS
@@ -60,4 +60,4 @@ def choose(replies: str, *, keys: bool, capable: bool, carries: bool) -> Crossin
         return _INCAPABLE
     if capable and replies != "rewrite":
         return _ANNOTATED
-    return (_WANTED if replies == "rewrite" else _NEEDED)[carries]
+    return (_REQUESTED if replies == "rewrite" else _NEEDED)[carries]

@@ -16,7 +16,7 @@ from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpErro
 from gateway.nodes.link import IncomingLink
 from gateway.principal import GatewayItself, client
 from gateway.response.annotate import Restored
-from gateway.response.crossing_rule import HOMEWARD
+from gateway.response.crossing_rule import RESPONSE
 from gateway.response.fields import NULL, TO, address_text
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities, link_context
 from gateway.routing.message_router import WINDOW, Destination, DestinationLink, RequiredCapabilities
@@ -123,7 +123,7 @@ def homing(scope: Resolver, responder: str) -> Callable[[Restored], Destination]
         address = target or near  # where a previous gateway gave a link target, to that (RA-2.3-17)
         assert address is not None  # a response without a destination was refused before
         assert cookie is not None  # what brought it
-        kind, buckets = "auto" if onward else HOMEWARD, scope.buckets
+        kind, buckets = "auto" if onward else RESPONSE, scope.buckets
         if target is not None and scope.world.scopes[origin].passes_on(target, cookie.inner_cookie):
             kind += _PASSED_ON
         if buckets is None and cookie.uses is None:

@@ -22,11 +22,11 @@ from gateway.response.cookie_store import CookieStore
 from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
 from gateway.response.crossing_rule import (
     ANNOTATED,
-    CARRIED,
-    HOMEWARD,
+    IN_CORRELATION_ID,
     REFUSED,
+    RESPONSE,
+    SAME_SCOPE,
     UNCHANGED,
-    WITHIN,
     CrossingDecision,
     choose,
 )
@@ -105,7 +105,7 @@ class TransformRegistry:
         """What becomes of messages from `origin` that go to `target`."""
         origin_context, target_context = origin.context, target.context
         if origin_context.scope == target_context.scope:
-            return WITHIN
+            return SAME_SCOPE
         wanted = origin_context.replies if origin_context.replies != "auto" else target_context.replies
         home = target_context.home
         carries = home is not None and home.address is not None
@@ -118,7 +118,7 @@ class TransformRegistry:
         """
         origin_context, target_context = origin.context, target.context
         choice = self.choose(origin, target)
-        if choice is WITHIN:
+        if choice is SAME_SCOPE:
             return self._within(origin_context, target_context, self._capable(target), right)
         if choice.result == UNCHANGED:
             cookie = () if origin_context.answer else (RESPONSE_COOKIE,)
@@ -126,7 +126,7 @@ class TransformRegistry:
         if choice.result == REFUSED:
             fault = Fault.GATEWAY if choice.condition == NOT_ALLOWED else Fault.PEER
             return _refuse(AmqpError(choice.condition or "", choice.why, fault=fault))
-        if origin_context.uses is None and target_context.uses is not None and origin_context.replies != HOMEWARD:
+        if origin_context.uses is None and target_context.uses is not None and origin_context.replies != RESPONSE:
             origin_context = origin_context._replace(uses=target_context.uses)
         return self._into(origin_context, target_context, choice.result, right)
 
@@ -134,7 +134,7 @@ class TransformRegistry:
         """The request as the other side understands it, with an address that can be answered there."""
         if result == ANNOTATED:
             return self._annotating(origin_context, target_context.scope, right, target_context.home)
-        if result == CARRIED:
+        if result == IN_CORRELATION_ID:
             assert target_context.home is not None
             return self._carrying(origin_context, target_context.scope, target_context.home, right)
         return self._rewriting(origin_context, target_context.scope, right)

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policies.load.findings import Finding
-from policies.load.parts import Piece
+from policies.load.parts import PolicyPart
 from policies.load.tree import Loc
 from policies.model.base import Secret
 from policies.model.kafka import OAUTH, OWNED, KafkaSecurity
 from policies.model.policy import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
 
 
-def setting_findings(piece: Piece[Secret | str]) -> Iterator[Finding]:
+def setting_findings(part: PolicyPart[Secret | str]) -> Iterator[Finding]:
     """What is wrong with one of librdkafka's settings."""
-    name = str(piece.loc[-1])
+    name = str(part.loc[-1])
     if name in RESERVED_SETTINGS or name.startswith("test.mock."):
-        yield Finding(piece.loc, "reserved: the gateway's guarantees depend on this setting", at_key=True)
-    elif name in SECRET_SETTINGS and isinstance(piece.value, str):
-        yield Finding(piece.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
+        yield Finding(part.loc, "reserved: the gateway's guarantees depend on this setting", at_key=True)
+    elif name in SECRET_SETTINGS and isinstance(part.value, str):
+        yield Finding(part.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
 
 
-def cluster_findings(piece: Piece[KafkaCluster]) -> Iterator[Finding]:
+def cluster_findings(part: PolicyPart[KafkaCluster]) -> Iterator[Finding]:
     """What is wrong between the keys of one cluster."""
-    cluster, loc = piece.value, piece.loc
+    cluster, loc = part.value, part.loc
     if cluster.topics and cluster.bootstrap != EMBEDDED:
         yield Finding((*loc, "topics"), "topics are created only in an embedded cluster", at_key=True)
-    if cluster.security is None or not piece.ok("security"):
+    if cluster.security is None or not part.ok("security"):
         return
-    if cluster.bootstrap == EMBEDDED and piece.ok("bootstrap"):
+    if cluster.bootstrap == EMBEDDED and part.ok("bootstrap"):
         yield Finding((*loc, "security"), "not available for the embedded cluster: set bootstrap", at_key=True)
     for name in cluster.client:
         if name in OWNED:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from policies.checks.kafka import cluster_findings, setting_findings
 from policies.checks.sasl import connector_findings, listener_findings
 from policies.load.findings import Finding
-from policies.load.parts import AnyAddressRule, Outline, Piece, ScopePieces
+from policies.load.parts import AnyAddressRule, PolicyPart, PolicyParts, ScopeParts
 from policies.load.tree import Loc, dotted
 from policies.model.policy import EMBEDDED
 from policies.model.rules import KafkaRule, RedirectRule, RelayRule
@@ -23,7 +23,7 @@ _MEMORY: Final = (
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  compared with, never bound
 
 
-def findings(parts: Outline) -> Iterator[Finding]:
+def findings(parts: PolicyParts) -> Iterator[Finding]:
     """Every mistake and warning between the valid parts of a file."""
     yield from _keys(parts)
     yield from _binds(parts)
@@ -37,7 +37,7 @@ def findings(parts: Outline) -> Iterator[Finding]:
         yield from _scope(scope, parts)
 
 
-def _scope(scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
+def _scope(scope: ScopeParts, parts: PolicyParts) -> Iterator[Finding]:
     for listener in scope.listen:
         yield from listener_findings(listener)
     for connector in scope.connect:
@@ -54,7 +54,7 @@ def _scope(scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
         yield Finding(scope.loc, message, at_key=True, warning=True)
 
 
-def _keys(parts: Outline) -> Iterator[Finding]:
+def _keys(parts: PolicyParts) -> Iterator[Finding]:
     if parts.active is None:
         return
     active = parts.active.value
@@ -69,24 +69,24 @@ def _keys(parts: Outline) -> Iterator[Finding]:
         yield Finding(("keys", "max_cookie"), f"longer cookies are stored {_MEMORY}", warning=True)
 
 
-def _in_memory(parts: Outline) -> bool:
+def _in_memory(parts: PolicyParts) -> bool:
     return parts.gateway is None or parts.gateway.value.state == "memory"
 
 
-def _journal(parts: Outline) -> Iterator[Finding]:
+def _journal(parts: PolicyParts) -> Iterator[Finding]:
     gateway = parts.gateway
     journal = gateway.value.journal if gateway is not None and gateway.ok("journal") else None
     if journal is not None and journal.kafka not in parts.cluster_names:
         yield _no_such(("gateway", "journal", "kafka"), "Kafka cluster", journal.kafka, parts.cluster_names)
 
 
-def _pipeline(parts: Outline) -> Iterator[Finding]:
+def _pipeline(parts: PolicyParts) -> Iterator[Finding]:
     if parts.pipeline is None or not parts.pipeline.ok("kafka") or (name := parts.pipeline.value.kafka) is None:
         return
     loc = "pipeline", "kafka"
     if name not in parts.cluster_names:
         yield _no_such(loc, "Kafka cluster", name, parts.cluster_names)
-    elif any(piece.value.bootstrap == EMBEDDED and piece.loc[-1] == name for piece in parts.kafka):
+    elif any(part.value.bootstrap == EMBEDDED and part.loc[-1] == name for part in parts.kafka):
         yield Finding(loc, "this cluster is embedded in the gateway, where no job of the pipeline can reach it")
 
 
@@ -95,9 +95,9 @@ class _Place(NamedTuple):
     bind: Bind
 
 
-def _binds(parts: Outline) -> Iterator[Finding]:
-    listeners = (piece for scope in parts.scopes for piece in scope.listen if piece.ok("bind"))
-    places = [_Place((*piece.loc, "bind"), piece.value.bind) for piece in listeners]
+def _binds(parts: PolicyParts) -> Iterator[Finding]:
+    listeners = (part for scope in parts.scopes for part in scope.listen if part.ok("bind"))
+    places = [_Place((*part.loc, "bind"), part.value.bind) for part in listeners]
     gateway = parts.gateway
     if gateway is not None and gateway.value.http is not None and gateway.ok("http"):
         places.insert(0, _Place(("gateway", "http"), gateway.value.http))
@@ -112,16 +112,16 @@ def _overlap(one: Bind, other: Bind) -> bool:
     return one.port == other.port != 0 and (one.host == other.host or everywhere)
 
 
-def _connector_names(scope: ScopePieces) -> Iterator[Finding]:
+def _connector_names(scope: ScopeParts) -> Iterator[Finding]:
     for earlier, later in combinations(scope.connect, 2):
         if earlier.value.name == later.value.name and earlier.ok("name") and later.ok("name"):
             yield Finding((*later.loc, "name"), "another connector of this scope has this name")
 
 
-def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
+def _rule(rule: PolicyPart[AnyAddressRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Finding]:
     value = rule.value
     if isinstance(value, RelayRule):
-        yield from _relay(Piece(rule.loc, value, rule.broken), scope, parts)
+        yield from _relay(PolicyPart(rule.loc, value, rule.broken), scope, parts)
     elif isinstance(value, KafkaRule):
         if rule.ok("match", "topic"):
             yield from _captures((*rule.loc, "topic"), value.topic, value.match)
@@ -132,28 +132,28 @@ def _rule(rule: Piece[AnyAddressRule], scope: ScopePieces, parts: Outline) -> It
                 yield Finding((*rule.loc, "dead_letter"), text)
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
-        yield from _partitions(Piece(rule.loc, value, rule.broken), scope, parts)
+        yield from _partitions(PolicyPart(rule.loc, value, rule.broken), scope, parts)
         if _in_memory(parts) and not _embedded(value.kafka, parts):
             message = f"positions of durable links and consumer groups are stored {_MEMORY}"
             yield Finding(rule.loc, message, warning=True)
-        yield from _times(Piece(rule.loc, value, rule.broken), parts)
+        yield from _times(PolicyPart(rule.loc, value, rule.broken), parts)
     if isinstance(value, RelayRule | RedirectRule) and value.address is not None and rule.ok("match"):
         yield from _captures((*rule.loc, "address"), value.address, value.match)
 
 
-def _embedded(cluster: str, parts: Outline) -> bool:
+def _embedded(cluster: str, parts: PolicyParts) -> bool:
     """Such a cluster is gone with its process."""
-    return any(piece.value.bootstrap == EMBEDDED for piece in parts.kafka if piece.loc[-1] == cluster)
+    return any(part.value.bootstrap == EMBEDDED for part in parts.kafka if part.loc[-1] == cluster)
 
 
-def _times(rule: Piece[KafkaRule], parts: Outline) -> Iterator[Finding]:
+def _times(rule: PolicyPart[KafkaRule], parts: PolicyParts) -> Iterator[Finding]:
     embedded = _embedded(rule.value.kafka, parts)
     if rule.value.strict_timestamps and embedded and rule.ok("strict_timestamps", "kafka"):
         message = "every link would be refused: the topics of an embedded cluster store producers' timestamps"
         yield Finding((*rule.loc, "strict_timestamps"), message)
 
 
-def _partitions(rule: Piece[KafkaRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
+def _partitions(rule: PolicyPart[KafkaRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Finding]:
     value = rule.value
     if value.partitions == "none" and value.binding != "agnostic" and rule.ok("partitions", "binding"):
         message = f"binding: {value.binding} needs partitions that links may be bound to"
@@ -168,12 +168,12 @@ def _partitions(rule: Piece[KafkaRule], scope: ScopePieces, parts: Outline) -> I
         if _in_memory(parts):
             message = f"the owners of partitions are stored {_MEMORY}"
             yield Finding((*rule.loc, "ownership"), message, warning=True)
-        elif not any(piece.value.advertise for piece in scope.listen):
+        elif not any(part.value.advertise for part in scope.listen):
             message = "needs a listener of this scope that other gateways' clients can reach (advertise: host:port)"
             yield Finding((*rule.loc, "ownership"), message)
 
 
-def _relay(rule: Piece[RelayRule], scope: ScopePieces, parts: Outline) -> Iterator[Finding]:
+def _relay(rule: PolicyPart[RelayRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Finding]:
     name, loc = rule.value.relay, (*rule.loc, "relay")
     others = parts.scope_names - {scope.name}
     if name == scope.name and name not in scope.connector_names:
@@ -209,7 +209,7 @@ def _captures(loc: Loc, template: Template, match: Pattern) -> Iterator[Finding]
             yield Finding(loc, f"{{{name}}} is not a capture of match (allowed: {allowed})")
 
 
-def _shadowed(rules: tuple[Piece[AnyAddressRule], ...]) -> Iterator[Finding]:
+def _shadowed(rules: tuple[PolicyPart[AnyAddressRule], ...]) -> Iterator[Finding]:
     rules = tuple(rule for rule in rules if rule.ok("match"))
     for at, rule in enumerate(rules):
         cover = next((early for early in rules[:at] if early.value.match.covers(rule.value.match)), None)

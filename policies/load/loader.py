@@ -17,7 +17,7 @@ from policies.compile import compile_scopes, relay_loops
 from policies.load.diagnostics import Diagnostic, PolicyErrors
 from policies.load.findings import Finding
 from policies.load.messages import model_problems
-from policies.load.parts import outline
+from policies.load.parts import policy_parts
 from policies.load.secrets import ReadBytes, Vault, missing, signing_key
 from policies.load.tree import Tree, parse
 from policies.model.base import Secret
@@ -65,7 +65,7 @@ def _examine(tree: Tree, vault: Vault | None) -> tuple[Policy | None, list[Diagn
         policy = Policy.model_validate({} if tree.data is None else tree.data)
     except ValidationError as error:
         problems += model_problems(error, tree)
-    parts = outline(tree.data)
+    parts = policy_parts(tree.data)
     found = [*findings(parts), *(missing(parts, vault) if vault is not None else ())]
     problems += _placed((finding for finding in found if not finding.warning), tree)
     warnings = _placed((finding for finding in found if finding.warning), tree)

@@ -43,7 +43,7 @@ _STAND_INS: Final = {"match": "**", "name": "x", "to": "amqps://x", "redirect": 
 
 
 @dataclass(frozen=True, slots=True)
-class Piece(Generic[M]):
+class PolicyPart(Generic[M]):
     """A valid part and where it stands; `broken` are its keys that had a mistake and were taken out."""
 
     loc: Loc
@@ -56,15 +56,15 @@ class Piece(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True)
-class ScopePieces:
+class ScopeParts:
     """The valid parts of one scope."""
 
     name: str
-    listen: tuple[Piece[ListenerSection], ...]
-    connect: tuple[Piece[ConnectorSection], ...]
-    addresses: tuple[Piece[AnyAddressRule], ...]
-    access: tuple[Piece[AccessRule], ...]
-    bridge: tuple[Piece[BridgeEntry], ...]
+    listen: tuple[PolicyPart[ListenerSection], ...]
+    connect: tuple[PolicyPart[ConnectorSection], ...]
+    addresses: tuple[PolicyPart[AnyAddressRule], ...]
+    access: tuple[PolicyPart[AccessRule], ...]
+    bridge: tuple[PolicyPart[BridgeEntry], ...]
     connector_names: frozenset[str]
     grants: bool
 
@@ -75,80 +75,80 @@ class ScopePieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class PolicyParts:
     """The valid parts of a policy file, and every name it gives."""
 
-    gateway: Piece[GatewaySection] | None
-    active: Piece[str] | None
-    ring: tuple[Piece[KeyEntry], ...]
+    gateway: PolicyPart[GatewaySection] | None
+    active: PolicyPart[str] | None
+    ring: tuple[PolicyPart[KeyEntry], ...]
     has_keys: bool
     max_cookie: bool
     key_names: frozenset[str]
-    kafka: tuple[Piece[KafkaCluster], ...]
-    settings: tuple[Piece[Secret | str], ...]
+    kafka: tuple[PolicyPart[KafkaCluster], ...]
+    settings: tuple[PolicyPart[Secret | str], ...]
     cluster_names: frozenset[str]
-    pipeline: Piece[PipelineSection] | None
-    scopes: tuple[ScopePieces, ...]
+    pipeline: PolicyPart[PipelineSection] | None
+    scopes: tuple[ScopeParts, ...]
     scope_names: frozenset[str]
 
 
-def outline(data: Plain) -> Outline:
+def policy_parts(data: Plain) -> PolicyParts:
     """Take a file apart; anything may be missing or of the wrong type."""
     root, keys = _dict(data), _dict(_dict(data).get("keys"))
     clusters, scopes = _dict(root.get("kafka")), _dict(root.get("scopes"))
-    return Outline(
-        gateway=_piece(_GATEWAY, root.get("gateway"), ("gateway",)),
-        active=_piece(_TEXT, keys.get("active"), ("keys", "active")),
-        ring=tuple(_pieces(_KEY, _dict(keys.get("ring")).items(), ("keys", "ring"))),
+    return PolicyParts(
+        gateway=_part(_GATEWAY, root.get("gateway"), ("gateway",)),
+        active=_part(_TEXT, keys.get("active"), ("keys", "active")),
+        ring=tuple(_parts(_KEY, _dict(keys.get("ring")).items(), ("keys", "ring"))),
         has_keys=root.get("keys") is not None,
         max_cookie=keys.get("max_cookie") is not None,
         key_names=frozenset(_dict(keys.get("ring"))),
-        kafka=tuple(_pieces(_KAFKA, clusters.items(), ("kafka",))),
+        kafka=tuple(_parts(_KAFKA, clusters.items(), ("kafka",))),
         settings=tuple(_settings(clusters)),
         cluster_names=frozenset(clusters),
-        pipeline=_piece(_PIPELINE, root["pipeline"], ("pipeline",)) if "pipeline" in root else None,
+        pipeline=_part(_PIPELINE, root["pipeline"], ("pipeline",)) if "pipeline" in root else None,
         scopes=tuple(_scope(name, _dict(value)) for name, value in scopes.items()),
         scope_names=frozenset(scopes),
     )
 
 
-def _scope(name: str, raw: dict[str, Plain]) -> ScopePieces:
+def _scope(name: str, raw: dict[str, Plain]) -> ScopeParts:
     loc: Loc = ("scopes", name)
     keys = ("listen", "connect", "addresses", "access", "bridge")
     lists = {key: list(enumerate(_list(raw.get(key)))) for key in keys}
     names = (_dict(item).get("name") for _, item in lists["connect"])
-    return ScopePieces(
+    return ScopeParts(
         name=name,
-        listen=tuple(_pieces(_LISTENER, lists["listen"], (*loc, "listen"))),
-        connect=tuple(_pieces(_CONNECTOR, lists["connect"], (*loc, "connect"))),
-        addresses=tuple(_pieces(_ADDRESS, lists["addresses"], (*loc, "addresses"))),
-        access=tuple(_pieces(_ACCESS, lists["access"], (*loc, "access"))),
-        bridge=tuple(_pieces(_BRIDGE, lists["bridge"], (*loc, "bridge"))),
+        listen=tuple(_parts(_LISTENER, lists["listen"], (*loc, "listen"))),
+        connect=tuple(_parts(_CONNECTOR, lists["connect"], (*loc, "connect"))),
+        addresses=tuple(_parts(_ADDRESS, lists["addresses"], (*loc, "addresses"))),
+        access=tuple(_parts(_ACCESS, lists["access"], (*loc, "access"))),
+        bridge=tuple(_parts(_BRIDGE, lists["bridge"], (*loc, "bridge"))),
         connector_names=frozenset(item for item in names if isinstance(item, str)),
         grants=bool(lists["access"]),
     )
 
 
-def _pieces(adapter: TypeAdapter[M], items: Iterable[tuple[str | int, Plain]], loc: Loc) -> Iterator[Piece[M]]:
+def _parts(adapter: TypeAdapter[M], items: Iterable[tuple[str | int, Plain]], loc: Loc) -> Iterator[PolicyPart[M]]:
     for key, raw in items:
-        piece = _piece(adapter, raw, (*loc, key))
-        if piece is not None:
-            yield piece
+        part = _part(adapter, raw, (*loc, key))
+        if part is not None:
+            yield part
 
 
-def _settings(clusters: dict[str, Plain]) -> Iterator[Piece[Secret | str]]:
+def _settings(clusters: dict[str, Plain]) -> Iterator[PolicyPart[Secret | str]]:
     for name, raw in clusters.items():
-        yield from _pieces(_SETTING, _dict(_dict(raw).get("client")).items(), ("kafka", name, "client"))
+        yield from _parts(_SETTING, _dict(_dict(raw).get("client")).items(), ("kafka", name, "client"))
 
 
-def _piece(adapter: TypeAdapter[M], raw: Plain, loc: Loc) -> Piece[M] | None:
+def _part(adapter: TypeAdapter[M], raw: Plain, loc: Loc) -> PolicyPart[M] | None:
     try:
-        return Piece(loc, adapter.validate_python(raw))
+        return PolicyPart(loc, adapter.validate_python(raw))
     except ValidationError as error:
         return _repaired(adapter, raw, loc, error) if isinstance(raw, dict) else None
 
 
-def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: ValidationError) -> Piece[M] | None:
+def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: ValidationError) -> PolicyPart[M] | None:
     """The part without its wrong keys; None when nothing usable is left."""
     rest, broken, suspects = deepcopy(raw), set[str](), set[str]()
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
@@ -164,7 +164,7 @@ def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: V
         rest.pop(key, None)
         rest |= {key: _STAND_INS[key]} if key in _STAND_INS else {}
     try:
-        return Piece(loc, adapter.validate_python(rest), frozenset(broken | suspects))
+        return PolicyPart(loc, adapter.validate_python(rest), frozenset(broken | suspects))
     except ValidationError:
         return None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from policies.load.findings import Finding
-from policies.load.parts import Outline
+from policies.load.parts import PolicyParts
 from policies.load.tree import Loc
 from policies.model.base import Secret
 from policies.model.policy import KeyEntry
@@ -87,7 +87,7 @@ def guessable(key: bytes) -> bool:
     return len(set(key)) < _FEW
 
 
-def missing(parts: Outline, vault: Vault) -> Iterator[Finding]:
+def missing(parts: PolicyParts, vault: Vault) -> Iterator[Finding]:
     """Everything the policy refers to that is not there or cannot be used."""
     for loc, secret in _secrets(parts):
         try:
@@ -104,9 +104,9 @@ def missing(parts: Outline, vault: Vault) -> Iterator[Finding]:
             yield Finding(loc, str(error))
 
 
-def _secrets(parts: Outline) -> Iterator[tuple[Loc, Secret]]:
+def _secrets(parts: PolicyParts) -> Iterator[tuple[Loc, Secret]]:
     yield from ((entry.loc, entry.value) for entry in parts.ring if entry.ok("env", "file"))
-    yield from ((piece.loc, piece.value) for piece in parts.settings if isinstance(piece.value, Secret))
+    yield from ((part.loc, part.value) for part in parts.settings if isinstance(part.value, Secret))
     for cluster in parts.kafka:
         if cluster.value.security is not None:
             yield from (((*cluster.loc, "security", *keys), secret) for keys, secret in cluster.value.security.secrets)
@@ -116,7 +116,7 @@ def _secrets(parts: Outline) -> Iterator[tuple[Loc, Secret]]:
                 yield (*connector.loc, "sasl", "password"), connector.value.sasl.password
 
 
-def _files(parts: Outline) -> Iterator[tuple[Loc, str]]:
+def _files(parts: PolicyParts) -> Iterator[tuple[Loc, str]]:
     for cluster in parts.kafka:
         if cluster.value.security is not None:
             yield from (((*cluster.loc, "security", *keys), name) for keys, name in cluster.value.security.files)

@@ -18,7 +18,7 @@ from gateway.amqp.codec.codec import decode_all
 from gateway.errors import CONNECTION_FORCED, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.filters.parse.filter_set import RULES, Rules, read
 from gateway.journal.rows import LinkEnd, end_of
-from gateway.response.crossing_rule import ANNOTATED, CARRIED, REFUSED, REWRITTEN, UNCHANGED, choose
+from gateway.response.crossing_rule import ANNOTATED, IN_CORRELATION_ID, REFUSED, REWRITTEN, UNCHANGED, choose
 from policies.explain.explanation import onward, through
 from policies.model.scope import ConnectorSection
 from policies.rules import (
@@ -212,7 +212,8 @@ class PolicyEvaluator:
 
     def _responses(self, case: Case, crossing: tuple[str, ...]) -> str | None:
         """Where the response to this message would go: to its reply-to, if its requester may be answered there."""
-        if case.reply_to is None or case.reply_to == "$me" or not {ANNOTATED, REWRITTEN, CARRIED} & set(crossing):
+        routed = not {ANNOTATED, REWRITTEN, IN_CORRELATION_ID}.isdisjoint(crossing)
+        if case.reply_to is None or case.reply_to == "$me" or not routed:
             return None
         if case.reply_to.startswith(("$temp/", "$replies.")):
             return "home"
@@ -267,7 +268,7 @@ def _differences(before: CaseVerdict, after: CaseVerdict) -> Iterator[str]:
         yield "responses"
 
 
-_ORDER: Final = (ANNOTATED, REWRITTEN, CARRIED, UNCHANGED, REFUSED)
+_ORDER: Final = (ANNOTATED, REWRITTEN, IN_CORRELATION_ID, UNCHANGED, REFUSED)
 
 
 class PolicyDifference(NamedTuple):

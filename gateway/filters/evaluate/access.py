@@ -114,7 +114,7 @@ class Access(Generic[S]):
         """The same for names that come and go: none yet."""
         return FewEntries(partial(self.reader, section))
 
-    def screen(self, section: MessageSection, needles: tuple[bytes, ...]) -> Callable[[S], bool] | None:
+    def prefilter(self, section: MessageSection, texts: tuple[bytes, ...]) -> Callable[[S], bool] | None:
         """A cheap test that no source with one of these texts in `section` fails, `None` where there is none.
 
         It saves reading the fields of most messages that do not match.
@@ -144,17 +144,17 @@ class MessageAccess(Access[Encoded]):
             return MapEntries(_PLACES[section])
         return super().entries(section)
 
-    def screen(self, section: MessageSection, needles: tuple[bytes, ...]) -> Callable[[Encoded], bool] | None:
+    def prefilter(self, section: MessageSection, texts: tuple[bytes, ...]) -> Callable[[Encoded], bool] | None:
         place = _PLACES.get(section)
         if place is None:
             return None
-        if len(needles) == 1:
-            return _one_needle(place, needles[0])
+        if len(texts) == 1:
+            return _one_text(place, texts[0])
 
         def has(source: Encoded) -> bool:
             data, layout = source
             start, end = layout[place], layout[place + 1]
-            return any(data.find(needle, start, end) >= 0 for needle in needles)
+            return any(data.find(text, start, end) >= 0 for text in texts)
 
         return has
 
@@ -179,11 +179,11 @@ def _nothing(names: tuple[str, ...]) -> Reader[Encoded]:
     return lambda source: values
 
 
-def _one_needle(place: int, needle: bytes) -> Callable[[Encoded], bool]:
+def _one_text(place: int, text: bytes) -> Callable[[Encoded], bool]:
     after = place + 1
 
     def has(source: Encoded) -> bool:
         data, layout = source
-        return data.find(needle, layout[place], layout[after]) >= 0
+        return data.find(text, layout[place], layout[after]) >= 0
 
     return has

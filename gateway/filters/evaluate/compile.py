@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from gateway.amqp.codec.types import Value
 from gateway.filters.evaluate.access import MALFORMED, Access, Reader
-from gateway.filters.evaluate.prefilter import needles
+from gateway.filters.evaluate.prefilter import required_bytes
 from gateway.filters.evaluate.terms import Slots, Test, Values, leaf
 from gateway.filters.predicate import And, FieldReference, IsTrue, MessageSection, Not, Or, Predicate, fields_of
 
@@ -26,11 +26,11 @@ def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], boo
 
     A source of whose named fields one cannot be decoded does not match, whatever the filter says about it.
     """
-    screen = screen_of(predicate, access)
+    prefilter = prefilter_of(predicate, access)
     matches = _stepwise([_stage(part, access) for part in _stages(conjuncts(predicate))])
-    if screen is None:
+    if prefilter is None:
         return matches
-    return lambda source: screen(source) and matches(source)
+    return lambda source: prefilter(source) and matches(source)
 
 
 def _stepwise(stages: list[tuple[Reader[S], Test]]) -> Callable[[S], bool]:
@@ -59,11 +59,11 @@ def _single(read: Reader[S], test: Test) -> Callable[[S], bool]:
     return matches
 
 
-def screen_of(predicate: Predicate, access: Access[S]) -> Callable[[S], bool] | None:
+def prefilter_of(predicate: Predicate, access: Access[S]) -> Callable[[S], bool] | None:
     """The test for the longest text that must be in a source for it to match; `None`: there is none."""
-    known = [found for found in map(needles, conjuncts(predicate)) if found is not None]
+    known = [found for found in map(required_bytes, conjuncts(predicate)) if found is not None]
     known.sort(key=lambda found: min(map(len, found[1])) / len(found[1]), reverse=True)
-    return next((test for test in (access.screen(*found) for found in known) if test is not None), None)
+    return next((test for test in (access.prefilter(*found) for found in known) if test is not None), None)
 
 
 def sections_of(predicate: Predicate) -> frozenset[MessageSection]:

@@ -25,12 +25,12 @@ from gateway.filters.predicate import (
 )
 from gateway.filters.values import TEXTS
 
-Needles = tuple[MessageSection, tuple[bytes, ...]]
+RequiredBytes = tuple[MessageSection, tuple[bytes, ...]]
 _MOST: Final = 4
 """More texts to search for than this cost more than reading the fields."""
 
 
-def needles(predicate: Predicate) -> Needles | None:
+def required_bytes(predicate: Predicate) -> RequiredBytes | None:
     """A section and texts of which it must hold one for `predicate` to be true; `None`: nothing is known."""
     if isinstance(predicate, Compare):
         return _of_compare(predicate)
@@ -45,7 +45,7 @@ def needles(predicate: Predicate) -> Needles | None:
     return None
 
 
-def _of_compare(node: Compare) -> Needles | None:
+def _of_compare(node: Compare) -> RequiredBytes | None:
     if node.comparison is not Comparison.EQ:
         return None
     return _known(node.left, [_constant(node.right)]) or _known(node.right, [_constant(node.left)])
@@ -61,7 +61,7 @@ def _longest(node: Like) -> str | None:
     return max(chunks, key=len, default=None)
 
 
-def _known(value: ValueExpression, texts: list[Value]) -> Needles | None:
+def _known(value: ValueExpression, texts: list[Value]) -> RequiredBytes | None:
     if not isinstance(value, FieldReference) or value.section is MessageSection.HEADER or len(texts) > _MOST:
         return None
     if not all(type(text) in TEXTS and text for text in texts):

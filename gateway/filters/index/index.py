@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 from gateway.filters.evaluate.access import MALFORMED, Access, Entries, Slotted
-from gateway.filters.evaluate.compile import compile_filter, conjuncts, screen_of, truth
+from gateway.filters.evaluate.compile import compile_filter, conjuncts, prefilter_of, truth
 from gateway.filters.evaluate.terms import Test, Values, value
 from gateway.filters.index.keys import How, LookupKey, keys_of
 from gateway.filters.index.lookup import Slot
@@ -35,7 +35,7 @@ class PredicateIndex(Generic[K, S]):
         self._slots: Final[dict[int, Slot[_IndexEntry[K, S]]]] = {}
         self._scanned: Final[dict[_IndexEntry[K, S], None]] = {}
         self._terms: Final[dict[Predicate, _Term]] = {}
-        self._without_screen = 0
+        self._without_prefilter = 0
         self._message = 0
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class PredicateIndex(Generic[K, S]):
 
     def _made(self, predicate: Predicate) -> _IndexEntry[K, S]:
         entry: _IndexEntry[K, S] = _IndexEntry(predicate, self._access, self._fields.use(predicate))
-        self._without_screen += entry.screen is None
+        self._without_prefilter += entry.prefilter is None
         waits_under = keys_of(predicate, self._weight)
         if waits_under is None:
             self._scanned[entry] = None
@@ -85,7 +85,7 @@ class PredicateIndex(Generic[K, S]):
         return entry
 
     def _forget(self, entry: _IndexEntry[K, S]) -> None:
-        self._without_screen -= entry.screen is None
+        self._without_prefilter -= entry.prefilter is None
         self._scanned.pop(entry, None)
         for term in entry.terms:
             term.users -= 1
@@ -116,7 +116,7 @@ class PredicateIndex(Generic[K, S]):
 
     def matching(self, source: S) -> list[K]:
         """The keys whose predicates match, each once, in no particular order; never raises."""
-        if len(self._entries) <= _FEW and not self._without_screen:
+        if len(self._entries) <= _FEW and not self._without_prefilter:
             return list(self._each(source))
         try:
             return self._found(source)
@@ -131,8 +131,8 @@ class PredicateIndex(Generic[K, S]):
     def _salvaged(self, source: S) -> list[K]:
         """Something cannot be decoded, perhaps a field that only some name: it is found out once which those are."""
         values, bad = Slotted(), set[int]()
-        for room in self._fields.rooms:
-            bad |= room.entries.salvage(source, values)
+        for section in self._fields.sections:
+            bad |= section.entries.salvage(source, values)
         hits: list[_IndexEntry[K, S]] = []
         for at, each in values.items():
             if at in self._slots:
@@ -166,20 +166,20 @@ class PredicateIndex(Generic[K, S]):
 
     def _read(self, entry: _IndexEntry[K, S], message: int, source: S, values: Slotted) -> None:
         """Read the sections of an entry that were not read of this message."""
-        for room in entry.rooms:
-            if not room.looked_up and room.message != message:
-                room.message = message
-                room.read(source, values)
+        for section in entry.sections:
+            if not section.looked_up and section.message != message:
+                section.message = message
+                section.read(source, values)
 
     def _scan(self, message: int, source: S, values: Slotted, found: list[K]) -> None:
         for entry in self._scanned:
-            screen = entry.screen
-            if screen is not None and not screen(source):
+            prefilter = entry.prefilter
+            if prefilter is not None and not prefilter(source):
                 continue
-            for room in entry.rooms:  # here and not in `_read`: a call costs as much as a term
-                if room.message != message and not room.looked_up:
-                    room.message = message
-                    room.read(source, values)
+            for section in entry.sections:  # here and not in `_read`: a call costs as much as a term
+                if section.message != message and not section.looked_up:
+                    section.message = message
+                    section.read(source, values)
             for term in entry.terms:
                 if term.message == message:
                     if not term.holds:
@@ -201,14 +201,24 @@ class _IndexEntry(Generic[K, S]):
     """One predicate, and the keys of those who asked it."""
 
     __slots__ = (
-        "_access", "_alone", "keys", "message", "predicate", "rooms", "screen", "slots", "terms", "test", "waits_under",
+        "_access",
+        "_alone",
+        "keys",
+        "message",
+        "predicate",
+        "prefilter",
+        "sections",
+        "slots",
+        "terms",
+        "test",
+        "waits_under",
     )  # fmt: skip
 
-    def __init__(self, predicate: Predicate, access: Access[S], rooms: list[_Room[S]]) -> None:
+    def __init__(self, predicate: Predicate, access: Access[S], sections: list[_SectionReader[S]]) -> None:
         self.predicate: Final = predicate
         self.keys: Final[dict[K, None]] = {}
-        self.rooms: Final = rooms
-        self.screen: Final = screen_of(predicate, access)
+        self.sections: Final = sections
+        self.prefilter: Final = prefilter_of(predicate, access)
         self.test: Test = _never
         self.terms: list[_Term] = []
         self.waits_under: tuple[LookupKey, ...] = ()
@@ -243,7 +253,7 @@ class _Term:
         self.holds: bool | None = None
 
 
-class _Room(Generic[S]):
+class _SectionReader(Generic[S]):
     """A section of which some fields are read."""
 
     __slots__ = ("entries", "looked_up", "message", "read")
@@ -262,14 +272,14 @@ class _Fields(Generic[S]):
 
     def __init__(self, access: Access[S]) -> None:
         self._access: Final = access
-        self._rooms: Final[dict[MessageSection, _Room[S]]] = {}
+        self._sections: Final[dict[MessageSection, _SectionReader[S]]] = {}
         self._users: Final[dict[tuple[MessageSection, str], int]] = {}
         self._last = 0
         self.slots: Final[dict[tuple[MessageSection, str], int]] = {}
         self.always: tuple[Callable[[S, Slotted], None], ...] = ()
         """What reads the sections that are read of every message."""
 
-    def use(self, predicate: Predicate) -> list[_Room[S]]:
+    def use(self, predicate: Predicate) -> list[_SectionReader[S]]:
         """Read the fields of a predicate from now on; gives the sections they are in."""
         names = _names(predicate)
         for section, name in names:
@@ -277,13 +287,13 @@ class _Fields(Generic[S]):
             if self._users[section, name] == 1:
                 self._last += 1
                 self.slots[section, name] = self._last
-                self._room(section).entries.add(name, self._last)
-        return [self._rooms[section] for section in dict.fromkeys(section for section, _ in names)]
+                self._section(section).entries.add(name, self._last)
+        return [self._sections[section] for section in dict.fromkeys(section for section, _ in names)]
 
-    def _room(self, section: MessageSection) -> _Room[S]:
-        if section not in self._rooms:
-            self._rooms[section] = _Room(self._access.entries(section))
-        return self._rooms[section]
+    def _section(self, section: MessageSection) -> _SectionReader[S]:
+        if section not in self._sections:
+            self._sections[section] = _SectionReader(self._access.entries(section))
+        return self._sections[section]
 
     def release(self, predicate: Predicate) -> None:
         """This predicate is gone."""
@@ -291,12 +301,12 @@ class _Fields(Generic[S]):
             self._users[section, name] -= 1
             if not self._users[section, name]:
                 del self._users[section, name], self.slots[section, name]
-                self._rooms[section].entries.remove(name)
+                self._sections[section].entries.remove(name)
 
     @property
-    def rooms(self) -> Iterable[_Room[S]]:
+    def sections(self) -> Iterable[_SectionReader[S]]:
         """All sections of which some fields are read."""
-        return self._rooms.values()
+        return self._sections.values()
 
     def slots_of(self, entry: _IndexEntry[K, S]) -> frozenset[int]:
         """Where the fields of an entry are among the values."""
@@ -310,8 +320,8 @@ class _Fields(Generic[S]):
 
     def look_up(self, section: MessageSection, change: int) -> None:
         """One field more, or less, of a section has something waiting."""
-        self._rooms[section].looked_up += change
-        self.always = tuple(room.read for room in self._rooms.values() if room.looked_up)
+        self._sections[section].looked_up += change
+        self.always = tuple(section.read for section in self._sections.values() if section.looked_up)
 
 
 def _names(predicate: Predicate) -> list[tuple[MessageSection, str]]:

@@ -121,11 +121,11 @@ class WrittenAccess(Access[Written]):
         """See `Access`."""
         return _LogEntries() if section is MessageSection.DELIVERY_ANNOTATIONS else _Stored(MESSAGE.entries(section))
 
-    def screen(self, section: MessageSection, needles: tuple[bytes, ...]) -> Callable[[Written], bool] | None:
+    def prefilter(self, section: MessageSection, texts: tuple[bytes, ...]) -> Callable[[Written], bool] | None:
         """See `Access`."""
         if section is MessageSection.DELIVERY_ANNOTATIONS:
             return None
-        test = MESSAGE.screen(section, needles)
+        test = MESSAGE.prefilter(section, texts)
         return None if test is None else lambda source: test(source[:2])
 
 

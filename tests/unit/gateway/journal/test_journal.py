@@ -16,7 +16,7 @@ from gateway.journal.recorder import Journal, JournalOptions
 from gateway.journal.rows import Heading
 from gateway.journal.writer import JournalWriter
 from gateway.observability.redaction import shown
-from gateway.response.crossing_rule import WITHIN, choose
+from gateway.response.crossing_rule import SAME_SCOPE, choose
 from gateway.routing.event_annotations import GROUP
 from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
@@ -158,7 +158,7 @@ def test_crossings_count_what_they_do() -> None:
         assert (row["result"], row["messages"], row["bytes"]) == ("rewritten", 2, 5)
         assert row["refused"] == {"amqp:invalid-field": 1}
         assert taken(table) == []
-    assert table.crossing(origin, target, WITHIN, crossing) is crossing  # type: ignore[arg-type]
+    assert table.crossing(origin, target, SAME_SCOPE, crossing) is crossing  # type: ignore[arg-type]
 
 
 def reader(table: Journal, group: str | None = None) -> Any:
