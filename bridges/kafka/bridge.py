@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -20,6 +20,7 @@ from bridges.kafka.node import KafkaNode
 from bridges.kafka.produce import client
 from bridges.kafka.produce.append import RowProducer
 from bridges.kafka.produce.producer import ClusterProducer
+from bridges.kafka.route import KafkaRoute
 from gateway.held.logs import LogShare, TurnBudget
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.open import open_leases
@@ -90,7 +91,7 @@ class ClusterBridge:
         """What may be taken for what is read, of each isolation, and for what links are sent at once."""
         self.cluster.limit(share, turn)
 
-    def node(self, route: Any) -> KafkaNode:
+    def node(self, route: KafkaRoute) -> KafkaNode:
         """The event-stream node of a route."""
         return KafkaNode(self.cluster, self._producer, self._keeper, self.counters, route, self._leases)
 
@@ -98,7 +99,7 @@ class ClusterBridge:
         """For records of the gateway's own."""
         return RowProducer(self.cluster, self._producer, topic)
 
-    def info_node(self, route: Any) -> InfoNode:
+    def info_node(self, route: KafkaRoute) -> InfoNode:
         """The `$info` of a route's node."""
         return InfoNode(self.cluster, route.topic, isolation=route.reading.isolation)
 

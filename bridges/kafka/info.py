@@ -7,18 +7,19 @@ within a second of the last (ES-6-5). While Kafka is away the last known offsets
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from bridges.kafka.admin.client import Bounds, Topic
-from bridges.kafka.attach_state import wanted
+from bridges.kafka.attach_state import still_attached
 from bridges.kafka.cluster import COMMITTED, Cluster
 from bridges.kafka.partitions import refuse_group
-from gateway.amqp.codec.types import Symbol, Uint
+from gateway.amqp.codec.types import Symbol, Uint, Value
 from gateway.amqp.link.handlers import LinkHandler
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message import sections
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, Fault
 from gateway.filters.position.event_stream import offset_symbol
+from gateway.nodes.link import Link, OutgoingLink, is_outgoing
 
 INTERVAL: Final = 5.0
 MIN_INTERVAL: Final = 1.0
@@ -46,21 +47,21 @@ class InfoNode:
         self._bounds: dict[int, Bounds] = {}
         self._current = False
 
-    def attach(self, link: Any) -> None:
+    def attach(self, link: Link) -> None:
         """Accept a receive link once the topic is known to exist (or Kafka known to be away)."""
-        if link.incoming:
+        if not is_outgoing(link):
             raise AmqpError(NOT_ALLOWED, "$info can only be read")
         refuse_group(link.properties)
         self._cluster.supervisor.start(self._attach(link), f"kafka-info:{self.name}")
 
-    async def _attach(self, link: Any) -> None:
+    async def _attach(self, link: OutgoingLink) -> None:
         try:
             await self._refresh()
         except AmqpError as error:
-            if wanted(link):
+            if still_attached(link):
                 link.refuse(error)
             return
-        if wanted(link):
+        if still_attached(link):
             source = InfoSource(link, self, self._cluster)
             link.accept(source, distribution_mode="copy")
             source.begin()
@@ -86,7 +87,7 @@ class InfoNode:
         return sections.section(sections.AMQP_VALUE, about)
 
 
-def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> dict[str, Any]:
+def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> dict[str, Value]:
     """The map of ES 6; a log that nobody has seen yet still has its main partition (ES-6-8).
 
     Ours is `log-id`, which changes when a topic is made anew, and each partition's `next-offset`: what is empty has a
@@ -94,7 +95,7 @@ def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> di
     """
     count = 1 if topic is None else topic.partitions
     entries = [_entry(partition, bounds.get(partition)) for partition in range(count)]
-    about: dict[str, Any] = {"address": address, "partition-count": Uint(count), "partitions": entries}
+    about: dict[str, Value] = {"address": address, "partition-count": Uint(count), "partitions": entries}
     if topic is not None and topic.append_time is not None:
         about["timestamp-type"] = "append" if topic.append_time else "create"
     if topic is not None and topic.identity is not None:
@@ -102,8 +103,8 @@ def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> di
     return about
 
 
-def _entry(partition: int, bounds: Bounds | None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"partition": Symbol(str(partition)), "earliest-offset": None, "latest-offset": None}
+def _entry(partition: int, bounds: Bounds | None) -> dict[str, Value]:
+    entry: dict[str, Value] = {"partition": Symbol(str(partition)), "earliest-offset": None, "latest-offset": None}
     if bounds is None:
         return entry
     if bounds.low < bounds.high:
@@ -118,7 +119,7 @@ def _offset(offset: int) -> Symbol:
 class InfoSource(LinkHandler):
     """Handler of one link to `$info`."""
 
-    def __init__(self, link: Any, node: InfoNode, cluster: Cluster) -> None:
+    def __init__(self, link: OutgoingLink, node: InfoNode, cluster: Cluster) -> None:
         self._link: Final = link
         self._node: Final = node
         self._cluster: Final = cluster
@@ -142,7 +143,7 @@ class InfoSource(LinkHandler):
         self._link.detach(AmqpError(RESOURCE_DELETED, f"the event log {self._node.name!r} was deleted"))
 
     def on_credit(self) -> None:
-        """Somebody wants a message, or the credit back."""
+        """The peer wants a message, or its credit back."""
         self._called.set()
 
     def on_outcome(self, context: object, outcome: Outcome) -> None:
@@ -203,7 +204,7 @@ class InfoSource(LinkHandler):
             await asyncio.wait_for(self._called.wait(), seconds)
         except TimeoutError:
             return False
-        return bool(self._link.draining)
+        return self._link.draining
 
     def _now(self) -> float:
         return self._cluster.loop.time()

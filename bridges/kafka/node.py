@@ -1,39 +1,35 @@
 """An event-stream node: a Kafka topic at an AMQP address (ES 3, 4; KM-15, KM-16).
 
 Decides on links: what a peer asks for is granted, refused with the error of docs/conformance.md 0.3, or left
-out of the answer. Which partition a link is bound to says `placing`; a link of a consumer group needs a lease on it.
+out of the answer. `PartitionAssignor` decides which partition a link is bound to; a link of a consumer group needs a
+lease on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from bridges.kafka import partitions
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.attach_state import wanted
+from bridges.kafka.attach_state import still_attached
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.consume.delivery_policy import DeliveryPolicy
 from bridges.kafka.consume.link import LogReceiver
 from bridges.kafka.consume.selection import Selections
-from bridges.kafka.consume.start_offsets import ends_of, resolve, within
+from bridges.kafka.consume.start_offsets import clamp, end_offsets, start_offsets
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.assignor import PartitionAssignor
 from bridges.kafka.groups.beginnings import Beginning
-from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, durable_wish, group_wish
-from bridges.kafka.groups.membership import (
-    GroupHandler,
-    LeaseGatedLink,
-    Membership,
-    TopicGrowthWatcher,
-    answer,
-    group_key,
-    membership,
-)
+from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, durable_terminus, group_terminus
+from bridges.kafka.groups.gate import LeaseGatedLink
+from bridges.kafka.groups.membership import Membership, answer, group_key, membership
+from bridges.kafka.groups.owner import GroupHandler
 from bridges.kafka.groups.shared import MemberEntry, SharedMember
+from bridges.kafka.groups.topic_growth import TopicGrowthWatcher
 from bridges.kafka.produce.dead_letters import DeadLetters
 from bridges.kafka.produce.link import LogSender
 from bridges.kafka.produce.producer import ClusterProducer
@@ -44,25 +40,22 @@ from gateway.amqp.message.hop import TARGETED
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
 from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.filters.position.event_log import beyond_position, mentions_log
+from gateway.nodes.link import IncomingLink, Link, OutgoingLink, is_incoming, is_outgoing
 from gateway.state.leases.lease import Lease, Share, unavailable
 from gateway.state.leases.manager import Leases
 
 log = structlog.get_logger(logger_name="kafka")
 _OVERHEAD: Final = 512
 """Room in a Kafka record batch for what is not the message (KM-19)."""
-
-
 EVENT_STREAMS: Final = "AMQP_EVENT_STREAMS_V1_0"
 EXTENSION: Final = "event-streams-"
 """How the link properties of the extension begin."""
 
 
-def _size(link: Any, topic: Topic | None) -> int:
-    """KM-19: what the topic takes, and the listener; 0: any size, for links inside the gateway, which have limits."""
-    engine = getattr(link, "engine", None)
-    listener = 0 if engine is None else engine.config.max_message_size
+def _max_message_size(link: Link, topic: Topic | None) -> int:
+    """KM-19: the bytes that both the topic and the listener take; 0: any size."""
     log = 0 if topic is None else topic.max_bytes - _OVERHEAD
-    return min(filter(None, (listener, log)), default=0)
+    return min(filter(None, (link.engine.config.max_message_size, log)), default=0)
 
 
 class KafkaNode:
@@ -83,49 +76,51 @@ class KafkaNode:
         self._counters: Final = counters
         self._route: Final = route
         self._leases: Final = leases
-        self._placing: Final = PartitionAssignor(cluster, route.topic, route.assignment, leases)
+        self._assignor: Final = PartitionAssignor(cluster, route.topic, route.assignment, leases)
         shared = route.assignment.group_mode == "shared"
         self._attach_member: Final = self._attach_sharer if shared else self._attach_owner
 
-    def attach(self, link: Any) -> None:
-        """Answer the attach as soon as Kafka has said what is needed for it."""
-        if link.incoming:
-            self._cluster.supervisor.start(self._answer(link, self._attach_sender), "attach")
-            return
+    def attach(self, link: Link) -> None:
+        """Answer the attach as soon as Kafka has said what is needed for it; raises AmqpError for a refusal."""
+        if is_incoming(link):
+            self._start(link, partial(self._attach_sender, link))
+        elif is_outgoing(link):
+            self._start(link, self._reading(link))
+
+    def _reading(self, link: OutgoingLink) -> Callable[[], Awaitable[None]]:
+        """How a receive link is attached."""
         member = membership(link.properties, self._route.assignment)
         rules = link.filter_rules or RULES
         if self._route.reading.filter_without_position == "earliest":
             rules = rules._replace(earliest=True)
         parsed = read(link.source.filter, rules)
+        if member is None:
+            return partial(self._attach_receiver, link, parsed)
+        return partial(self._attach_member, link, parsed, member)
 
-        async def attach(link: Any) -> None:
-            if member is None:
-                await self._attach_receiver(link, parsed)
-            else:
-                await self._attach_member(link, parsed, member)
-
+    def _start(self, link: Link, attach: Callable[[], Awaitable[None]]) -> None:
         self._cluster.supervisor.start(self._answer(link, attach), "attach")
 
-    async def _answer(self, link: Any, attach: Any) -> None:
+    async def _answer(self, link: Link, attach: Callable[[], Awaitable[None]]) -> None:
         try:
-            await attach(link)
+            await attach()
         except AmqpError as error:
-            if wanted(link):
+            if still_attached(link):
                 link.refuse(error)
-        except Exception:  # a bug, or state that somebody else has written: the peer gets an answer all the same
-            if wanted(link):
+        except Exception:  # a bug, or state that others have written: the peer gets an answer all the same
+            if still_attached(link):
                 text = "the attach failed in the gateway; its log says why"
                 link.refuse(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
             raise
 
     # -- the peer sends
 
-    async def _attach_sender(self, link: Any) -> None:
+    async def _attach_sender(self, link: IncomingLink) -> None:
         topic = await self._topic_if_reachable()
         if topic is not None:
             await self._producer.learn(topic)
-        bound = await self._placing.bound(link, topic)
-        if not wanted(link):
+        bound = await self._assignor.bound(link, topic)
+        if not still_attached(link):
             return
         compacted = topic is not None and topic.compacted
         route = self._route
@@ -144,7 +139,7 @@ class KafkaNode:
         link.accept(
             sender,
             properties=partitions.properties_of(bound),
-            max_message_size=_size(link, topic),
+            max_message_size=_max_message_size(link, topic),
             understands=TARGETED,
         )
         sender.begin()
@@ -168,10 +163,10 @@ class KafkaNode:
 
     # -- the peer receives
 
-    async def _attach_receiver(self, link: Any, parsed: FilterSet) -> None:
+    async def _attach_receiver(self, link: OutgoingLink, parsed: FilterSet) -> None:
         cluster = self._cluster
         topic = await self._topic()
-        bound = await self._placing.bound(link, topic)
+        bound = await self._assignor.bound(link, topic)
         mine = range(topic.partitions) if bound is None else (bound,)
         held = await self._terminus(link, topic, bound, parsed)
         annotated = self._annotated(link, parsed)
@@ -184,12 +179,12 @@ class KafkaNode:
             self._counters,
             bound=bound is not None,
             selections=Selections(parsed, starts, ends, bound=bound is not None, annotated=annotated),
-            terms=await self._terms(topic.name, ordered=held is not None, annotated=annotated),
-            held=held,
+            policy=await self._delivery_policy(topic.name, ordered=held is not None, annotated=annotated),
+            terminus=held,
         )
         if held is not None:
             await self._keeper.begin(held, topic.name, receiver.positions)
-        if not wanted(link):
+        if not still_attached(link):
             if held is not None:
                 await self._keeper.hand_over(held)
             return
@@ -204,22 +199,24 @@ class KafkaNode:
             volatile=not self._keeper.lasting,
         )
 
-    async def _terminus(self, link: Any, topic: Topic, bound: int | None, parsed: FilterSet) -> TerminusLease | None:
-        """The durable terminus a link asks for, taken from whoever had it (ES-3.2-7)."""
+    async def _terminus(
+        self, link: OutgoingLink, topic: Topic, bound: int | None, parsed: FilterSet
+    ) -> TerminusLease | None:
+        """The durable terminus a link asks for, taken from the link that had it (ES-3.2-7)."""
         about = [topic.identity, bound, repr(beyond_position(parsed.predicate))]
-        wish = durable_wish(link, f"{self._cluster.name}/{topic.name}", about)
-        return None if wish is None else await self._keeper.take(wish, getattr(link, "fence", 0))
+        request = durable_terminus(link, f"{self._cluster.name}/{topic.name}", about)
+        return None if request is None else await self._keeper.take(request, link.fence)
 
     async def _starts(
         self, topic: str, mine: Iterable[int], parsed: FilterSet, held: TerminusLease | None, *, shared: bool = False
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Where the link begins in each of its partitions, and what is `@latest` to it there."""
         isolation = self._route.reading.isolation
-        starts, ends = await resolve(self._cluster, topic, mine, parsed.position, isolation)
+        starts, ends = await start_offsets(self._cluster, topic, mine, parsed.position, isolation)
         if held is None or held.start is None:
             return starts, ends
         resumed = held.resume(starts, named=not shared and mentions_log(parsed.predicate))
-        resumed = within(topic, resumed, ends)
+        resumed = clamp(topic, resumed, ends)
         return resumed, resumed
 
     async def _starts_in_group(
@@ -234,7 +231,7 @@ class KafkaNode:
 
     async def _began(self, topic: Topic, group: str) -> Beginning:
         """When a group began whose links share: asked before any of them is answered (ES-1-4)."""
-        ends = partial(ends_of, self._cluster, topic, self._route.reading.isolation)
+        ends = partial(end_offsets, self._cluster, topic, self._route.reading.isolation)
         return await self._keeper.began(group, f"{self._cluster.name}/{topic.name}", topic, ends)
 
     async def _starts_shared(
@@ -246,17 +243,17 @@ class KafkaNode:
         starts, ends = await self._starts(topic.name, (partition,), parsed, held, shared=True)
         return (starts, ends) if held.start is not None else began.since(starts, ends, parsed.position)
 
-    def _annotated(self, link: Any, parsed: FilterSet) -> bool:
-        """Whether events say where they are from (ledger A1); who asks for anything of the extension understands it."""
+    def _annotated(self, link: OutgoingLink, parsed: FilterSet) -> bool:
+        """Whether events have the annotations of the log (ledger A1), which users of the extension understand."""
         rule = self._route.reading.annotate
         if rule != "negotiated":
             return rule == "always"
         asks = mentions_log(parsed.predicate) or any(str(key).startswith(EXTENSION) for key in link.properties)
         return asks or EVENT_STREAMS in link.engine.desired
 
-    async def _terms(self, topic: str, *, ordered: bool, annotated: bool = True) -> DeliveryPolicy:
+    async def _delivery_policy(self, topic: str, *, ordered: bool, annotated: bool = True) -> DeliveryPolicy:
         reading = self._route.reading
-        letters = None if reading.dead_letter is None else await self._letters(topic, reading.dead_letter)
+        letters = None if reading.dead_letter is None else await self._dead_letters(topic, reading.dead_letter)
         strict = ordered if reading.strict_order is None else reading.strict_order
         return DeliveryPolicy(
             reading.max_redeliveries,
@@ -268,8 +265,8 @@ class KafkaNode:
             reading.isolation,
         )
 
-    async def _letters(self, topic: str, to: str) -> DeadLetters:
-        """A dead-letter topic that is not there is said when a link attaches, not when the first event is rejected."""
+    async def _dead_letters(self, topic: str, to: str) -> DeadLetters:
+        """A missing dead-letter topic is logged when a link attaches, not when the first event is rejected."""
         try:
             await self._producer.learn(await self._cluster.topic(to))
         except AmqpError as error:
@@ -277,7 +274,7 @@ class KafkaNode:
         loop, keys = self._cluster.loop, self._route.key_from
         return DeadLetters(self._producer, loop, self._counters, topic, to, keys=keys)
 
-    async def _attach_owner(self, link: Any, parsed: FilterSet, member: Membership) -> None:
+    async def _attach_owner(self, link: OutgoingLink, parsed: FilterSet, member: Membership) -> None:
         """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
         cluster, rules = self._cluster, self._route.assignment
         topic = await self._topic()
@@ -285,7 +282,7 @@ class KafkaNode:
         growth = TopicGrowthWatcher(cluster, topic, self._leases, key, rules)
         lease: Lease | None = None
         try:
-            lease = await self._placing.lease(link, topic, key, member, growth)
+            lease = await self._assignor.lease(link, topic, key, member, growth)
             handler = await self._member(link, parsed, lease, growth, member.group)
             self._leases.hold(lease, handler)
         except BaseException:
@@ -295,14 +292,14 @@ class KafkaNode:
             raise
 
     async def _member(
-        self, link: Any, parsed: FilterSet, lease: Lease, growth: TopicGrowthWatcher, group: str
+        self, link: OutgoingLink, parsed: FilterSet, lease: Lease, growth: TopicGrowthWatcher, group: str
     ) -> GroupHandler:
         cluster = self._cluster
         topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
         node = f"{cluster.name}/{topic.name}"
-        held = await self._keeper.take(group_wish(link, group, node, lease.partition, topic.identity), lease.fence)
+        held = await self._keeper.take(group_terminus(link, group, node, lease.partition, topic.identity), lease.fence)
         starts, ends = await self._starts_in_group(topic, lease.partition, parsed, held, group)
-        annotated = self._route.reading.annotate != "never"  # whose link names a group understands them
+        annotated = self._route.reading.annotate != "never"  # a peer that names a group understands them
         gate, selections = (
             LeaseGatedLink(link, lease),
             Selections(parsed, starts, ends, bound=True, annotated=annotated),
@@ -315,14 +312,14 @@ class KafkaNode:
             self._counters,
             bound=True,
             selections=selections,
-            terms=await self._terms(topic.name, ordered=True, annotated=annotated),
-            held=held,
+            policy=await self._delivery_policy(topic.name, ordered=True, annotated=annotated),
+            terminus=held,
         )
         await self._keeper.begin(held, topic.name, receiver.positions)
-        if not wanted(link) or not lease.valid:
+        if not still_attached(link) or not lease.valid:
             await self._keeper.hand_over(held)
             raise unavailable()
-        handler = GroupHandler(gate, receiver, cluster, self._leases, growth)
+        handler = GroupHandler(gate, lease, receiver, cluster, self._leases, growth)
         receiver.begin()
         link.accept(
             handler,
@@ -333,7 +330,7 @@ class KafkaNode:
         )
         return handler
 
-    async def _attach_sharer(self, link: Any, parsed: FilterSet, member: Membership) -> None:
+    async def _attach_sharer(self, link: OutgoingLink, parsed: FilterSet, member: Membership) -> None:
         """A link of a consumer group that is bound to nothing and has its share of the partitions (ES-4.5.1-8)."""
         cluster, rules, leases = self._cluster, self._route.assignment, self._leases
         topic = await self._topic()
@@ -343,15 +340,15 @@ class KafkaNode:
         sharer: SharedMember | None = None
         try:
             began = await self._began(topic, member.group)
-            share, first = await leases.share(key, self._placing.share(topic))
+            share, first = await leases.share(key, self._assignor.share(topic))
             annotated = self._route.reading.annotate != "never"
-            terms = await self._terms(topic.name, ordered=True, annotated=annotated)
+            policy = await self._delivery_policy(topic.name, ordered=True, annotated=annotated)
             resumed: list[int] = []
             begins = partial(self._begins, topic, parsed, began, annotated, resumed)
             entry = MemberEntry(self._keeper, cluster, topic, link, member.group, begins)
-            sharer = SharedMember(LeaseGatedLink(link, share), share, leases, growth, entry, terms, self._counters)
-            await sharer.take(first)
-            if not wanted(link) or not share.valid:
+            sharer = SharedMember(LeaseGatedLink(link, share), share, leases, growth, entry, policy, self._counters)
+            await sharer.acquire(first)
+            if not still_attached(link) or not share.valid:
                 raise unavailable()
             sharer.begin()
             properties = {Symbol(partitions.GROUP): member.group}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from gateway.amqp.codec.types import Symbol
+from gateway.amqp.codec.types import Symbol, Value
 from gateway.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 
 PARTITION: Final = "event-streams-partition"
@@ -13,7 +14,7 @@ TARGET: Final = "event-streams-target-partition"
 
 
 def number(value: object, partitions: int, field: str) -> int:
-    """The partition that `value` names; a string serves too, many clients cannot send symbols."""
+    """The partition that `value` names, a symbol or a string: many clients cannot send symbols. Raises AmqpError."""
     if not isinstance(value, str):
         raise AmqpError(INVALID_FIELD, f"{field} must be a symbol", info={"field": field})
     if not (value.isascii() and value.isdigit() and len(value) < 10 and str(int(value)) == value):
@@ -23,19 +24,19 @@ def number(value: object, partitions: int, field: str) -> int:
     return index
 
 
-def bound(properties: dict[Any, Any], partitions: int) -> int | None:
+def bound(properties: Mapping[Value, Value], partitions: int) -> int | None:
     """The partition that a link asks to be bound to, None for an agnostic link."""
     if (wanted := properties.get(PARTITION)) is None:
         return None
     return number(wanted, partitions, PARTITION)
 
 
-def refuse_group(properties: dict[Any, Any]) -> None:
-    """`$info` is not shared out: an honest refusal, since ignoring a group would pretend that it is."""
+def refuse_group(properties: Mapping[Value, Value]) -> None:
+    """Raise AmqpError where a link to `$info` names a group: ignoring it would pretend that groups share it."""
     if properties.get(GROUP) is not None:
         raise AmqpError(NOT_IMPLEMENTED, "$info has no consumer groups", info={"field": GROUP})
 
 
-def properties_of(partition: int | None) -> dict[Any, Any] | None:
+def properties_of(partition: int | None) -> dict[Value, Value] | None:
     """ES-4.1-4, ES-4.3-4: the partition in force; an agnostic answer has no such key."""
     return None if partition is None else {Symbol(PARTITION): Symbol(str(partition))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from policies.model.assignment import Assignment
 from policies.model.reading import LogReadingRule
@@ -15,7 +15,7 @@ class KafkaRoute(Protocol):
     @property
     def topic(self) -> str: ...
     @property
-    def mode(self) -> Any: ...
+    def mode(self) -> str: ...
     @property
     def credit(self) -> int: ...
     @property

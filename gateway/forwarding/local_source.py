@@ -16,7 +16,7 @@ from gateway.filters.parse.filter_set import SQL
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, LATEST, OFFSET
 from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.forwarding.target import TargetEnd, inside
-from gateway.nodes.internal_link import InternalLink
+from gateway.nodes.internal_link import InternalLink, NothingUnsettled
 from gateway.principal import GatewayItself, nobody
 from gateway.routing.event_annotations import PARTITION, read_event
 from gateway.routing.link_context import link_context
@@ -100,9 +100,9 @@ class LocalSource(InternalLink):
         self.scope: Final = scope.name
         self.name: Final = link_name(scope.name, wish.name)
         self.address: Final = wish.source.address
-        self.shown_as: Final = f"amqp.bridge.{scope.name}.{wish.name}"
+        self.offset_group = f"amqp.bridge.{scope.name}.{wish.name}"
         """The Kafka group that shows how far it got."""
-        self.fence: Final = owner.fence
+        self.fence = owner.fence
         """Greater for every later owner of the bridge: an earlier one cannot take the position back."""
         self.source: Final = ABSENT._replace(
             present=True,
@@ -116,7 +116,7 @@ class LocalSource(InternalLink):
         self.filter_rules = scope.world.filter_rules
         self.left: Final = None
         self.window = 0
-        self.unsettled: Final = ()
+        self.unsettled: Final = NothingUnsettled()
         """The flow has what is unsettled; `unsettled_bytes` is its size."""
         self.unsettled_bytes = 0
         self._told = False

@@ -7,7 +7,7 @@ are links to the nodes they lead to (see `gateway.amqp.link.link.Link` for what 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.amqp.message.hop import ROUTING
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault
@@ -17,9 +17,20 @@ if TYPE_CHECKING:
     from gateway.filters.parse.filter_set import Rules
 
 
+class NothingUnsettled:
+    """For a link of which another one keeps what is unsettled."""
+
+    contexts: Final = ()
+
+    def __len__(self) -> int:
+        return 0
+
+
 class InternalLink:
     """Taken or refused by its node, subject to the policy, and ended once."""
 
+    fence: int = 0
+    offset_group: str | None = None
     draining = presettled = False
     filter_rules: Rules | None = None
 

@@ -78,6 +78,14 @@ class LinkCounter(Protocol):
         """For a link that begins to read an event log; None: the journal has no room for it."""
 
 
+class Unsettled(Sized, Protocol):
+    """What was sent on a link and has no outcome yet."""
+
+    @property
+    def contexts(self) -> Collection[SendContext]:
+        """Of all deliveries, oldest first."""
+
+
 class Link(Protocol):
     """A link of either direction; `is_incoming` and `is_outgoing` tell which of its halves a node may use.
 
@@ -122,6 +130,12 @@ class Link(Protocol):
     def target(self) -> TerminusFields: ...
     @property
     def properties(self) -> Mapping[Any, Any]: ...
+    @property
+    def fence(self) -> int:
+        """Greater for every later owner of the link's name: an earlier one cannot take a position back. 0: no owner."""
+    @property
+    def offset_group(self) -> str | None:
+        """The Kafka group that shows its position in a topic; None: one that is named after its terminus."""
     @property
     def filter_rules(self) -> Rules | None:
         """How its filters are to be read; None: as `gateway.filters.parse.filter_set.RULES`."""
@@ -240,7 +254,7 @@ class OutgoingLink(Link, Protocol):
     def left(self) -> DetachKind | None:
         """How the link ended, valid in `on_detach`; None: no peer is at the other end."""
     @property
-    def unsettled(self) -> Sized:
+    def unsettled(self) -> Unsettled:
         """What was sent and has no outcome yet."""
     @property
     def unsettled_bytes(self) -> int:

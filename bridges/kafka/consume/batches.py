@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 from bridges.kafka.consume._fetch import Run
 from bridges.kafka.consume.protocols import FilterSelection, Selection, Waiter
-from bridges.kafka.consume.redelivery import EditedEvent
 from bridges.kafka.consume.selection import SharedFilterPass
+from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.fast_encode import EventEncoder
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.records.ttl import ttl
@@ -56,15 +56,15 @@ class FetchedBatch:
         self.source = source
         self.has_ttl = False
         """Whether an event encoded so far has a ttl."""
-        self._events: list[EditedEvent] | None = None
-        self._selected: Final[dict[Selection, list[EditedEvent]]] = {}
+        self._events: list[EncodedEvent] | None = None
+        self._selected: Final[dict[Selection, list[EncodedEvent]]] = {}
 
     @property
     def routed(self) -> bool:
         """See `Batch`."""
         return self.buffer.encoder.routed
 
-    def selected(self, selection: Selection | None) -> list[EditedEvent]:
+    def selected(self, selection: Selection | None) -> list[EncodedEvent]:
         """See `Batch`."""
         if selection is None:
             return self.events()
@@ -72,7 +72,7 @@ class FetchedBatch:
             self.buffer.select(selection, self, self._selected)
         return self._selected[selection]
 
-    def events(self) -> list[EditedEvent]:
+    def events(self) -> list[EncodedEvent]:
         """All records, encoded."""
         if self._events is None:
             self._events, with_header = self.buffer.encoder.events(self.records, self.buffer.partition)
@@ -86,7 +86,7 @@ class FetchedBatch:
         first, last = (bisect_left(self.records, at, key=_offset) for at in (start, end))
         return last - first
 
-    def event(self, record: KafkaRecord) -> EditedEvent:
+    def event(self, record: KafkaRecord) -> EncodedEvent:
         """See `Batch`."""
         event = self.buffer.encoder.event(record, self.buffer.partition)
         self.has_ttl = self.has_ttl or _has_ttl(event.data)
@@ -212,7 +212,7 @@ class PartitionBuffer:
             self._filter_pass.remove(key)
 
     def select(
-        self, selection: Selection, batch: FetchedBatch, selected: dict[Selection, list[EditedEvent]]
+        self, selection: Selection, batch: FetchedBatch, selected: dict[Selection, list[EncodedEvent]]
     ) -> None:
         """Put into `selected` what `selection` wants, and what others want where one pass serves them all."""
         if selection not in self._filters or len(self._filters) == 1:

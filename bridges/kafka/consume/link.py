@@ -1,6 +1,7 @@
-"""A receive link on an event log: sends what was read of it, as far as the peer's credit goes (ES 1, 3.2).
+"""A receive link on an event log: delivers events as far as the peer's credit goes (ES 1, 3.2).
 
-KM-12: a log cannot take an event back, so `released` and `modified` mean "again on this link", some times at most."""
+A log cannot take an event back: `released` and `modified` have it sent again on this link, up to a limit (KM-12).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -18,21 +19,28 @@ from bridges.kafka.admin.client import Bounds, Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer
 from bridges.kafka.consume.delivery_policy import PLAIN, DeliveryPolicy
-from bridges.kafka.consume.given_back import GivenBack
+from bridges.kafka.consume.event_edits import redelivered, with_gap, with_partitions
+from bridges.kafka.consume.log_link import LogLink
 from bridges.kafka.consume.protocols import PartitionSelections, Selection
-from bridges.kafka.consume.redelivery import EditedEvent, after_gap, again, announced
+from bridges.kafka.consume.receiver_state import TRANSITIONS, ReceiverEvent, ReceiverState
+from bridges.kafka.consume.redelivery_queue import RedeliveryQueue
+from bridges.kafka.consume.requests import rewritten
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.checkpointer import DurableTerminus
+from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.ttl import unexpired
+from bridges.kafka.states import next_state
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.nodes.link import EventCounter
 
 _DRAIN_QUESTIONS: Final = 3
-"""How often a drain asks for the end of the log: "nothing there" must not mean that an answer came late."""
+"""How often a drain asks for the ends of the partitions: "nothing there" must not mean that an answer came late."""
 _MAX_HELD: Final = 64 * 1024 * 1024
 """Bytes sent and unsettled above which a link waits for outcomes: they are held for redelivery."""
 _BATCHES_AT_ONCE: Final = 4
-"""Batches that one link goes through before others on the loop have their turn."""
+"""Batches that one link delivers before others on the loop have their turn."""
+_DRAINING: Final = ReceiverState.DRAINING
 _offset: Final = itemgetter(2)
 log = structlog.get_logger(logger_name="kafka")
 
@@ -42,7 +50,7 @@ class LogReceiver:
 
     def __init__(
         self,
-        link: Any,
+        link: LogLink,
         cluster: Cluster,
         topic: Topic,
         starts: Mapping[int, int],
@@ -50,73 +58,84 @@ class LogReceiver:
         *,
         bound: bool,
         selections: PartitionSelections | None = None,
-        terms: DeliveryPolicy = PLAIN,
-        held: DurableTerminus | None = None,
+        policy: DeliveryPolicy = PLAIN,
+        terminus: DurableTerminus | None = None,
     ) -> None:
+        """`starts`: the first offset to read of each partition; `bound`: to the one partition that is named there.
+
+        `selections`: None for every event; `terminus`: None where positions end with the link.
+        """
         self._link: Final = link
         self._cluster: Final = cluster
         self._topic: Final = topic.name
         self._attached_to: Final = topic
         self._positions: Final = dict(starts)
-        self._wanted: Final = selections
+        self._partition_selections: Final = selections
         self._selections: Final[dict[int, Selection | None]] = {}
-        self._terms: Final = terms
-        self._terminus: Final = held
-        self._tracks: Final = held is not None or terms.strict_order
+        self._policy: Final = policy
+        self._terminus: Final = terminus
+        self._tracks_outcomes: Final = terminus is not None or policy.strict_order
         self._bound: Final = bound
         self._counters: Final = counters
-        self._streams: Final = cluster.scheduler_of(terms.isolation)
-        self._logs: Final[dict[int, PartitionBuffer]] = {}
+        self._scheduler: Final = cluster.scheduler_of(policy.isolation)
+        self._buffers: Final[dict[int, PartitionBuffer]] = {}
         self._ready: dict[int, None] = {}
-        """Partitions whose next batch may be at hand, in the order of their turns."""
-        self._given_back: Final = GivenBack(link.keep)
+        """Partitions whose next batch may be in memory, in the order of their turns."""
+        self._redeliveries: Final = RedeliveryQueue(link.keep)
         self._unresolved: Final[dict[int, set[int]]] = {}
         """Offsets by partition that newer events wait for, where order counts (KM-12)."""
-        self._announce = self._announces = not bound and terms.annotated
+        self._announce = self._announces = not bound and policy.annotated
         self._gaps: Final[set[int]] = set()
-        self._drain_to: dict[int, Bounds] | None = None
-        self._draining = self._pump_soon = self._stalled = self._said_full = False
-        self._reading: Any = None  # what it tells the journal, if there is one (`gateway.journal.readings.Reading`)
+        self._state = ReceiverState.ATTACHING
+        self._drain_ends: dict[int, Bounds] = {}
+        self._scheduled = self._window_full = self._warned_full = False
+        self._counter: EventCounter | None = None
+
+    def _enter(self, event: ReceiverEvent) -> bool:
+        """Whether `event` has changed the state."""
+        before, self._state = self._state, next_state(TRANSITIONS, self._state, event)
+        return self._state is not before
 
     def begin(self) -> None:
-        """The attach is answered: read as soon as there is credit."""
+        """Read as soon as there is credit; called just before the attach is answered."""
+        self._enter(ReceiverEvent.ATTACHED)
         self._cluster.watch(self._attached_to, self)
         if self._terminus is not None:
             self._terminus.displaced = self._link.detach
-        if (flow := getattr(self._link, "flow", None)) is not None:
-            self._reading = flow.reading(self.positions)
+        if (flow := self._link.flow) is not None:
+            self._counter = flow.reading(self.positions)
         for partition in self._positions:
-            self._live_on(partition)
+            self._join(partition)
 
-    def _live_on(self, partition: int) -> None:
-        selection = None if self._wanted is None else self._wanted.of(partition)
+    def _join(self, partition: int) -> None:
+        selection = None if self._partition_selections is None else self._partition_selections.of(partition)
         self._selections[partition] = selection
-        log = self._logs[partition] = self._streams.join(self._topic, partition, self)
-        log.add_selection(selection)
+        buffer = self._buffers[partition] = self._scheduler.join(self._topic, partition, self)
+        buffer.add_selection(selection)
         self._ready[partition] = None
 
     def positions(self) -> dict[int, int]:
-        """Where a link that goes on after this one has to begin."""
+        """The offset per partition where a link that goes on after this one has to begin."""
         if self._terminus is None:
             return dict(self._positions)
         position = self._terminus.progress.position
         return {partition: position(partition, read) for partition, read in self._positions.items()}
 
-    # -- from the logs and the cluster
+    # -- from the buffers and the cluster
 
     def arrived(self, partition: int) -> None:
-        """What this link waited for has been read."""
+        """See `Waiter`."""
         self._ready[partition] = None
         if self._link.open:
-            self._told(self._pump)
+            self._guarded(self._deliver)
 
     def lost(self, partition: int, low: int) -> None:
-        """KM-8: retention overtook this link; it goes on at the oldest event and says so."""
-        self._told(partial(self._overtaken, partition, low))
+        """See `Waiter`: the link goes on at the oldest event and says so (KM-8)."""
+        self._guarded(partial(self._overtaken, partition, low))
 
     def _overtaken(self, partition: int, low: int) -> None:
         self._counters.gaps += 1
-        if self._terms.detach_at_gap:
+        if self._policy.detach_at_gap:
             self._link.detach(AmqpError(RESOURCE_DELETED, "retention has deleted the next event of this link"))
             return
         self._positions[partition] = low
@@ -124,23 +143,23 @@ class LogReceiver:
         self.arrived(partition)
 
     def failed(self, error: AmqpError) -> None:
-        """Kafka refuses to let us read."""
-        self._told(partial(self._link.detach, error))
+        """See `Waiter`."""
+        self._guarded(partial(self._link.detach, error))
 
-    def _told(self, step: Callable[[], None]) -> None:
-        """Others are told behind this link: a bug of ours ends it, and costs them nothing."""
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Other links are notified after this one: a bug ends this link, and costs them nothing."""
         self._cluster.supervisor.attempt(partial(self._link.attempt, step), "kafka-link")
 
     def topic_grew(self, topic: Topic) -> None:
-        """KM-9: an agnostic link takes the new partitions, from their beginning, and says so."""
+        """KM-9: a link that is bound to no partition reads the new ones from their beginning, and announces them."""
         added = range(len(self._positions), topic.partitions)
         if self._bound or not added:
             return
         self._announce = self._announces
         for partition in added:
             self._positions[partition] = 0
-            self._live_on(partition)
-        self._pump_later()
+            self._join(partition)
+        self._deliver_later()
 
     def topic_gone(self) -> None:
         """KM-18."""
@@ -149,42 +168,41 @@ class LogReceiver:
     # -- from the link
 
     def on_credit(self) -> None:
-        """The peer can take more, or asks for the end of what there is (drain)."""
-        self._pump()
-        if self._link.draining and not self._draining and self._link.open:
-            self._draining = True
+        """The peer can take more, or drains: it asks for the end of what there is."""
+        self._deliver()
+        if self._link.draining and self._link.open and self._enter(ReceiverEvent.DRAIN):
             self._cluster.supervisor.start(self._drain(), f"kafka-drain:{self._topic}")
 
-    def on_outcome(self, event: EditedEvent, outcome: Outcome) -> None:
-        """The peer is done with an event, or wants it again."""
-        if self._stalled:
-            self._pump_later()
+    def on_outcome(self, event: EncodedEvent, outcome: Outcome) -> None:
+        """The peer has settled an event, or wants it again."""
+        if self._window_full:
+            self._deliver_later()
         if outcome is ACCEPTED:
-            if self._tracks:
+            if self._tracks_outcomes:
                 self._done(event)
         elif isinstance(outcome, Released):
-            self._repeat(event, failed=False)
+            self._redeliver(event, failed=False)
         elif isinstance(outcome, Modified) and not outcome.undeliverable:
-            self._repeat(event, failed=outcome.failed, annotations=outcome.annotations)
+            self._redeliver(event, failed=outcome.failed, annotations=outcome.annotations)
         elif isinstance(outcome, Modified | Rejected):
             self._give_up(event, outcome.error if isinstance(outcome, Rejected) else None)
         else:
             self._done(event)
 
     def takes_batches(self) -> bool:
-        """As `handlers.takes_batches`."""
+        """See `handlers.BatchOutgoing`."""
         return True
 
-    def on_accepted(self, events: list[EditedEvent]) -> None:
-        """`on_outcome` for several."""
-        if self._stalled:
-            self._pump_later()
-        if self._tracks:
+    def on_accepted(self, events: list[EncodedEvent]) -> None:
+        """`on_outcome` for several accepted events."""
+        if self._window_full:
+            self._deliver_later()
+        if self._tracks_outcomes:
             for event in events:
                 self._done(event)
 
-    def _done(self, event: EditedEvent) -> None:
-        """Nothing more is owed for this event."""
+    def _done(self, event: EncodedEvent) -> None:
+        """This event will not be sent again."""
         terminus = self._terminus
         if terminus is not None:
             terminus.progress.done(event[1], event[2])
@@ -195,76 +213,78 @@ class LogReceiver:
             if not waiting:
                 del self._unresolved[event[1]]
                 self._ready[event[1]] = None
-                self._pump_later()
+                self._deliver_later()
 
-    def _give_up(self, event: EditedEvent, error: AmqpError | None) -> None:
-        """The consumer cannot take it: with a dead-letter topic it counts as done when it is there."""
-        if self._terms.dead_letters is None:
+    def _give_up(self, event: EncodedEvent, error: AmqpError | None) -> None:
+        """The consumer cannot take it: done at once, or when it is in the dead-letter topic."""
+        if self._policy.dead_letters is None:
             self._done(event)
             return
-        self._given_back.letter(event)
-        self._terms.dead_letters.bury(event, error, lambda: self._buried(event), lambda: self._link.open)
+        self._redeliveries.add_dead_letter(event)
+        self._policy.dead_letters.bury(event, error, lambda: self._buried(event), lambda: self._link.open)
 
-    def _buried(self, event: EditedEvent) -> None:
-        self._given_back.delivered(event)
-        if self._stalled:
-            self._pump_later()
+    def _buried(self, event: EncodedEvent) -> None:
+        self._redeliveries.remove_dead_letter(event)
+        if self._window_full:
+            self._deliver_later()
         self._done(event)
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over; its position stays only with a durable terminus or a group."""
+        self._enter(ReceiverEvent.DETACHED)
         if self._terminus is not None:
             self._terminus.keeper.end(self._terminus, self._link)
-        if self._reading is not None:
-            self._reading.end()
+        if self._counter is not None:
+            self._counter.end()
         self._link.take_unsettled()
         self._cluster.unwatch(self._topic, self)
-        for partition, log in self._logs.items():
-            log.remove_selection(self._selections[partition])
-            self._streams.leave(log, self, self._positions[partition])
-        self._logs.clear()
+        for partition, buffer in self._buffers.items():
+            buffer.remove_selection(self._selections[partition])
+            self._scheduler.leave(buffer, self, self._positions[partition])
+        self._buffers.clear()
         self._ready.clear()
-        self._given_back.end()
+        self._redeliveries.end()
 
     # -- sending
 
     @property
     def _full(self) -> bool:
         link = self._link
-        return bool(link.unsettled_bytes + self._given_back.letters >= _MAX_HELD or link.keeps_too_much)
+        return link.unsettled_bytes + self._redeliveries.dead_letter_bytes >= _MAX_HELD or link.keeps_too_much
 
-    def _pump(self) -> None:
-        if self._given_back.again:
+    def _deliver(self) -> None:
+        """Send what is in memory as far as the credit goes."""
+        if self._redeliveries:
             self._send_again()
         ready, link, batches, turn = self._ready, self._link, _BATCHES_AT_ONCE, self._cluster.turn_budget
         left = turn.size(link.unsettled_bytes > 0)
         while ready and link.credit > 0 and not self._full:
             if not batches or left <= 0:
-                self._pump_later()
+                self._deliver_later()
                 break
             batches -= 1
             partition = next(iter(ready))
             del ready[partition]
             if partition in self._unresolved:
                 continue  # `_done` makes it ready again
-            batch = self._logs[partition].take(self._positions[partition], self)
-            if batch is not None:  # else this link hears when it is there
+            batch = self._buffers[partition].take(self._positions[partition], self)
+            if batch is not None:  # else `arrived` is called when it is there
                 ready[partition] = None
                 size = self._send_from(batch, partition, left)
                 left -= size
                 turn.used(size)
-        if (full := self._full) and not self._stalled:
-            self._held_back()
-        self._stalled = full
-        if self._drain_to is not None:
-            self._finish_drain(self._drain_to)
+        if (full := self._full) and not self._window_full:
+            self._report_full()
+        self._window_full = full
+        if self._state is _DRAINING:
+            self._finish_drain()
 
-    def _held_back(self) -> None:
-        """Nothing more is sent until outcomes come: said once for each link, counted each time."""
+    def _report_full(self) -> None:
+        """Nothing more is sent until outcomes come: logged once for each link, counted each time."""
         self._counters.held_back += 1
-        if not self._said_full:
-            self._said_full = True
-            held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._given_back.letters}
+        if not self._warned_full:
+            self._warned_full = True
+            held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._redeliveries.dead_letter_bytes}
             log.warning("link gets no more until it settles what it has", topic=self._topic, **held, limit=_MAX_HELD)
 
     def _send_from(self, batch: FetchedBatch, partition: int, size: int) -> int:
@@ -273,20 +293,22 @@ class LogReceiver:
         events, each = batch.selected(self._selections[partition]), batch.size // (len(batch.records) + 1)
         most = min(self._link.credit, size // each + 1)
         first = index = 0 if position == batch.start else bisect_left(events, position, key=_offset)
-        if batch.has_ttl or self._terms.drop_expired:
-            chosen, index = self._living(events, index, most)
+        if batch.has_ttl or self._policy.drop_expired:
+            chosen, index = self._unexpired(events, index, most)
         else:
             chosen = events[index : index + most]
             index += len(chosen)
-        if self._logs[partition].encoder.routed and self._link.leaving is not None:
-            chosen, index = self._crossed(events, chosen, index)
+        if batch.buffer.encoder.routed and (rewrite := self._link.leaving) is not None:
+            chosen, index, waits = rewritten(rewrite, events, chosen, index, partial(self._go_on, partition))
+            if waits:
+                del self._ready[partition]
         terminus = self._terminus
         if terminus is not None:
             terminus.progress.sent(partition, map(_offset, chosen))
             terminus.keeper.changed(terminus)
         end = self._positions[partition] = events[index].offset if index < len(events) else batch.end
-        if self._reading is not None:
-            self._reading.lot(batch.count(position, end), index - first, chosen)
+        if self._counter is not None:
+            self._counter.lot(batch.count(position, end), index - first, chosen)
         if not chosen:
             return 0
         self._counters.delivered += len(chosen)
@@ -297,90 +319,81 @@ class LogReceiver:
         self._link.send_all(chosen)
         return sent
 
-    def _crossed(
-        self, events: list[EditedEvent], chosen: list[EditedEvent], after: int
-    ) -> tuple[list[EditedEvent], int]:
-        """Requests of other scopes among them as this reader may get them; from one that is not known yet on, none."""
-        go_on = partial(self._go_on, chosen[0].partition) if chosen else None  # they are of one batch
-        for at, event in enumerate(chosen):
-            data = self._link.leaving(event, go_on)
-            if data is None:
-                del self._ready[event.partition]
-                return chosen[:at], bisect_left(events, event.offset, key=_offset)
-            if data is not event.data:
-                chosen[at] = event._replace(data=data)
-        return chosen, after
-
     def _go_on(self, partition: int) -> None:
-        if partition in self._logs:
+        if partition in self._buffers:
             self._ready[partition] = None
-            self._pump_later()
+            self._deliver_later()
 
-    def _living(self, events: list[EditedEvent], index: int, most: int) -> tuple[list[EditedEvent], int]:
-        chosen, after = unexpired(events, index, most, time.time_ns() // 1_000_000, drop=self._terms.drop_expired)
+    def _unexpired(self, events: list[EncodedEvent], index: int, most: int) -> tuple[list[EncodedEvent], int]:
+        now_ms = time.time_ns() // 1_000_000
+        chosen, after = unexpired(events, index, most, now_ms, drop=self._policy.drop_expired)
         self._counters.expired += after - index - len(chosen)
         return chosen, after
 
-    def _send_edited(self, event: EditedEvent) -> None:
-        """What this event has to tell beside itself: KM-8, or ES-4.6.5-2."""
+    def _send_edited(self, event: EncodedEvent) -> None:
+        """Send the event that says of a gap (KM-8) or of the link's partitions (ES-4.6.5-2)."""
         if event.partition in self._gaps:
             self._gaps.discard(event.partition)
-            event = event._replace(data=after_gap(event.data))
+            event = event._replace(data=with_gap(event.data))
         self._send_one(event)
 
-    def _send_one(self, event: EditedEvent) -> None:
-        """ES-4.6.5-2: the next transfer tells of a change, this time only: `event` itself stays as it is."""
-        data, self._announce = announced(event.data, self._positions) if self._announce else event.data, False
+    def _send_one(self, event: EncodedEvent) -> None:
+        """ES-4.6.5-2: the next transfer announces a change, once: `event` itself stays as it is."""
+        data, self._announce = with_partitions(event.data, self._positions) if self._announce else event.data, False
         self._link.send(data, event)
 
-    # -- again
+    # -- redelivery
 
-    def _repeat(self, event: EditedEvent, *, failed: bool, annotations: bytes | None = None) -> None:
-        if event.attempts >= self._terms.max_redeliveries:
+    def _redeliver(self, event: EncodedEvent, *, failed: bool, annotations: bytes | None = None) -> None:
+        if event.attempts >= self._policy.max_redeliveries:
             self._counters.dropped += 1
             self._give_up(event, AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many redeliveries"))
             return
-        if self._terms.strict_order:
+        if self._policy.strict_order:
             self._unresolved.setdefault(event.partition, set()).add(event.offset)
-        self._given_back.put(again(event, failed=failed, annotations=annotations, counters=self._counters))
-        self._pump_later()
+        again = redelivered(event, failed=failed, annotations=annotations, counters=self._counters)
+        self._redeliveries.put(again)
+        self._deliver_later()
 
-    def _pump_later(self) -> None:
-        if not self._pump_soon:
-            self._pump_soon = True
-            self._cluster.turn_budget.later(self._pump_now)  # behind others, once what was sent in this turn is charged
+    def _deliver_later(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            # behind other links, once what was sent in this turn is charged
+            self._cluster.turn_budget.later(self._deliver_now)
 
-    def _pump_now(self) -> None:
-        self._pump_soon = False
+    def _deliver_now(self) -> None:
+        self._scheduled = False
         if self._link.open:
-            self._link.attempt(self._pump)
+            self._link.attempt(self._deliver)
 
     def _send_again(self) -> None:
-        while self._given_back.again and self._link.credit > 0:
-            event = self._given_back.next()
+        while self._redeliveries and self._link.credit > 0:
+            event = self._redeliveries.pop()
             self._counters.redelivered += 1
             self._send_one(event)
 
     # -- drain
 
     async def _drain(self) -> None:
-        """AMQP 2.6.7: send what is there by now, then give the rest of the credit back."""
+        """AMQP 2.6.7: find where the partitions end now; what is before is sent, then the credit is given back."""
         ends: dict[int, Bounds] = {}  # stays so when Kafka is away: there is nothing to wait for
-        for _ in range(_DRAIN_QUESTIONS):
+        for _ in range(_DRAIN_QUESTIONS if self._positions else 0):
             with contextlib.suppress(AmqpError):
-                ends = await self._cluster.bounds(self._topic, tuple(self._positions), self._terms.isolation)
+                ends = await self._cluster.bounds(self._topic, tuple(self._positions), self._policy.isolation)
                 break
         if self._link.open:
-            self._drain_to = ends
-            self._finish_drain(ends)
+            self._drain_ends = ends
+            self._enter(ReceiverEvent.ENDS_FOUND)
+            self._finish_drain()
         else:
-            self._draining = False
+            self._enter(ReceiverEvent.DRAIN_OVER)
 
-    def _finish_drain(self, ends: dict[int, Bounds]) -> None:
-        link = self._link
-        at_end = all(self._positions.get(each, -1) >= at.high for each, at in ends.items())
-        reached = at_end and not self._given_back.again
+    def _finish_drain(self) -> None:
+        """Give the credit back where all has been sent; partitions that the link has no more count as sent."""
+        link, positions = self._link, self._positions
+        at_ends = all(positions.get(each, at.high) >= at.high for each, at in self._drain_ends.items())
+        reached = at_ends and not self._redeliveries
         if reached or not link.draining or link.credit <= 0:
-            self._drain_to, self._draining = None, False
+            self._enter(ReceiverEvent.DRAIN_OVER)
             if reached and link.draining:
                 link.drained()

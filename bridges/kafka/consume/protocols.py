@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from bridges.kafka.consume.filters.record_filter import RecordFilter
-from bridges.kafka.consume.redelivery import EditedEvent
+from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import AmqpError
 
@@ -25,17 +25,17 @@ class Batch(Protocol):
     def routed(self) -> bool:
         """Whether some message of the partition so far had annotations of response routing."""
 
-    def event(self, record: KafkaRecord) -> EditedEvent:
+    def event(self, record: KafkaRecord) -> EncodedEvent:
         """One of the records, encoded."""
 
-    def selected(self, selection: Selection | None) -> list[EditedEvent]:
+    def selected(self, selection: Selection | None) -> list[EncodedEvent]:
         """The events that `selection` wants, in the order of the log; None wants all of them."""
 
 
 class Selection(Hashable, Protocol):
     """Which records of a partition a link wants; links with equal selections share the result."""
 
-    def select(self, batch: Batch) -> list[EditedEvent]:
+    def select(self, batch: Batch) -> list[EncodedEvent]:
         """The events of `batch` that match, encoded, in the order of the log."""
 
     def shared_key(self) -> FilterSelection | None:

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from bridges.kafka.consume.filters.index import RecordFilterIndex
 from bridges.kafka.consume.filters.record_filter import RecordFilter
 from bridges.kafka.consume.protocols import Batch, FilterSelection, Selection
-from bridges.kafka.consume.redelivery import EditedEvent
+from bridges.kafka.records.event import EncodedEvent
 from gateway.amqp.message.hop import ROUTING, only
 from gateway.amqp.message.sections import splice
 from gateway.amqp.message.sections import walk as sections_of
@@ -24,7 +24,7 @@ class AfterPosition(NamedTuple):
 
     position: LogPosition
 
-    def select(self, batch: Batch) -> list[EditedEvent]:
+    def select(self, batch: Batch) -> list[EncodedEvent]:
         """See `Selection`."""
         matches = self.position.matches
         return [batch.event(record) for record in batch.records if matches(record.offset(), record.timestamp()[1])]
@@ -41,7 +41,7 @@ class Matching:
     def __init__(self, predicate: Predicate) -> None:
         self.filter: Final = RecordFilter(predicate)
 
-    def select(self, batch: Batch) -> list[EditedEvent]:
+    def select(self, batch: Batch) -> list[EncodedEvent]:
         """See `Selection`."""
         matches = self.filter.matches
         events = map(batch.event, self.filter.candidates(batch.records))
@@ -71,9 +71,9 @@ class SharedFilterPass:
         del self._members[member]
         self._filters.remove(member)
 
-    def select(self, batch: Batch) -> dict[Selection, list[EditedEvent]]:
+    def select(self, batch: Batch) -> dict[Selection, list[EncodedEvent]]:
         """The events of `batch` that each filter selects."""
-        found: dict[Selection, list[EditedEvent]] = {member: [] for member in self._members}
+        found: dict[Selection, list[EncodedEvent]] = {member: [] for member in self._members}
         for record in batch.records:
             candidates = self._filters.candidates(record)
             if candidates.found or candidates.unanswered:
@@ -88,7 +88,7 @@ class WithoutAnnotations(NamedTuple):
 
     inner: Selection | None
 
-    def select(self, batch: Batch) -> list[EditedEvent]:
+    def select(self, batch: Batch) -> list[EncodedEvent]:
         """See `Selection`: delivery annotations of response routing stay."""
         events = batch.selected(self.inner)
         strip = _keep_routing if batch.routed else _drop_annotations

@@ -15,15 +15,15 @@ _GREATEST: Final = (1 << 63) - 1
 log = structlog.get_logger(logger_name="kafka")
 
 
-async def resolve(
+async def start_offsets(
     cluster: Cluster, topic: str, partitions: Iterable[int], position: LogPosition, isolation: str = COMMITTED
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """The first offset to read in each partition, and the end of each; events before cannot match `position`.
+    """The first offset to read in each partition, and the end of each; earlier events cannot match `position`.
 
-    Done before the attach is answered: an event appended after the answer is never missed (ES-1-4).
+    Asked before the attach is answered: an event appended after the answer is never missed (ES-1-4). Raises AmqpError.
     """
-    wanted = tuple(partitions)
-    bounds = await cluster.bounds(topic, wanted, isolation)
+    asked = tuple(partitions)
+    bounds = await cluster.bounds(topic, asked, isolation)
     ends = {partition: bound.high for partition, bound in bounds.items()}
     starts = {partition: position.first(*bound) for partition, bound in bounds.items()}
     if all(bound.high < position.first_offset for bound in bounds.values()) and position.first_offset < NEVER:
@@ -31,24 +31,24 @@ async def resolve(
     time = position.after_ms
     if position.start is Start.LATEST or time is None or cluster.plain or not 0 <= time < _GREATEST:
         return starts, ends
-    since = await cluster.first_since(topic, wanted, time + 1)
+    since = await cluster.first_since(topic, asked, time + 1)
     for partition, offset in since.items():  # only a hint: each event is still compared (ES-5.2-5)
         high = bounds[partition].high
         starts[partition] = max(starts[partition], high if offset < 0 else min(offset, high))
     return starts, ends
 
 
-async def ends_of(cluster: Cluster, topic: Topic, isolation: str) -> dict[int, int]:
-    """Where each partition ends now for readers of this isolation; raises AmqpError."""
+async def end_offsets(cluster: Cluster, topic: Topic, isolation: str) -> dict[int, int]:
+    """The offset at which each partition ends now for readers of this isolation; raises AmqpError."""
     bounds = await cluster.bounds(topic.name, range(topic.partitions), isolation)
     return {partition: bound.high for partition, bound in bounds.items()}
 
 
-def within(topic: str, kept: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
-    """Kept positions, none behind the end of its log.
+def clamp(topic: str, kept: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
+    """Stored positions, none of them behind the end of its log.
 
-    One that is says that the log has lost its last events (an unclean election, a restored disk): what comes now has
-    offsets that were done with, and is new all the same.
+    A position behind the end means that the log has lost its last events (an unclean election, a restored disk): the
+    next events have offsets that were done before, and are new all the same.
     """
     cut = {partition: (at, ends[partition]) for partition, at in kept.items() if at > ends[partition]}
     for partition, (at, end) in cut.items():
@@ -57,6 +57,6 @@ def within(topic: str, kept: Mapping[int, int], ends: Mapping[int, int]) -> dict
 
 
 def _warn(topic: str, first: int) -> None:
-    """A remembered offset of a log that has been made anew looks like this, and nothing else usually does (KM-18)."""
+    """Usually the client has stored an offset of a log that was deleted and created again (KM-18)."""
     advice = "has the topic been deleted and created again? Then what the client remembers means nothing in it"
     log.warning("link waits for offsets that do not exist yet", topic=topic, first=offset_symbol(first), advice=advice)

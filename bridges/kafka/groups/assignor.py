@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from bridges.kafka import partitions
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.attach_state import wanted
+from bridges.kafka.attach_state import still_attached
 from bridges.kafka.cluster import Cluster
-from bridges.kafka.groups.membership import Membership, TopicGrowthWatcher
+from bridges.kafka.groups.membership import Membership
 from bridges.kafka.groups.ownership import PartitionOwnership
+from bridges.kafka.groups.topic_growth import TopicGrowthWatcher
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, RESOURCE_DELETED, AmqpError, Fault
+from gateway.nodes.link import Link
 from gateway.state.leases.lease import Lease, LeaseRequest
 from gateway.state.leases.manager import Leases
 from policies.model.assignment import Assignment
 
 _UNKNOWN: Final = 1 << 31
-"""Partitions of a topic that Kafka could not be asked about; looked at again with the topic."""
+"""Stands for the number of partitions while Kafka is away; checked again once the topic is known."""
 
 
 class PartitionAssignor:
-    """The decisions of one node; it holds nothing but the policy's words."""
+    """The decisions of one node, as the policy's rules say."""
 
     def __init__(self, cluster: Cluster, topic: str, rules: Assignment, leases: Leases) -> None:
         self._cluster: Final = cluster
@@ -28,7 +30,7 @@ class PartitionAssignor:
         self._rules: Final = rules
         self._leases: Final = leases
 
-    async def bound(self, link: Any, topic: Topic | None) -> int | None:
+    async def bound(self, link: Link, topic: Topic | None) -> int | None:
         """The partition of a link without a group, None: all of them; the topic is None while Kafka is away."""
         named = self._named(link, topic.partitions if topic else _UNKNOWN)
         if named is None and self._rules.binding == "agnostic":
@@ -40,7 +42,7 @@ class PartitionAssignor:
             raise error
         return named
 
-    def _named(self, link: Any, count: int) -> int | None:
+    def _named(self, link: Link, count: int) -> int | None:
         """ES-4-10: exactly what the link asks for, or a refusal."""
         named = partitions.bound(link.properties, count)
         if named is not None and not self._rules.grants(named):
@@ -49,7 +51,7 @@ class PartitionAssignor:
             raise AmqpError(NOT_ALLOWED, f"links of this node have to name their partition: {partitions.PARTITION}")
         return named
 
-    def _assigned(self, link: Any, topic: Topic | None, shards: PartitionOwnership | None) -> int:
+    def _assigned(self, link: Link, topic: Topic | None, shards: PartitionOwnership | None) -> int:
         """ES-4-11: each in its turn, so that links without a group spread."""
         if topic is None:
             raise AmqpError(INTERNAL_ERROR, "Kafka does not return the partitions of the topic", fault=Fault.BACKEND)
@@ -78,7 +80,7 @@ class PartitionAssignor:
             None, None, self._among(topic.partitions), rules.pending_limit if rules.surplus == "pend" else 0
         )
 
-    async def lease(self, link: Any, topic: Topic, key: str, member: Membership, growth: TopicGrowthWatcher) -> Lease:
+    async def lease(self, link: Link, topic: Topic, key: str, member: Membership, growth: TopicGrowthWatcher) -> Lease:
         """A lease for a link of a group; it may take a while (surplus: pend, or an owner that has to end)."""
         among = self._among(topic.partitions)
         named = self._named_in_group(link, topic, member, among)
@@ -92,14 +94,14 @@ class PartitionAssignor:
         pend = rules.pending_limit if rules.surplus == "pend" else 0
         wish = LeaseRequest(named, member.epoch, among, pend, rules.pending_timeout, rules.epoch_retention)
         try:
-            return await self._leases.claim(key, wish, gone=lambda: growth.gone or not wanted(link))
+            return await self._leases.claim(key, wish, gone=lambda: growth.gone or not still_attached(link))
         except AmqpError as error:
             if growth.gone:  # while the link waited (KM-18)
                 raise AmqpError(RESOURCE_DELETED, "the event log behind this address was deleted") from error
             raise
 
     def _named_in_group(
-        self, link: Any, topic: Topic, member: Membership, among: tuple[int, ...]
+        self, link: Link, topic: Topic, member: Membership, among: tuple[int, ...]
     ) -> int | None:
         named = self._named(link, topic.partitions)
         if named is None and member.epoch is not None and len(among) == 1:
@@ -107,7 +109,7 @@ class PartitionAssignor:
         return named
 
     async def _among_shards(
-        self, link: Any, shards: PartitionOwnership, key: str, among: tuple[int, ...]
+        self, link: Link, shards: PartitionOwnership, key: str, among: tuple[int, ...]
     ) -> tuple[int, ...]:
         """Those served here; where none of them is free but another is: the redirect to that."""
         mine = shards.mine(link, among)

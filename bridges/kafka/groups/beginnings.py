@@ -12,7 +12,7 @@ import hashlib
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from gateway.filters.position.event_stream import LogPosition, Start
@@ -82,6 +82,6 @@ def _beginning(kept: Mapping[int, int]) -> Beginning:
     return Beginning(kept.get(0, 0), ends)
 
 
-def digest(parts: Any) -> str:
-    """A name for records of what `parts` say."""
+def digest(parts: object) -> str:
+    """A name for records about `parts`, 32 hexadecimal digits; what is no JSON counts by its text."""
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]

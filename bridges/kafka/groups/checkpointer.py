@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.cluster import Cluster
+from bridges.kafka.consume.log_link import LogLink
 from bridges.kafka.consume.progress import Progress
 from bridges.kafka.groups.beginnings import Beginning, Beginnings, digest
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, STOLEN, AmqpError, Fault
+from gateway.nodes.link import LinkEngine, OutgoingLink
 from gateway.state.termini.store import Fenced, Full, Save, Saved, Termini, TerminiUnavailable, TerminusRecord
 
 _EVERY: Final = 0.1
@@ -34,7 +36,7 @@ MOST: Final = 100_000
 """Records that one process has for links, and for termini that wait for the end of their connection."""
 _MIRRORED_AT_ONCE: Final = 100
 _NEVER: Final = 3
-_STAYS: Final = {DetachKind.DETACHED: 1, DetachKind.OURS: 1, DetachKind.SESSION: 2}
+_STAYS: Final[dict[DetachKind | None, int]] = {DetachKind.DETACHED: 1, DetachKind.OURS: 1, DetachKind.SESSION: 2}
 """Expiry policies (link 0, session 1, connection 2, never 3) from which on a terminus outlasts this end of its link."""
 log = structlog.get_logger(logger_name="kafka")
 
@@ -60,19 +62,19 @@ class TerminusRequest(NamedTuple):
         return None if self.expiry == _NEVER else self.timeout * 1000
 
 
-def durable_wish(link: Any, node: str, about: Any) -> TerminusRequest | None:
-    """What a durable source asks for; None: nothing that outlives its link, or nobody it could be known by."""
+def durable_terminus(link: OutgoingLink, node: str, about: object) -> TerminusRequest | None:
+    """What a durable source asks for; None: nothing that outlives its link, or no container-id to know it by."""
     container = link.engine.remote_container
     if not link.source.durable or not container:
         return None
     if link.source.expiry != _NEVER and not link.source.timeout:
         return None  # it would end with its link, at the latest with its connection
     key = digest([link.scope, link.user, container, link.name, node])
-    group = getattr(link, "shown_as", None) or f"amqp.{key}"
+    group = link.offset_group or f"amqp.{key}"
     return TerminusRequest(key, digest(about), group, link.source.expiry, link.source.timeout, True, _owner(link))
 
 
-def group_wish(link: Any, group: str, node: str, partition: int, identity: object) -> TerminusRequest:
+def group_terminus(link: OutgoingLink, group: str, node: str, partition: int, identity: object) -> TerminusRequest:
     """How far a consumer group has read a partition; it lasts, and a position in a filter counts more.
 
     It is counted as the record of whose link was the first.
@@ -81,8 +83,8 @@ def group_wish(link: Any, group: str, node: str, partition: int, identity: objec
     return TerminusRequest(key, digest(identity), f"amqp.{group}", _NEVER, 0, False, _owner(link))
 
 
-def _owner(link: Any) -> str:
-    """The user; links of the gateway's own have none."""
+def _owner(link: OutgoingLink) -> str:
+    """The user of the link; links of the gateway's own have none."""
     return digest([link.scope, link.user]) if link.user else ""
 
 
@@ -112,8 +114,8 @@ class TerminusCheckpointer:
         self._closed: list[TerminusLease] = []
         self._writing: Final = asyncio.Lock()
         self._mirror: dict[tuple[str, str], dict[int, int]] = {}
-        self._task: asyncio.Task[Any] | None = None
-        self._mirror_task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._mirror_task: asyncio.Task[None] | None = None
 
     @property
     def lasting(self) -> bool:
@@ -173,8 +175,8 @@ class TerminusCheckpointer:
         """Its position may have moved."""
         self._changed[kept] = None
 
-    def end(self, kept: DurableTerminus, link: Any) -> None:
-        """The link is over: its records go with it, or stay as long as was asked."""
+    def end(self, kept: DurableTerminus, link: LogLink) -> None:
+        """The link is over: its records end with it, or stay as long as was asked."""
         for held in kept.parts:
             self._end(held, link)
         self._cluster.supervisor.start(self.flush(), "terminus-end")
@@ -186,7 +188,7 @@ class TerminusCheckpointer:
         self._changed[held] = None
         await self.flush()
 
-    def _end(self, held: TerminusLease, link: Any) -> None:
+    def _end(self, held: TerminusLease, link: LogLink) -> None:
         self._held.discard(held)
         held.last = dict(held.positions())
         if link.left is DetachKind.CLOSED:
@@ -223,7 +225,7 @@ class TerminusCheckpointer:
             await self.flush()
 
     def _unpark(self) -> None:
-        for held in [held for held in self._parked if held.engine.closed]:
+        for held in [held for held in self._parked if held.engine is None or held.engine.closed]:
             self._parked.discard(held)
             held.engine = None
             self._changed[held] = None
@@ -298,7 +300,7 @@ class TerminusLease:
         self.saved: dict[int, int] = {}
         self.last: dict[int, int] | None = None
         """Where the link ended."""
-        self.engine: Any = None
+        self.engine: LinkEngine | None = None
         """The connection whose end is waited for before the terminus begins to expire."""
         self.topic = ""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.errors import AmqpError
+from gateway.nodes.link import Link
 from gateway.nodes.redirect import elsewhere
 from gateway.state.leases.manager import Leases
 
@@ -71,7 +72,7 @@ class PartitionOwnership:
         except AmqpError:
             return cls([], leases.member, topic)
 
-    def elsewhere(self, link: Any, partition: int) -> AmqpError | None:
+    def elsewhere(self, link: Link, partition: int) -> AmqpError | None:
         """The redirect to where this partition is served; None: here."""
         process = home(self._processes, self._topic, partition)
         if process is None or process.member == self._me or link.scope not in process.places:
@@ -79,6 +80,6 @@ class PartitionOwnership:
         host, port = process.places[link.scope]
         return elsewhere(hostname=host, host=host, port=port, address=link.address or "")
 
-    def mine(self, link: Any, partitions: Iterable[int]) -> tuple[int, ...]:
+    def mine(self, link: Link, partitions: Iterable[int]) -> tuple[int, ...]:
         """Those that are served here."""
         return tuple(each for each in partitions if self.elsewhere(link, each) is None)

@@ -12,10 +12,10 @@ from typing import Any, Final
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from bridges.kafka.consume.redelivery import EditedEvent
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.produce.producer import ROOM, ClusterProducer, ReportCallback
 from bridges.kafka.records.envelope import DEAD_LETTER, Header
+from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
@@ -48,7 +48,7 @@ class DeadLetters:
         self._warned = False
 
     def bury(
-        self, event: EditedEvent, error: AmqpError | None, done: Callable[[], None], wanted: Callable[[], bool]
+        self, event: EncodedEvent, error: AmqpError | None, done: Callable[[], None], wanted: Callable[[], bool]
     ) -> None:
         """Copy `event`; `done` when Kafka has it. Tried again and again while `wanted`."""
         key, value, headers = self._writer.record(event.data, sections.walk(event.data))

@@ -13,9 +13,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bridges.kafka.consume._fetch import Record, Run
-from bridges.kafka.consume.redelivery import EditedEvent
 from bridges.kafka.records.encode import GROUP_KEY, KAFKA_KEY
 from bridges.kafka.records.envelope import BARE, only_data
+from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.header_names import encoded
 from bridges.kafka.records.mapping import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordReader
 from bridges.kafka.records.record import KafkaRecord
@@ -66,21 +66,21 @@ class EventEncoder:
         """Whether some message so far had annotations of response routing."""
         return self._reader.routed
 
-    def events(self, messages: Iterable[KafkaRecord], partition: int) -> tuple[list[EditedEvent], list[bytes]]:
+    def events(self, messages: Iterable[KafkaRecord], partition: int) -> tuple[list[EncodedEvent], list[bytes]]:
         """A run of a client's records, and by themselves the messages that begin with a header."""
         if isinstance(messages, Run):
-            return messages.events(EditedEvent, self._maker(partition), partial(self._whole, partition))
+            return messages.events(EncodedEvent, self._maker(partition), partial(self._whole, partition))
         events = [self._event(each, partition) for each in messages]
         return events, [event.data for event in events if event.data[2] != DELIVERY_ANNOTATIONS]
 
-    def event(self, message: KafkaRecord, partition: int) -> EditedEvent:
+    def event(self, message: KafkaRecord, partition: int) -> EncodedEvent:
         """One of them."""
         if isinstance(message, Record):
-            return message.event(EditedEvent, self._maker(partition), partial(self._whole, partition))
+            return message.event(EncodedEvent, self._maker(partition), partial(self._whole, partition))
         return self._event(message, partition)
 
-    def _event(self, message: KafkaRecord, partition: int) -> EditedEvent:
-        return EditedEvent(self._whole(partition, message), partition, message.offset(), time=message.timestamp()[1])
+    def _event(self, message: KafkaRecord, partition: int) -> EncodedEvent:
+        return EncodedEvent(self._whole(partition, message), partition, message.offset(), time=message.timestamp()[1])
 
     def _whole(self, partition: int, message: KafkaRecord) -> bytes:
         key, value, headers = message.key(), message.value(), message.headers()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridges.kafka.consume.redelivery import EditedEvent, header_fields
+from bridges.kafka.records.event import EncodedEvent, header_fields
 from gateway.amqp.codec.types import Uint, ValueList
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
@@ -25,7 +25,7 @@ def ttl(data: bytes) -> int | None:
     return value if type(value) is Uint else None
 
 
-def expired(event: EditedEvent, now_ms: int) -> bool:
+def expired(event: EncodedEvent, now_ms: int) -> bool:
     """Whether nobody should get the event any more; a field of a wrong type says nothing."""
     until = _expiry(event.data)
     if until is not None:
@@ -41,7 +41,7 @@ def _expiry(data: bytes) -> int | None:
         return None
 
 
-def with_remaining_ttl(event: EditedEvent, now_ms: int) -> EditedEvent:
+def with_remaining_ttl(event: EncodedEvent, now_ms: int) -> EncodedEvent:
     """The event with what is left of its ttl; one that does not know when it was added stays as it is."""
     lives = ttl(event.data)
     if lives is None or event.time <= 0:
@@ -53,10 +53,10 @@ def with_remaining_ttl(event: EditedEvent, now_ms: int) -> EditedEvent:
 
 
 def unexpired(
-    events: list[EditedEvent], index: int, most: int, now_ms: int, *, drop: bool
-) -> tuple[list[EditedEvent], int]:
+    events: list[EncodedEvent], index: int, most: int, now_ms: int, *, drop: bool
+) -> tuple[list[EncodedEvent], int]:
     """Up to `most` events from `index` on, aged, and the index behind them; `drop` leaves out the expired."""
-    chosen: list[EditedEvent] = []
+    chosen: list[EncodedEvent] = []
     while index < len(events) and len(chosen) < most:
         event = events[index]
         index += 1

@@ -42,6 +42,10 @@ class LinkState:
     `open` is True from our attach answer until either side detaches: only then may it be used.
     """
 
+    fence: Final = 0
+    offset_group: Final[str | None] = None
+    """See `gateway.nodes.link.Link`: only a link of the gateway's own has them."""
+
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at",
         "attach_listener", "context", "counted", "decision", "draining", "durable", "echo", "engine", "failure",

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.groups.checkpointer import durable_wish
+from bridges.kafka.groups.checkpointer import durable_terminus
 from gateway.amqp.codec.types import Described, Symbol, Timestamp
 from gateway.amqp.engine.proton_data import ABSENT
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected
@@ -239,7 +239,8 @@ def test_positions_of_links_that_differ_in_anything_are_apart() -> None:
 
     def key(scope: str = "s", user: str = "u", container: str = "c", name: str = "l", node: str = "k/t") -> str:
         engine = SimpleNamespace(remote_container=container)
-        wish = durable_wish(SimpleNamespace(scope=scope, user=user, name=name, engine=engine, source=source), node, [])
+        link = SimpleNamespace(scope=scope, user=user, name=name, engine=engine, source=source, offset_group=None)
+        wish = durable_terminus(link, node, [])
         assert wish is not None
         return wish.key
 

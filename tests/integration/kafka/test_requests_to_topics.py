@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.consume.redelivery import EditedEvent
+from bridges.kafka.records.event import EncodedEvent
 from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.amqp.message import sections
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
@@ -23,7 +23,7 @@ from tests.support.kafka.streams import Streams, bodies, fill
 SOLO = "solo"
 KEPT = SimpleNamespace(kept=lambda: None)
 REQUEST = message(b"ask", da={"response-address-cookie": b"c"})
-EVENT = EditedEvent(REQUEST, 0, 7)
+EVENT = EncodedEvent(REQUEST, 0, 7)
 
 
 class Crossings:
@@ -89,7 +89,7 @@ def test_what_may_not_be_answered_goes_without_annotations(leave: Callable[[Cros
     shown = leaving(EVENT, lambda: None)
     assert shown is not None
     assert hop_annotations(shown) == {}
-    assert leaving(EditedEvent(message(b"plain"), 0, 8), lambda: None) == message(b"plain")
+    assert leaving(EncodedEvent(message(b"plain"), 0, 8), lambda: None) == message(b"plain")
 
 
 class Slow:
@@ -101,7 +101,7 @@ class Slow:
         self.asked = asyncio.Event()
         self.known = False
 
-    def __call__(self, event: EditedEvent, again: Callable[[], None]) -> bytes | None:
+    def __call__(self, event: EncodedEvent, again: Callable[[], None]) -> bytes | None:
         if event.offset == self.offset and not self.known:
             self.again = again
             self.asked.set()

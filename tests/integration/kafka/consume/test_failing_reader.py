@@ -19,7 +19,7 @@ async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would get nothing more, in silence; the next of that turn goes on."""
-    failing, pumped, pump = list[bool](), Counter[LogReceiver](), LogReceiver._pump
+    failing, pumped, pump = list[bool](), Counter[LogReceiver](), LogReceiver._deliver
 
     def fails(self: LogReceiver) -> None:
         pumped[self] += 1
@@ -28,7 +28,7 @@ async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
             raise RuntimeError("a bug that the test has made")
         pump(self)
 
-    monkeypatch.setattr(LogReceiver, "_pump", fails)
+    monkeypatch.setattr(LogReceiver, "_deliver", fails)
     monkeypatch.setattr("bridges.kafka.consume.link._BATCHES_AT_ONCE", 0)  # each tries again in turns of its own
     await fill(streams, SOLO, 1)
     links = [await streams.receiver(SOLO, after="@earliest", credit=10) for _ in range(2)]
@@ -47,7 +47,7 @@ async def test_a_link_that_fails_when_it_is_told_leaves_the_news_to_others(
     streams: Streams, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
     """Two links wait for the same event; the bug is in the one that is told first, and costs the other nothing."""
-    failing, step = list[LogReceiver](), "_overtaken" if told == "lost" else "_pump"
+    failing, step = list[LogReceiver](), "_overtaken" if told == "lost" else "_deliver"
     well = getattr(LogReceiver, step)
 
     def fails(self: LogReceiver, *arguments: int) -> None:

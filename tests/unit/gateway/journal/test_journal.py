@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.consume.redelivery import EditedEvent
+from bridges.kafka.records.event import EncodedEvent
 from gateway.errors import AmqpError
 from gateway.journal.readings import MOST_PARTITIONS, LogReading
 from gateway.journal.recorder import Journal, JournalOptions
@@ -170,8 +170,8 @@ def reader(table: Journal, group: str | None = None) -> Any:
     return link
 
 
-def lot(*times: int) -> list[EditedEvent]:
-    return [EditedEvent(b"", 0, number, time=time) for number, time in enumerate(times)]
+def lot(*times: int) -> list[EncodedEvent]:
+    return [EncodedEvent(b"", 0, number, time=time) for number, time in enumerate(times)]
 
 
 def test_links_that_read_are_told_while_they_are_open() -> None:

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridges.kafka.consume.link import LogReceiver
-from bridges.kafka.groups.membership import GroupHandler
+from bridges.kafka.groups.owner import GroupHandler
+from bridges.kafka.groups.shared import SharedMember
+from bridges.kafka.groups.shared_receiver import SharedReceiver
 from bridges.kafka.produce.link import LogSender
 from gateway.amqp.link.handlers import Incoming, takes_batches
 from gateway.amqp.link.outcomes import ACCEPTED
@@ -52,9 +54,13 @@ def test_every_handler_around_another_one_says_whether_it_takes_batches(node: as
 
 
 def test_the_links_of_kafka_take_batches() -> None:
-    assert len(wrappers()) == 5
+    assert len(wrappers()) == 3
     for kind in (LogSender, LogReceiver):
         assert takes_batches(object.__new__(kind))
+    for around in (GroupHandler, SharedMember):
+        handler = object.__new__(around)
+        handler._receiver = object.__new__(SharedReceiver)  # type: ignore[misc, union-attr]
+        assert takes_batches(handler)
 
 
 def test_a_handler_that_hides_another_one_in_silence_is_an_error() -> None:
@@ -189,11 +195,11 @@ def test_what_crosses_is_handed_on_before_what_ends_the_link() -> None:
 def test_a_group_ends_a_link_behind_the_batch_that_has_its_last_outcomes() -> None:
     later: list[Any] = []
     loop = SimpleNamespace(call_later=lambda *_: None, call_soon=later.append)
-    gate: Any = SimpleNamespace(lease=None, closing=False, unsettled=("a", "b", "c"), ended=[])
+    gate: Any = SimpleNamespace(closing=False, unsettled=("a", "b", "c"), ended=[])
     gate.detach = gate.ended.append
     receiver = Batches()
     receiver.on_credit = None  # type: ignore[attr-defined]
-    handler = GroupHandler(gate, receiver, SimpleNamespace(loop=loop), None, None)  # type: ignore[arg-type]
+    handler = GroupHandler(gate, None, receiver, SimpleNamespace(loop=loop), None, None)  # type: ignore[arg-type]
     assert takes_batches(handler)
     handler.stop(None, RevocationReason.DEALT)  # type: ignore[arg-type]
     handler.on_accepted(["a", "b"])

@@ -15,9 +15,9 @@ from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.consume import _fetch, poll, reader
 from bridges.kafka.consume.filters.header_screen import HeaderScreen
 from bridges.kafka.consume.poll import take_messages, take_runs
-from bridges.kafka.consume.redelivery import EditedEvent
 from bridges.kafka.records.encode import MESSAGE
 from bridges.kafka.records.envelope import BARE, Header
+from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.fast_encode import EventEncoder
 from bridges.kafka.records.headers import BODY
 from bridges.kafka.records.mapping import to_record
@@ -194,8 +194,8 @@ def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:
     records = [(key, value, headers), (b"key", b"value", texts), (b"\xff", b"v" * 300, None), (None, b"v", texts)]
     for run in produced(client, records):
         maker = ENCODER._maker(0)
-        events, headed = run.events(EditedEvent, maker, unusual)
-        assert events == [record.event(EditedEvent, maker, unusual) for record in run]
+        events, headed = run.events(EncodedEvent, maker, unusual)
+        assert events == [record.event(EncodedEvent, maker, unusual) for record in run]
         assert headed == []
         ends = data[data.index(b"body") :], b"value", b"v" * 300, b"v"
         assert all(event.data.endswith(end) for event, end in zip(events, ends, strict=True))
@@ -224,16 +224,16 @@ def test_how_messages_are_made_is_looked_at(client: Client, broken: Callable[...
     key, value, headers, _ = to_record(data, walk(data))
     (run,) = produced(client, [(None, b"v", [("color", b"red")]), (key, value, headers)])
     with pytest.raises((TypeError, AttributeError)):
-        run.events(EditedEvent, broken(*ENCODER._maker(0)), unusual)
+        run.events(EncodedEvent, broken(*ENCODER._maker(0)), unusual)
     with pytest.raises((TypeError, AttributeError)):
-        [record.event(EditedEvent, broken(*ENCODER._maker(0)), unusual) for record in run]
+        [record.event(EncodedEvent, broken(*ENCODER._maker(0)), unusual) for record in run]
 
 
 @pytest.mark.parametrize("answer", ["text", b"", None])
 def test_what_others_make_is_looked_at(client: Client, answer: Any) -> None:
     for run in produced(client, [(None, None, None)]):
         with pytest.raises(TypeError, match="bytes of sections"):
-            run.events(EditedEvent, ENCODER._maker(0), lambda _: answer)
+            run.events(EncodedEvent, ENCODER._maker(0), lambda _: answer)
         with pytest.raises(TypeError, match="tuple"):
             run.events(dict, ENCODER._maker(0), lambda _: answer)
 
@@ -248,7 +248,7 @@ def test_nothing_made_stays_behind(client: Client) -> None:
         before = [sys.getrefcount(each) for each in (*maker, *maker[0], maker[1], texts, *texts)]
         for _ in range(50):
             made = run.events(
-                EditedEvent, (*maker[:2], lambda _: texts, maker[3]), lambda _: b"\x00\x53\x77" + bytes(1)
+                EncodedEvent, (*maker[:2], lambda _: texts, maker[3]), lambda _: b"\x00\x53\x77" + bytes(1)
             )
             events = made[0]
             del made

@@ -6,7 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from bridges.kafka.groups.membership import GroupHandler, LeaseGatedLink
+from bridges.kafka.groups.gate import LeaseGatedLink
+from bridges.kafka.groups.owner import GroupHandler
 from bridges.kafka.groups.ownership import PartitionOwnership, ShardProcess
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
@@ -47,7 +48,7 @@ class World:
     def handler(self, lease: Lease) -> GroupHandler:
         heard = dict.fromkeys(("on_credit", "on_outcome", "on_accepted"))
         quiet: Any = SimpleNamespace(**heard, on_detach=lambda error: None, end=lambda: None)
-        return GroupHandler(LeaseGatedLink(self.link, lease), quiet, quiet, self.leases, quiet)
+        return GroupHandler(LeaseGatedLink(self.link, lease), lease, quiet, quiet, self.leases, quiet)
 
 
 async def test_credit_ends_with_the_time_and_no_callback() -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from bridges.kafka.consume.given_back import GivenBack
-from bridges.kafka.consume.redelivery import EditedEvent
+from bridges.kafka.consume.redelivery_queue import RedeliveryQueue
+from bridges.kafka.records.event import EncodedEvent
 
 
-def event(offset: int, partition: int = 0) -> EditedEvent:
-    return EditedEvent(bytes(10_000), partition, offset)
+def event(offset: int, partition: int = 0) -> EncodedEvent:
+    return EncodedEvent(bytes(10_000), partition, offset)
 
 
 class Charged:
     def __init__(self) -> None:
         self.size = 0
-        self.kept = GivenBack(self.more)
+        self.kept = RedeliveryQueue(self.more)
 
     def more(self, size: int) -> None:
         self.size += size
@@ -24,8 +24,8 @@ def test_events_to_be_sent_again_are_charged_until_they_are_sent() -> None:
     for offset in (3, 1, 2):
         charged.kept.put(event(offset))
     assert charged.size >= 30_000
-    assert [charged.kept.next().offset for _ in range(3)] == [1, 2, 3]
-    assert (charged.size, charged.kept.again) == (0, False)
+    assert [charged.kept.pop().offset for _ in range(3)] == [1, 2, 3]
+    assert (charged.size, bool(charged.kept)) == (0, False)
 
 
 def test_a_partition_that_others_read_is_charged_no_longer() -> None:
@@ -35,24 +35,24 @@ def test_a_partition_that_others_read_is_charged_no_longer() -> None:
     one = charged.size // 3
     charged.kept.forget(0)
     assert charged.size == one
-    assert charged.kept.next().partition == 1
+    assert charged.kept.pop().partition == 1
     assert charged.size == 0
 
 
 def test_dead_letters_are_charged_until_they_are_there() -> None:
     charged = Charged()
     for offset in (1, 2):
-        charged.kept.letter(event(offset))
-    assert charged.kept.letters == charged.size >= 20_000
-    charged.kept.delivered(event(1))
-    assert charged.kept.letters == charged.size >= 10_000
+        charged.kept.add_dead_letter(event(offset))
+    assert charged.kept.dead_letter_bytes == charged.size >= 20_000
+    charged.kept.remove_dead_letter(event(1))
+    assert charged.kept.dead_letter_bytes == charged.size >= 10_000
 
 
 def test_the_end_of_a_link_gives_back_all_of_it_once() -> None:
     charged = Charged()
     charged.kept.put(event(1))
-    charged.kept.letter(event(2))
+    charged.kept.add_dead_letter(event(2))
     charged.kept.end()
-    assert (charged.size, charged.kept.again) == (0, False)
-    charged.kept.delivered(event(2))
+    assert (charged.size, bool(charged.kept)) == (0, False)
+    charged.kept.remove_dead_letter(event(2))
     assert charged.size == 0

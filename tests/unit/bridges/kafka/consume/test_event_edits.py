@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from bridges.kafka import errors, partitions
 from bridges.kafka.admin.client import Bounds, Topic
+from bridges.kafka.consume.event_edits import ASSOCIATED, GAP, redelivered, with_gap, with_partitions
 from bridges.kafka.consume.filters.access import EventAccess, PlainAccess
-from bridges.kafka.consume.redelivery import ASSOCIATED, GAP, EditedEvent, after_gap, again, announced
 from bridges.kafka.counters import ClusterCounters
-from bridges.kafka.groups.checkpointer import durable_wish
+from bridges.kafka.groups.checkpointer import durable_terminus
 from bridges.kafka.info import describe
 from bridges.kafka.records.cloudevents import event_header
+from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.ttl import expired, ttl, with_remaining_ttl
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.codec.types import Int, Long, Symbol, Timestamp, Uint, Ulong
@@ -56,21 +57,21 @@ def bare(data: bytes) -> bytes:
 
 @given(MESSAGES)
 def test_edits_leave_the_bare_message_alone(data: bytes) -> None:
-    event = EditedEvent(data, 0, 1)
+    event = EncodedEvent(data, 0, 1)
     change = sections.annotations_section(0x72, {"x-opt-c": b"\x41"})[3:]
     for edited in (
-        announced(data, (0, 1)),
-        after_gap(data),
-        again(event, failed=True).data,
-        again(event, failed=True, annotations=change).data,
+        with_partitions(data, (0, 1)),
+        with_gap(data),
+        redelivered(event, failed=True).data,
+        redelivered(event, failed=True, annotations=change).data,
     ):
         assert bare(edited) == bare(data)
-    assert again(event, failed=False).data == data
+    assert redelivered(event, failed=False).data == data
 
 
 @given(MESSAGES)
 def test_what_an_edit_says(data: bytes) -> None:
-    edited = announced(after_gap(data), (0, 1, 2))
+    edited = with_partitions(with_gap(data), (0, 1, 2))
     layout = sections.walk(edited)
     named = sections.delivery_annotations(edited, layout)[ASSOCIATED]
     assert (named.kind, named.items) == ("symbol", ("0", "1", "2"))
@@ -79,9 +80,9 @@ def test_what_an_edit_says(data: bytes) -> None:
 
 @given(MESSAGES, st.lists(st.booleans(), max_size=5))
 def test_only_failures_count(data: bytes, fates: list[bool]) -> None:
-    event = EditedEvent(data, 0, 1)
+    event = EncodedEvent(data, 0, 1)
     for failed in fates:
-        event = again(event, failed=failed)
+        event = redelivered(event, failed=failed)
     assert (event.attempts, event.failures) == (len(fates), sum(fates))
     if any(fates):
         header = sections.header(event.data, sections.walk(event.data))
@@ -93,7 +94,7 @@ def test_only_failures_count(data: bytes, fates: list[bool]) -> None:
 @given(MESSAGES)
 def test_annotations_of_a_modified_outcome_are_merged(data: bytes) -> None:
     change = encode({Symbol("x-opt-a"): 10, Symbol("x-opt-c"): "new"})
-    edited = again(EditedEvent(data, 0, 1), failed=False, annotations=change).data
+    edited = redelivered(EncodedEvent(data, 0, 1), failed=False, annotations=change).data
     before = sections.message_annotations(data, sections.walk(data)) or {}
     after = sections.message_annotations(edited, sections.walk(edited))
     assert after == {**before, "x-opt-a": 10, "x-opt-c": "new"}
@@ -129,7 +130,8 @@ EXPIRIES = ["link-detach", "session-end", "connection-close", "never"]
 def test_what_outlives_its_link(durable: int, expiry: str, timeout: int, ttl: int | str | None) -> None:
     source = SimpleNamespace(durable=durable, expiry=EXPIRIES.index(expiry), timeout=timeout)
     engine = SimpleNamespace(remote_container="c")
-    wish = durable_wish(SimpleNamespace(source=source, engine=engine, scope="s", user="u", name="l"), "n", {})
+    of_link = {"scope": "s", "user": "u", "name": "l", "offset_group": None}
+    wish = durable_terminus(SimpleNamespace(source=source, engine=engine, **of_link), "n", {})
     assert ("nothing" if wish is None else wish.ttl_ms) == ttl
 
 
@@ -244,11 +246,11 @@ def noted(*names: str) -> bytes:
 
 
 def test_the_work_of_merging_annotations_grows_with_them() -> None:
-    event = EditedEvent(message(b"x"), 0, 1)
+    event = EncodedEvent(message(b"x"), 0, 1)
 
     def work(count: int) -> int:
         change = noted(*(f"x-opt-{number:05}" for number in range(count)))
-        return steps(lambda: again(event, failed=True, annotations=change))
+        return steps(lambda: redelivered(event, failed=True, annotations=change))
 
     assert work(1200) < 6 * work(300)
 
@@ -256,15 +258,15 @@ def test_the_work_of_merging_annotations_grows_with_them() -> None:
 def test_annotations_that_receivers_add_to_an_event_are_bounded() -> None:
     """Each `modified` may bring others: what makes them more than 64 KiB is left out and counted (KM-12)."""
     counters = ClusterCounters()
-    event = EditedEvent(message(b"x"), 0, 1)
+    event = EncodedEvent(message(b"x"), 0, 1)
     for turn in range(5):
         change = noted(*(f"x-opt-{turn}-{number:04}" for number in range(1500)))
-        event = again(event, failed=True, annotations=change, counters=counters)
+        event = redelivered(event, failed=True, annotations=change, counters=counters)
     annotations = sections.message_annotations(event.data, sections.walk(event.data))
     assert {name[6] for name in annotations} == {"0", "1"}
     assert counters.annotations_refused == 3
     assert event.failures == 5, "the rest of the outcome counts"
-    event = again(event, failed=False, annotations=noted("x-opt-0-0000"), counters=counters)
+    event = redelivered(event, failed=False, annotations=noted("x-opt-0-0000"), counters=counters)
     assert counters.annotations_refused == 3, "what makes them no larger is merged"
 
 
@@ -272,10 +274,11 @@ def test_an_event_that_has_many_annotations_itself_keeps_them() -> None:
     """The bound is for what is added."""
     own = {f"x-opt-{number:05}": number for number in range(8000)}
     data, counters = message(b"x", ma=own), ClusterCounters()
-    edited = again(EditedEvent(data, 0, 1), failed=False, annotations=noted("x-opt-new"), counters=counters).data
+    edited = redelivered(EncodedEvent(data, 0, 1), failed=False, annotations=noted("x-opt-new"), counters=counters).data
     assert edited == data
     assert counters.annotations_refused == 1
-    edited = again(EditedEvent(data, 0, 1), failed=False, annotations=noted("x-opt-00000"), counters=counters).data
+    event = EncodedEvent(data, 0, 1)
+    edited = redelivered(event, failed=False, annotations=noted("x-opt-00000"), counters=counters).data
     assert sections.message_annotations(edited, sections.walk(edited)) == {**own, "x-opt-00000": None}
 
 
@@ -292,14 +295,14 @@ def headed(*fields: Any) -> bytes:
 
 @pytest.mark.parametrize("data", [*(headed(None, None, value) for value in ODD), UNREADABLE + message(b"m")])
 def test_a_ttl_of_another_type_is_none(data: bytes) -> None:
-    event = EditedEvent(data, 0, 7, time=1000)
+    event = EncodedEvent(data, 0, 7, time=1000)
     assert ttl(data) is None
     assert not expired(event, 10**12)
     assert with_remaining_ttl(event, 10**12) is event
 
 
 def test_a_ttl_is_any_uint() -> None:
-    event = EditedEvent(headed(None, None, Uint(2**32 - 1)), 0, 7, time=1000)
+    event = EncodedEvent(headed(None, None, Uint(2**32 - 1)), 0, 7, time=1000)
     assert not expired(event, 1000 + 2**32 - 2)
     assert expired(event, 1000 + 2**32 - 1)
     left = sections.header(with_remaining_ttl(event, 1001).data, sections.walk(with_remaining_ttl(event, 1001).data))[2]
@@ -309,7 +312,7 @@ def test_a_ttl_is_any_uint() -> None:
 @pytest.mark.parametrize("value", ["never", Ulong(5), Long(5), True])
 def test_an_expiry_time_of_another_type_is_none(value: Any) -> None:
     header = sections.section(sections.HEADER, [None, None, Uint(10)])
-    event = EditedEvent(
+    event = EncodedEvent(
         header + sections.section(sections.PROPERTIES, [*[None] * 8, value]) + message(b"m"), 0, 7, time=1000
     )
     assert not expired(event, 1009)
@@ -317,5 +320,5 @@ def test_an_expiry_time_of_another_type_is_none(value: Any) -> None:
 
 
 def test_failures_cannot_be_counted_in_a_header_that_cannot_be_read() -> None:
-    event = again(EditedEvent(UNREADABLE + message(b"m"), 0, 7), failed=True)
+    event = redelivered(EncodedEvent(UNREADABLE + message(b"m"), 0, 7), failed=True)
     assert (event.data, event.failures) == (UNREADABLE + message(b"m"), 1)

@@ -1,0 +1,101 @@
+"""A receive link whose partitions come and go while it lives (ES-4.5.1-8, -9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from bridges.kafka.admin.client import Topic
+from bridges.kafka.cluster import Cluster
+from bridges.kafka.consume.delivery_policy import DeliveryPolicy
+from bridges.kafka.consume.link import LogReceiver
+from bridges.kafka.consume.log_link import LogLink
+from bridges.kafka.consume.progress import Progress
+from bridges.kafka.consume.protocols import Selection
+from bridges.kafka.consume.selection import Selections
+from bridges.kafka.counters import ClusterCounters
+from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease
+from bridges.kafka.records.event import EncodedEvent
+from gateway.errors import AmqpError
+
+
+class MemberTerminus:
+    """The stored positions of a link, one record for each of its partitions (as `DurableTerminus`)."""
+
+    def __init__(self, keeper: TerminusCheckpointer) -> None:
+        self.keeper: Final = keeper
+        self.progress: Final = Progress()
+        self.displaced: Callable[[AmqpError], None] = lambda error: None
+        self.held: Final[dict[int, TerminusLease]] = {}
+
+    @property
+    def parts(self) -> Iterable[TerminusLease]:
+        """All of them."""
+        return self.held.values()
+
+
+class MemberSelections(dict[int, Selections]):
+    """What a link wants of each of its partitions (as `PartitionSelections`)."""
+
+    def of(self, partition: int) -> Selection | None:
+        """See `PartitionSelections`."""
+        return self[partition].of(partition)
+
+
+class SharedReceiver(LogReceiver):
+    """`LogReceiver` that begins without partitions."""
+
+    def __init__(
+        self,
+        gate: LogLink,
+        cluster: Cluster,
+        topic: Topic,
+        counters: ClusterCounters,
+        policy: DeliveryPolicy,
+        terminus: MemberTerminus,
+    ) -> None:
+        self._members: Final = MemberSelections()
+        super().__init__(
+            gate,
+            cluster,
+            topic,
+            {},
+            counters,
+            bound=False,
+            selections=self._members,
+            policy=policy,
+            terminus=terminus,
+        )
+
+    def gain(self, partition: int, start: int, selections: Selections) -> None:
+        """Read one more partition from offset `start`; the next event announces it (ES-4.5.1-9)."""
+        self._members[partition] = selections
+        self._positions[partition] = start
+        self._announce = self._announces
+        self._join(partition)
+        self._deliver_later()
+
+    def lose(self, partition: int) -> int:
+        """Send nothing more of a partition; returns the offset of the first event that was not sent."""
+        buffer, position = self._buffers.pop(partition), self._positions.pop(partition)
+        buffer.remove_selection(self._selections.pop(partition))
+        del self._members[partition]
+        self._scheduler.leave(buffer, self, position)
+        self._ready.pop(partition, None)
+        self._unresolved.pop(partition, None)
+        self._gaps.discard(partition)
+        self._redeliveries.forget(partition)
+        self._announce = self._announces
+        self._deliver_later()  # a drain may have waited for it
+        return position
+
+    def next_offset(self, partition: int) -> int:
+        """The first offset that was not sent."""
+        return self._positions[partition]
+
+    def topic_grew(self, topic: Topic) -> None:
+        """See `TopicWatcher`: the group gives the new partitions to its links."""
+
+    def _redeliver(self, event: EncodedEvent, *, failed: bool, annotations: bytes | None = None) -> None:
+        if event.partition in self._buffers:  # else the link that has the partition now sends it again
+            super()._redeliver(event, failed=failed, annotations=annotations)
