@@ -21,7 +21,7 @@ from tests.support.gateway.crossing import hop_annotations
 from tests.support.kafka.streams import Streams, bodies, fill
 
 SOLO = "solo"
-KEPT = SimpleNamespace(kept=lambda: None)
+KEPT = SimpleNamespace(stored=lambda: None)
 REQUEST = message(b"ask", da={"response-address-cookie": b"c"})
 EVENT = EncodedEvent(REQUEST, 0, 7)
 
