@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,10 +25,11 @@ from gateway.amqp.message.sections import (
 )
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.annotate import Annotator, LinkTarget
-from gateway.response.cookie import Cookie, Uses, from_url, open_cookie, seal, to_url
+from gateway.response.cookie import Cookie, CookieMaker, Uses, from_url, open_cookie, seal, to_url
+from gateway.response.correlation_ids import CorrelationRewriter, open_return_id
 from gateway.response.fields import NULL, Fields, _assemble, assemble, leading_fields
 from gateway.response.keys import BadToken, KeyRing, SigningSecret
-from gateway.response.message_id import ScopeIds, open_id
+from gateway.response.message_id import ScopeIds, id_token, open_id
 from gateway.response.rewrite import Rewriter
 from tests.support.amqp.strategies import result_or_condition
 from tests.support.plugins.examples import examples
@@ -83,6 +85,12 @@ def field(data: bytes, index: int) -> bytes | None:
 def blank(data: bytes, *indexes: int) -> bytes:
     """With these properties null and the list at its full length, to compare all others."""
     return replace_properties(data, walk(data), {12: b"\x40", **dict.fromkeys(indexes, b"\x40")})
+
+
+@given(texts | st.text("aä", min_size=3900, max_size=4100), st.integers(0, 2**47))
+def test_a_cookie_of_an_address_alone_is_that_of_the_general_form(address: str, expiry_ms: int) -> None:
+    maker, cookie = CookieMaker(RING, "edge", T), Cookie("edge", T, address, expiry_ms)
+    assert result_or_condition(maker.make, cookie) == result_or_condition(maker._make, cookie)
 
 
 @given(cookies)
@@ -170,6 +178,24 @@ def test_rewrite_and_undo(request: bytes, response: bytes) -> None:
     assert (home.address, field(home.data, 2)) == (reply_to, encode(reply_to))
     assert field(home.data, 5) == field(request, 0)
     assert blank(home.data, 2, 5) == blank(response, 2, 5)
+
+
+@given(st.lists(messages(addresses), min_size=1, max_size=3))
+def test_remembered_reply_tokens_are_those_that_would_be_made(requests: list[bytes]) -> None:
+    """Whatever was rewritten before: in an address as in an id, a reply-to becomes the same token."""
+    rewriter, carrier = Rewriter(RING, "edge", "$r", 1000), CorrelationRewriter(RING, "edge", "core", T, 1000)
+    for request in [*requests, *requests]:
+        alone = Rewriter(RING, "edge", "$r", 1000).rewrite(request, NOW)
+        assert field(rewriter.rewrite(request, NOW), 4) == field(alone, 4)
+        ways = carrier, CorrelationRewriter(RING, "edge", "core", T, 1000)
+        sent = [result_or_condition(partial(each.rewrite, reply_to=encode("q")), request, NOW) for each in ways]
+        again, fresh = (open_token_of(each) if isinstance(each, bytes) else each for each in sent)
+        assert again == fresh
+
+
+def open_token_of(request: bytes) -> bytes:
+    """What brings the response of a request home, in its message-id."""
+    return open_return_id(RING, id_token(field(request, 0) or NULL), NOW)[0]
 
 
 @given(messages(addresses))

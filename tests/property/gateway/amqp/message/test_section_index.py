@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.amqp.codec.codec import Symbol, encode
+from gateway.amqp.codec.codec import Array, Described, MapKey, Symbol, Value, decode, encode
 from gateway.amqp.message import _sections, hop, properties, section_index
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
 from gateway.amqp.message.sections import delivery_annotations
@@ -66,6 +66,32 @@ def test_only_what_is_understood_is_left(data: bytes, names: frozenset[bytes]) -
     assert {name: encode(value) for name, value in after.items()} == {  # encoded, for a NaN equals nothing
         name: encode(value) for name, value in before.items() if isinstance(name, str) and name.encode() in names
     }
+
+
+@given(st.lists(st.one_of(*_PARTS), max_size=9).map(b"".join), st.integers(0, 60))
+def test_values_are_counted_in_c_as_they_are_decoded(data: bytes, most: int) -> None:
+    position = found = 0
+    while position < len(data):
+        value, position = decode(data, position)
+        found += _count(value)
+    assert _sections.items(data, 0, len(data), most) == min(found, most + 1)
+
+
+def _count(value: Value) -> int:
+    """Values at all depths; an array counts the values in it, but nothing below these."""
+    match value:
+        case Described(descriptor, inner):
+            return _count(descriptor) + _count(inner)
+        case MapKey(value=inner):
+            return _count(inner)
+        case Array(_, items):
+            return 1 + len(items)
+        case list():
+            return 1 + sum(map(_count, value))
+        case dict():
+            return 1 + sum(map(_count, [*value.keys(), *value.values()]))
+        case _:
+            return 1
 
 
 @given(st.integers(1, 4000))
