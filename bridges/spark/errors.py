@@ -1,4 +1,4 @@
-"""What ends a job of the pipeline: one sentence that says what is wrong and the way out (docs/pipeline.md)."""
+"""Errors of the pipeline's jobs: one sentence with the cause and the way out (docs/pipeline.md)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 
 class PipelineError(Exception):
-    """A job cannot go on; the text is for the operator."""
+    """A job failed; the text is for the operator."""
 
 
 class Stopped(PipelineError):
-    """A job was told to end before it was done; the same job goes on where it is."""
+    """A job was stopped before its end; the next run of the same job continues there."""
 
 
 _OURS: Final = re.compile(r"PipelineError: (.+)")
@@ -30,7 +30,7 @@ _KNOWN: Final = (
     (r"JAVA_GATEWAY_EXITED", "its Java ended at once"),
     (r"Connection refused|Connection reset|Broken pipe", "a process of Spark is gone: {}"),
     (r"Error while (?:sending|receiving)[^\n]*|Answer from Java side is empty", "a process of Spark is gone: {}"),
-    # py4j asks Java what a name is, and takes no answer for a no
+    # without an answer from Java, py4j reports that a name does not exist
     (r"(?:org\.apache\.spark|java)\.\S+ does not exist in the JVM", "a process of Spark is gone: {}"),
     (r"'JavaPackage' object is not callable|Gateway is not connected", "a process of Spark is gone: {}"),
     (r"An error occurred while calling [^\s:]+\Z", "a process of Spark is gone: {}"),
@@ -38,11 +38,11 @@ _KNOWN: Final = (
 
 
 _CAUSE: Final = re.compile(r"^: (?:[\w$]+\.)*([\w$].*)$", re.MULTILINE)
-"""The error of Java's in one that py4j has raised."""
+"""The Java exception within an error of py4j."""
 
 
 def sentence(error: BaseException) -> str:
-    """What an error of Spark, Arrow or the system comes down to; the first line where nothing better is known."""
+    """One sentence for an error of Spark, Arrow or the system; the first line of its text if it is unknown."""
     if isinstance(error, PipelineError):
         return str(error)
     text = str(error)
@@ -53,7 +53,7 @@ def sentence(error: BaseException) -> str:
             return said.format(*(found.groups() or (found[0],))).strip()
     if (found := _CAUSE.search(text)) is not None and text.startswith("An error occurred while calling"):
         return found[1].strip()
-    if isinstance(error, EOFError):  # of pyspark, which reads rows from a socket of its Java and says no word about it
+    if isinstance(error, EOFError):  # raised by pyspark without a text when the socket to its Java ends
         return "a process of Spark is gone: it ended while rows were read from it"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

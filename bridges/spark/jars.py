@@ -1,4 +1,4 @@
-"""Jars that pyspark lacks, those of Spark's Kafka source and of Delta Lake: pinned in pom files, fetched with Maven."""
+"""The jars of Spark's Kafka source and of Delta Lake, which pyspark lacks: pinned in pom files, fetched with Maven."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class JarSet:
     what: str
     pom: Path
     jars: tuple[str, ...]
-    """How the names of its jars begin."""
+    """The prefixes of the names of its jars."""
     option: str = ""
-    """What `scopegate pipeline jars` needs to fetch them."""
+    """The option of `scopegate pipeline jars` that fetches them."""
 
     def found(self, folder: Path) -> list[Path]:
-        """Those that are in a folder; empty where one is missing."""
+        """The jars in a folder; empty if one is missing."""
         found = [sorted(folder.glob(f"{name}*.jar"))[-1:] for name in self.jars]
         return sorted(jar for jars in found for jar in jars) if all(found) else []
 
     def cache(self) -> Path:
-        """Where the jars of this version of the pom file are kept."""
+        """The cache folder for this version of the pom file."""
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return base / "scopegate" / f"{self.name}-{hashlib.sha256(self.pom.read_bytes()).hexdigest()[:12]}"
 
@@ -58,7 +58,7 @@ DELTA: Final = JarSet(
 def find_jars(jar_sets: Iterable[JarSet], folder: Path | None = None) -> list[Path]:
     """The jars: in `folder`, in the one that SCOPEGATE_SPARK_JARS names, or in the cache, filled with Maven if empty.
 
-    Raises `PipelineError`, which says what to do.
+    Raises `PipelineError`, which names the way out.
     """
     named = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     return [jar for jar_set in jar_sets for jar in _jars(jar_set, named)]
@@ -74,7 +74,7 @@ def _jars(jar_set: JarSet, named: Path | None) -> list[Path]:
 
 
 def fetch(jar_set: JarSet, folder: Path | None = None) -> list[Path]:
-    """Fetch the jars with Maven into a folder, or the cache, which then has all of them or is not changed."""
+    """Fetch the jars with Maven into a folder or the cache: all of them or none. Raises `PipelineError`."""
     place = folder or jar_set.cache()
     maven = shutil.which("mvn")
     if maven is None:

@@ -48,10 +48,10 @@ __all__ = [
 ]
 
 Format = Literal["parquet", "delta"]
-"""`delta`: a Delta table as well. `None`: as the archive is, `parquet` for a new one."""
+"""`delta`: also a Delta table. `None`: the archive's present format, `parquet` for a new one."""
 DEFAULT: Final = LogBounds()
 REPLAYS: Final = "_replays"
-"""The folder of an archive that holds how far replays to AMQP addresses have come."""
+"""The folder of an archive with the progress of replays to AMQP addresses."""
 _NEVER: Final = 3600.0
 
 
@@ -62,9 +62,9 @@ class SparkEngine:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     jars: Path | None = None
-    """A folder with the jars that pyspark lacks; default: see `jars.find_jars`."""
+    """A folder with the jars that pyspark lacks; default: `jars.find_jars`."""
     say: Callable[[str], None] = lambda _: None
-    """Hears that Spark starts, which takes some seconds."""
+    """Called with a message when Spark starts, which takes some seconds."""
 
 
 def fetch_jars(folder: Path | None = None, *, delta: bool = False) -> list[Path]:
@@ -76,29 +76,32 @@ def fetch_jars(folder: Path | None = None, *, delta: bool = False) -> list[Path]
 def _running(
     name: str, engine: SparkEngine, jar_sets: Sequence[JarSet] = ()
 ) -> Iterator[tuple[SparkSession, threading.Event]]:
-    """A session, and what SIGTERM and Ctrl-C set: a job ends behind what it is doing."""
+    """A session, and the event that SIGTERM and Ctrl-C set: a job stops after its current commit or batch."""
     check_java()
     jars = find_jars(jar_sets, engine.jars)
     conf = {**(CONF if DELTA in jar_sets else {}), **engine.conf}
     engine.say(f"starting Spark with master {engine.master}")
     with _stopping() as (stop, listen):
         spark = open_session(name, master=engine.master, jars=jars, conf=conf)
-        listen()  # Spark has taken Ctrl-C for itself
+        listen()  # Spark has installed its own handler of Ctrl-C
         try:
             yield spark, stop
         finally:
-            with suppress(Exception):  # where its Java has died, the job has said so
+            with suppress(Exception):  # if its Java has died, the job has reported it
                 spark.stop()
 
 
 @contextmanager
 def _stopping() -> Iterator[tuple[threading.Event, Callable[[], None]]]:
-    """What SIGTERM and Ctrl-C set, and how to listen to them (again); a second one does not wait for anything."""
+    """The event that SIGTERM and Ctrl-C set, and a function that installs its handlers (again).
+
+    A second signal ends the process at once.
+    """
     stop = threading.Event()
 
     def heard(*_: object) -> None:
         if stop.is_set():
-            os._exit(1)  # what was under way is in no commit and in no transaction that ended
+            os._exit(1)  # unfinished work is in no commit and in no committed transaction
         stop.set()
 
     def listen() -> None:
@@ -129,8 +132,8 @@ def archive_topics(
 ) -> None:
     """Archive topics (topic: address) of the cluster that librdkafka's `settings` lead to.
 
-    Ends at the end of the topics, or, with `every` (seconds between looks), at SIGTERM. Raises `PipelineError`, and
-    its kind `Stopped` where SIGTERM came before the end.
+    Ends at the end of the topics, or, with `every` (seconds between checks), at SIGTERM. Raises `PipelineError`, and
+    its subclass `Stopped` if SIGTERM came before the end.
     """
     archive = Archive(path)
     jar_sets = [KAFKA, *_jar_sets(archive, format)]
@@ -149,7 +152,7 @@ def archive_node(
     engine: SparkEngine = SparkEngine(),
     on_progress: Callable[[Commit], None] = lambda _: None,
 ) -> None:
-    """The same over AMQP: `options` are those of `format("scopegate")`, `name` the address in the archive."""
+    """Archive an event-stream node: `options` are those of `format("scopegate")`, `name` the address in the archive."""
     from bridges.spark.archive.amqp_origin import AmqpOrigin
 
     origin = AmqpOrigin(options, name or options.get("address", ""))
@@ -173,9 +176,9 @@ def _archive(
     jar_sets: Sequence[JarSet],
 ) -> None:
     if every is None:
-        origin = SnapshotOrigin(origin)  # a topic that grows all the time has an end, too
+        origin = SnapshotOrigin(origin)  # or a growing topic has no end
     for _ in origin.logs():
-        pass  # what is wrong there is said before Spark starts
+        pass  # errors there are reported before Spark starts
     with _running("archive", engine, jar_sets) as (spark, stop):
         follow = DeltaLog(spark, archive).follow if DELTA in jar_sets else lambda: None
 
@@ -190,7 +193,7 @@ def _archive(
 
 
 def verify(path: Path) -> VerifyVerdict:
-    """What is in an archive and what is wrong with it; needs no Spark. Raises `PipelineError` where there is none."""
+    """Check an archive; needs no Spark. Raises `PipelineError` if there is none."""
     return job.verify(Archive(path))
 
 
@@ -206,9 +209,9 @@ def replay_to_topic(
     engine: SparkEngine = SparkEngine(),
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write archived events into a topic, each once however often the job of this name is killed and started again.
+    """Write archived events to a topic, each once even if the job of this name is killed and started again.
 
-    The number of events written now. Raises `PipelineError`.
+    Returns the number of events written now. Raises `PipelineError`.
     """
     called = name or replay_name(path, selection, topic)
     target = None if dry_run else lambda: _topic_target(settings, topic, called)
@@ -228,7 +231,8 @@ def replay_to_address(
 ) -> int:
     """Send archived events to an AMQP address (`options` as of the data source), each accepted before it counts.
 
-    What was under way when a run was killed may be sent twice. The number of events sent now. Raises `PipelineError`.
+    Events in flight when a run is killed may be sent twice. Returns the number of events sent now. Raises
+    `PipelineError`.
     """
     from bridges.spark.datasource.options import read_options
     from bridges.spark.replay.amqp_target import AmqpTarget
@@ -248,7 +252,7 @@ def _replay(
     on_progress: Callable[[int], None],
 ) -> int:
     replaying.check(Archive(path), selection)
-    target = connect() if connect else None  # before Spark starts: what is wrong is said at once
+    target = connect() if connect else None  # errors there are reported before Spark starts
     try:
         with _running("replay", engine) as (spark, stop):
             pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)
@@ -274,6 +278,6 @@ def _nap(stop: threading.Event, seconds: float) -> None:
 
 
 def replay_name(path: Path, selection: ArchiveSelection, target: str) -> str:
-    """The name of a replay that was given none: the same for the same archive, selection and target."""
+    """The default name of a replay: the same for the same archive, selection and target."""
     said = [str(path.resolve()), repr(selection), target]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]

@@ -1,6 +1,6 @@
-"""librdkafka's settings in the words of Java's Kafka client, which Spark's source has: certificates as text, no files.
+"""Translates librdkafka's settings for Java's Kafka client in Spark's source; certificates become text.
 
-So the workers of a cluster need no file of the machine on which a job is started.
+The workers of a cluster then need no files of the machine on which a job is started.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOGIN: Final = {
 
 
 def java_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Options of Spark's Kafka source; raises `PipelineError` for what it has no words for, or a file is missing."""
+    """Options of Spark's Kafka source. Raises `PipelineError` for an unknown setting or a missing file."""
     left = {name: value for name, value in settings.items() if name not in _OURS}
     found: dict[str, str] = {name: left.pop(name) for name in _PLAIN if name in left}
     if "security.protocol" in found:
@@ -62,7 +62,7 @@ def _read(name: str) -> bytes:
 
 
 def _key(name: str, password: str | None) -> str:
-    """A private key as Java's client wants it, PKCS #8, whatever form it is in."""
+    """A private key in PKCS #8, which Java's client requires."""
     data = _read(name)
     try:
         key = load_pem_private_key(data, None if password is None else password.encode())

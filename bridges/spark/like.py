@@ -1,8 +1,8 @@
-"""LIKE as a Column (FX-5-7): string functions where they suffice, else a regular expression that never goes back.
+"""LIKE as a Column (FX-5-7): string functions where they suffice, else a regular expression without backtracking.
 
-Each part of a pattern is an atomic group that takes the part's first occurrence and is never tried again, which for
-parts in turn is enough: where any match exists the leftmost one of each part leads to it. So time grows with the text
-for each part, and not with powers of it as in Spark's own LIKE.
+Each part of a pattern is an atomic group, which takes the part's first occurrence. That is enough: if there is a match,
+the leftmost occurrence of each part leads to one. So the time is linear in the text for each part, and not a power of
+its length as with Spark's own LIKE.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.filters.like import LikePart
 
 PARTS: int = 512
-"""Parts of a pattern that Java's matcher takes: it goes one level deeper for each."""
+"""Most parts of a pattern for Java's matcher, which recurses for each."""
 
 
 def like(text: Column, pattern: list[LikePart]) -> Column:
-    """Whether texts are like a pattern, cut at its `%`; raises `AmqpError` for more than `PARTS` of them."""
+    """Whether texts match a pattern, given as the parts between its `%`. Raises `AmqpError` for more than `PARTS`."""
     if len(pattern) > PARTS:
         raise AmqpError(NOT_IMPLEMENTED, f"filter over columns: LIKE with more than {PARTS - 1} % is for the gateway")
     if any(part.length > sum(len(chunk) for _, chunk in part.chunks) for part in pattern):

@@ -1,4 +1,4 @@
-"""Spark sessions of the pipeline: Java looked at first, loopback and quiet unless asked otherwise."""
+"""Spark sessions of the pipeline: checks Java first; local sessions listen on loopback only."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ALWAYS: Final = {
 def open_session(
     name: str, *, master: str = "local[*]", jars: Sequence[Path] = (), conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session; raises `PipelineError` where Java, pyspark or the master are missing."""
+    """A session. Raises `PipelineError` if Java, pyspark or the master is missing."""
     check_java()
     try:
         import pyarrow  # noqa: F401
@@ -59,12 +59,12 @@ def open_session(
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
-    except Exception as error:  # whatever py4j makes of a master that is not there
+    except Exception as error:  # py4j's error for a master that cannot be reached
         raise PipelineError(f"Spark did not start with master {master}: {sentence(error)}") from error
 
 
 def check_java() -> None:
-    """Raise `PipelineError` where Java is missing or too old for Spark."""
+    """Raise `PipelineError` if Java is missing or too old for Spark."""
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     way = f"apt-get install openjdk-{JAVA}-jre-headless" + (", or set JAVA_HOME" if not home else ", or mend JAVA_HOME")

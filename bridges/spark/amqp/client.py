@@ -1,6 +1,6 @@
-"""An AMQP client that blocks, for Spark's tasks: one connection, links on it, the gateway's own engine below.
+"""A blocking AMQP client for Spark's tasks: one connection and its links, on the gateway's own engine.
 
-Every wait has an end. What goes wrong is an `AmqpError`: the peer's own words where it said some.
+Every wait has a time limit. Errors are `AmqpError`, with the peer's description if it sent one.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who connects: a user, else who the certificate says, else nobody in particular."""
+    """Who connects: a user, else the subject of the certificate, else an anonymous client."""
 
     user: str | None = None
     password: str | None = None
     ca: str | None = None
-    """Authorities of an amqps server, a PEM file; else the system's."""
+    """A PEM file of authorities that an amqps server's certificate may be from; default: those of the system."""
     plain: bool = False
     """PLAIN may be used without TLS."""
     cert: str | None = None
-    """A certificate to show to an amqps server, a PEM file, and its key."""
+    """A PEM file with the client certificate for an amqps server, and one with its key."""
     key: str | None = None
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """Of SASL, those that fit."""
+        """The SASL mechanisms that fit."""
         if self.user:
             return _MECHANISMS
         return ("EXTERNAL",) if self.cert else ("ANONYMOUS",)
 
     def tls(self) -> ssl.SSLContext:
-        """For an amqps server. Raises `AmqpError` where a file is not what it should be."""
+        """The TLS context for an amqps server. Raises `AmqpError` for a file that cannot be used."""
         ca, cert, key = (None if name is None else Path(name) for name in (self.ca, self.cert, self.key))
         try:
             return client_context(ca=ca, cert=cert, key=key)
@@ -82,9 +82,9 @@ class BlockingClient:
 
     @property
     def silent(self) -> bool:
-        """Whether it has not worked for so long that the peer may take it for dead (2.4.5): then use another one.
+        """Whether it was idle for so long that the peer may have closed it (2.4.5): then use another one.
 
-        It works within calls only, and Spark may compute for minutes between two.
+        It works only within calls, and Spark may compute for minutes between two calls.
         """
         bears = self._host.engine.remote_idle / 2
         return bool(bears) and self._loop.time() - self._worked > bears
@@ -118,9 +118,9 @@ class BlockingClient:
         return _ClientConnection(hub, self._host, server=False, handshake=_HANDSHAKE, name="pipeline")
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str = "") -> bool:
-        """Let the connection work until the condition holds: True. Out of time: False, or an error if `what` is said.
+        """Let the connection work until the condition holds, for at most `seconds`; returns whether it holds.
 
-        Raises the connection's error when that is over.
+        Raises `AmqpError` if the connection ends, and, if `what` names what is awaited, when the time is up.
         """
         deadline = self._loop.time() + seconds
         self._changed.clear()  # not within the loop: what was ready there comes before `_news` and is news
@@ -138,7 +138,7 @@ class BlockingClient:
         return True
 
     def work(self) -> None:
-        """Let the connection write what it has to say, and take what has come, without waiting."""
+        """Let the connection write its output and read what has arrived, without waiting."""
         self._loop.run_until_complete(asyncio.sleep(0))
 
     async def _news(self, seconds: float) -> None:
@@ -156,14 +156,14 @@ class BlockingClient:
         filter: Mapping[Symbol, object] | None = None,
         window: int = WINDOW,
     ) -> BlockingReceiver:
-        """Attach to receive at most `window` messages ahead of need; raises what the peer refuses it with."""
+        """Attach with a credit of at most `window` messages. Raises `AmqpError` if the peer refuses the link."""
         receiver = BlockingReceiver(self, self._changed.set, window)
         granted = AttachReply(address, properties=properties, filter=filter, settled=True)
         receiver.link = self._attach(receiver, True, granted)
         return receiver
 
     def sender(self, address: str) -> BlockingSender:
-        """Attach to send; raises what the peer refuses it with."""
+        """Attach a sender. Raises `AmqpError` if the peer refuses the link."""
         sender = BlockingSender(self, self._changed.set)
         sender.link = self._attach(sender, False, AttachReply(address))
         return sender
@@ -190,7 +190,7 @@ class BlockingClient:
 
 
 class _ClientConnection(Connection):
-    """Remembers why the socket ended: a server that wants another certificate says so in TLS alone."""
+    """Keeps the reason why the socket ended: a server reports a missing client certificate only in TLS."""
 
     reason: Exception | None = None
 
@@ -200,7 +200,7 @@ class _ClientConnection(Connection):
 
 
 def _why(error: Exception) -> str:
-    """What ended a socket, or kept it from being one."""
+    """Why a socket ended or was not opened."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not believed: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
@@ -210,7 +210,7 @@ def _why(error: Exception) -> str:
 
 
 class _ClientDelegate:
-    """Host of the connection (`connection.Host`)."""
+    """The delegate of the connection."""
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, changed: Callable[[], None]) -> None:
         self._endpoint, self._credentials, self._changed = endpoint, credentials, changed
@@ -220,7 +220,7 @@ class _ClientDelegate:
 
     @property
     def engine(self) -> Engine:
-        """The engine of a connection that is open."""
+        """The engine of the open connection. Raises `AmqpError` if it has ended."""
         if self.error is not None:
             raise self.error
         assert self.connection is not None

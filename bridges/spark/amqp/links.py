@@ -11,9 +11,9 @@ from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
 PATIENCE: Final = 30.0
-"""Seconds that a peer has for an answer."""
+"""Seconds to wait for an answer of the peer."""
 _LOT: Final = 8 * 1024 * 1024
-"""Bytes of messages that are handed on however few they are."""
+"""Bytes of messages after which a batch is complete, however few messages it has."""
 
 
 def answer_to(what: str, outcome: Outcome) -> str:
@@ -24,14 +24,14 @@ def answer_to(what: str, outcome: Outcome) -> str:
 
 
 class BlockingConnection(Protocol):
-    """The client below its links (`client.BlockingClient`), which works only while one of them waits."""
+    """The connection of a link (`client.BlockingClient`); it works only while one of its links waits."""
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str = "") -> bool: ...
     def work(self) -> None: ...
 
 
 class Handler(LinkHandler):
-    """What both have: they are attached, and they end."""
+    """What both kinds of links share: attach and detach."""
 
     link: Link
 
@@ -43,7 +43,7 @@ class Handler(LinkHandler):
         self._error: AmqpError | None = None
 
     def check(self) -> None:
-        """Raise what ended the link."""
+        """Raise the `AmqpError` that ended the link, if it has ended."""
         if self.ended:
             raise self._error or AmqpError(INTERNAL_ERROR, "the peer ended the link without a reason")
 
@@ -60,7 +60,7 @@ class Handler(LinkHandler):
 
 
 class BlockingReceiver(Handler, Incoming):
-    """A link that messages come on, settled or else accepted as they come: events stay in their log."""
+    """A receiver. It accepts unsettled messages as they arrive: events stay in their log."""
 
     def __init__(self, client: BlockingConnection, changed: Callable[[], None], window: int) -> None:
         super().__init__(client, changed)
@@ -86,9 +86,9 @@ class BlockingReceiver(Handler, Incoming):
         self._changed()
 
     def take(self, count: int, idle: float) -> list[bytes]:
-        """About the next `count` messages, or less in bytes enough, or what there is after `idle` seconds without one.
+        """About the next `count` messages: fewer if they are large, or if none arrives for `idle` seconds.
 
-        Raises what ended the link.
+        Raises the `AmqpError` that ended the link.
         """
         while len(self._messages) < count and self._size < _LOT and not self.ended:
             self._ask()
@@ -104,7 +104,7 @@ class BlockingReceiver(Handler, Incoming):
         return self._taken()
 
     def _ask(self) -> bool:
-        """Whether there was reason to let the peer send more."""
+        """Top up the credit if half of it is used; returns whether it was."""
         granted = self.link.granted
         if granted >= self._window // 2 and granted:
             return False
@@ -119,7 +119,7 @@ class BlockingReceiver(Handler, Incoming):
         return messages
 
     def rest(self) -> list[bytes]:
-        """What there is up to the end of the log, or a window of it, at once (drain, 2.6.7); none: this is the end."""
+        """The messages up to the end of the log, at most one window of them (drain, 2.6.7); none at the end."""
         self._drained = False
         self.link.grant(max(self._window - self.link.granted, 0))
         self.link.drain()
@@ -137,7 +137,7 @@ class BlockingReceiver(Handler, Incoming):
 
 
 class BlockingSender(Handler):
-    """A link to send on."""
+    """A sender."""
 
     def __init__(self, client: BlockingConnection, changed: Callable[[], None]) -> None:
         super().__init__(client, changed)
@@ -151,7 +151,7 @@ class BlockingSender(Handler):
         self._changed()
 
     def send(self, messages: list[bytes]) -> list[Outcome]:
-        """Send all and wait for their outcomes, in their order. Raises what ended the link."""
+        """Send the messages and return their outcomes in the same order. Raises the `AmqpError` that ended the link."""
         self._outcomes.clear()
         for number, data in enumerate(messages):
             self._client.wait(lambda: self.link.credit > 0 or self.ended, PATIENCE, "credit")

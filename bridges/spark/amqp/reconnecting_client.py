@@ -1,4 +1,4 @@
-"""A connection for work with pauses: Spark may compute for longer, between two batches, than a peer bears silence."""
+"""A connection for work with pauses: between two batches Spark may compute for longer than the peer's idle time-out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.errors import AmqpError
 
 
 class ReconnectingClient:
-    """Connects when it is first asked for its client, and anew where the last one was silent for too long.
+    """Connects when its client is first needed, and again after the client was idle for too long.
 
     For use in a `with` statement.
     """
@@ -21,7 +21,7 @@ class ReconnectingClient:
         self._client: BlockingClient | None = None
 
     def client(self) -> BlockingClient:
-        """One that can be used now: if it is another one than before, the links of that are gone.
+        """A client that can be used now; if it is a new one, the links of the former one are gone.
 
         Raises `AmqpError` and `PipelineError`.
         """
@@ -48,5 +48,5 @@ class ReconnectingClient:
 def _gone(client: BlockingClient) -> bool:
     try:
         return client.silent
-    except AmqpError:  # what ended it is said to who uses its links
+    except AmqpError:  # the links of the client raise this error
         return False

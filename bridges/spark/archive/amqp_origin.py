@@ -29,7 +29,7 @@ _MONITORED: Final = "scopegate-archive"
 
 
 class _MonitoredReader(BatchReader):
-    """A batch whose record batches the archive sees in the task that writes them."""
+    """Reads a batch and passes its record batches to the archive's monitor, in the task that writes them."""
 
     def __init__(self, options: ReadOptions, monitor: WriteMonitor | None, address: str) -> None:
         super().__init__(options)
@@ -41,7 +41,7 @@ class _MonitoredReader(BatchReader):
 
 
 def _monitored(monitor: WriteMonitor | None, address: str) -> type[ScopeGateDataSource]:
-    class Monitored(ScopeGateDataSource):  # made here: Spark sends it to the tasks with what it refers to
+    class Monitored(ScopeGateDataSource):  # defined here: Spark sends it to the tasks with its closure
         @classmethod
         def name(cls) -> str:
             return _MONITORED
@@ -62,13 +62,13 @@ class AmqpOrigin:
         self._name: Final = name
 
     def logs(self) -> Iterator[Log]:
-        """What the node holds; a partition that holds nothing and does not say where it is, is left out."""
+        """The node's offsets; without partitions that are empty and whose next offset the node does not tell."""
         found = fetch_current_info(self._options)
         held = {each: (at.low, at.high) for each, at in found.held.items() if at.known}
         yield Log(self._name, found.log, held, first_offsets(self._options, found.held))
 
     def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
-        """Those of these offsets of which the node has an event; read on a link of the driver's own."""
+        """Those of these ranges in which the node has an event; the driver reads them on its own link."""
         if not gaps:
             return
         try:
@@ -81,12 +81,12 @@ class AmqpOrigin:
             raise PipelineError(plan.error_text(self._options, error)) from None
 
     def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
-        """The events of these ranges as rows of the archive; there is no record of them."""
+        """The events of these ranges as rows of the archive, whose `record` is null."""
         from pyspark.sql import functions as F
 
         spark.dataSource.register(_monitored(monitor, self._name))
         held = fetch_info(self._options).held
-        # a partition that has nothing to be read begins where it ends
+        # a partition without a range gets an empty one
         starts = {each: at.low for each, at in held.items()} | {each.partition: each.start for each in ranges}
         ends = {each: at.low for each, at in held.items()} | {each.partition: each.end for each in ranges}
         reader = spark.read.format(_MONITORED).options(**self._given)

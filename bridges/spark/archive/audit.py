@@ -1,4 +1,4 @@
-"""What Parquet files of the archive hold: offsets per address and partition, counted from the files themselves."""
+"""Counts the offsets in Parquet files of the archive, by address and partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bridges.spark.archive.ranges import Range
 from bridges.spark.errors import PipelineError
 
 _GAPS: Final = 8
-"""The longest gaps of a partition that are looked into; ends of transactions are gaps of one offset, thousands."""
+"""How many gaps of a partition are checked, the longest first; ends of transactions make thousands of short ones."""
 
 
 class Count(NamedTuple):
@@ -40,7 +40,7 @@ def place_name(place: tuple[str, int]) -> str:
 
 
 def count_files(files: Iterable[tuple[str, Path]]) -> Counts:
-    """Count what is in files of these addresses; raises `PipelineError` for one that cannot be read."""
+    """Count the rows of files, given with their addresses. Raises `PipelineError` for a file that cannot be read."""
     tables: dict[str, list[pa.Table]] = {}
     for address, path in files:
         tables.setdefault(address, []).append(_offsets(path))
@@ -57,7 +57,7 @@ def count_files(files: Iterable[tuple[str, Path]]) -> Counts:
 
 
 def _count(offsets: NDArray[np.int64]) -> Count:
-    """Of sorted offsets."""
+    """Count sorted offsets."""
     steps = np.diff(offsets)
     (places,) = np.nonzero(steps > 1)
     longest = np.sort(places[np.argsort(-steps[places], kind="stable")[:_GAPS]])
@@ -76,7 +76,7 @@ def _offsets(path: Path) -> pa.Table:
 
 
 def with_row_counts(ranges: Sequence[Range], counts: Counts) -> list[Range]:
-    """The ranges with their rows."""
+    """The ranges with the number of their rows."""
 
     def rows(each: Range) -> int:
         held = counts.get((each.address, each.partition))
@@ -86,7 +86,7 @@ def with_row_counts(ranges: Sequence[Range], counts: Counts) -> list[Range]:
 
 
 def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
-    """Offsets of ranges that have no row, at both ends and the longest between: what the log has to be asked about."""
+    """Offsets of ranges without rows, at both ends and the longest in between: the log has to be asked about them."""
     found = []
     for each in ranges:
         if each.gap_reason or each.start == each.end:
@@ -101,7 +101,7 @@ def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
 
 
 def row_mistakes(ranges: Sequence[Range], counts: Counts) -> list[str]:
-    """Where rows are not what the ranges say: twice, outside, too many or too few. `ranges` are those of one commit."""
+    """How the rows differ from the ranges of one commit: duplicates, rows outside of them, too many, too few."""
     expected = {(each.address, each.partition): each for each in ranges if not each.gap_reason}
     found = []
     for place in sorted({*expected, *counts}):

@@ -1,4 +1,4 @@
-"""An origin as it is now: what logs get later is left for the next time, so that a job that ends at their end ends."""
+"""A snapshot of an origin: a job that stops at the end of growing logs leaves later events to the next job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotOrigin:
-    """Logs end where they ended when they were looked at first; a partition that appears later has to wait."""
+    """Logs end where they ended at the first look; partitions that appear later are left out."""
 
     def __init__(self, origin: ArchiveOrigin) -> None:
         self._origin: Final = origin

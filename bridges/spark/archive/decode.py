@@ -1,7 +1,7 @@
-"""Kafka records to rows of the archive, a batch at a time: the one step of the archive that is Python.
+"""Decodes Kafka records to rows of the archive, in batches: the only step of the archive that runs in Python.
 
-AMQP sections cannot be decoded by Spark's functions. So they are decoded once, when a topic is archived, as record
-batches (`mapInArrow`); no filter runs in Python, and what reads the archive has ready columns (docs/decisions/0013).
+Spark's functions cannot decode AMQP sections. They are decoded once, when a topic is archived, as record batches
+(`mapInArrow`). No filter runs in Python, and readers of the archive get decoded columns (docs/decisions/0013).
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _RECORD: Final = pa.struct(
 ARCHIVE: Final = pa.schema(
     [pa.field("address", pa.string()), pa.field("date", pa.date32()), *SCHEMA, pa.field("record", _RECORD)]
 )
-"""The same as Arrow has it."""
+"""The schema of the archive in terms of Arrow."""
 
 KINDS: Final = (bytes((DATA_VALUE,)), bytes((SECTIONS_VALUE,)))
 BODIES: Final = (SECTIONS, MESSAGE)
 
 
 def count_unknown() -> Column:
-    """A Column that counts records whose headers say a mapping that `RecordReader` does not know (KM-13).
+    """A Column that counts records whose headers name a mapping that `RecordReader` does not know (KM-13).
 
-    It takes such a record for one that no gateway wrote; nothing is guessed and nothing of the record is lost.
+    `RecordReader` reads such a record like one that no gateway wrote; nothing of the record is lost.
     """
     from pyspark.sql import functions as F
 
@@ -69,9 +69,9 @@ Batches: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatc
 
 
 def decoder(addresses: Mapping[str, str], monitor: WriteMonitor | None = None) -> Batches:
-    """What `mapInArrow` calls on rows of Spark's Kafka source: `addresses` are the names of topics in the archive.
+    """The function for `mapInArrow` on rows of Spark's Kafka source; `addresses` maps topics to addresses.
 
-    `monitor` sees each batch that goes on to the writer of the same task.
+    `monitor` sees each batch before the writer of the same task.
     """
     names = dict(addresses)
 
@@ -115,7 +115,7 @@ def _milliseconds(microseconds: int | None) -> int:
 
 
 def _headers(column: pa.ListArray) -> list[list[tuple[str, bytes | None]] | None]:
-    """Headers as the client gives them; most records of a topic have all or none, so null comes cheap."""
+    """Headers as the Kafka client returns them; a column without headers is not looked through."""
     if column.null_count == len(column):
         return [None] * len(column)
     return [None if each is None else [(item["key"], item["value"]) for item in each] for each in column.to_pylist()]

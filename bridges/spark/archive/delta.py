@@ -1,7 +1,7 @@
-"""The archive as a Delta table, too: the files of each commit are added in a transaction of Delta's own.
+"""Keeps a Delta table for the archive: the files of each commit are added in one Delta transaction.
 
-The manifest stays what decides. A transaction carries the number of its commit (`txn` of Delta's protocol), so the next
-job adds what a dead one left out, and nothing twice (docs/decisions/0013). Only Delta's jars are needed, by py4j.
+The manifest stays authoritative. A transaction has the number of its commit (`txn` of Delta's protocol), so the next
+job adds commits that a killed job left out, and none twice (docs/decisions/0013). Uses Delta's jars through py4j.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONF: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",
 }
-"""What a session needs, beside the jars."""
+"""Settings of a Spark session that writes Delta tables."""
 _STATISTICS: Final = ("partition", "offset")
 _SAFE: Final = "/=-_.~"
 
@@ -55,7 +55,7 @@ class DeltaLog:
     def follow(self) -> None:
         """Add the commits that the table lacks, in their order. Raises `PipelineError`."""
         try:
-            if commits := self._archive.placed():  # Delta's classes take their time: not before they are needed
+            if commits := self._archive.placed():  # Delta's classes load slowly: not before they are needed
                 for commit in commits[self._latest() :]:
                     self._add(commit)
         except PipelineError:
@@ -98,7 +98,7 @@ class DeltaLog:
 
 
 def added(archive: Path, file: File, now: int) -> dict[str, object]:
-    """A file as Delta's log has it, with its number of rows and the span of its offsets."""
+    """The entry of a file in Delta's log, with its number of rows and the span of its offsets."""
     return {
         "path": quote(file.path, safe=_SAFE),
         "partitionValues": {"address": file.address, "date": file.path.split("/")[1].removeprefix("date=")},
@@ -135,7 +135,7 @@ def is_table(archive: Archive) -> bool:
 
 
 def table_problems(archive: Archive, commits: Sequence[Commit]) -> list[str]:
-    """Where the Delta table is not what the manifest says; the last commit may not be in yet."""
+    """How the Delta table differs from the manifest; it may lack the last commit."""
     if not is_table(archive):
         return []
     files, latest = _read_log(archive.path / LOG)
@@ -148,7 +148,7 @@ def table_problems(archive: Archive, commits: Sequence[Commit]) -> list[str]:
 
 
 def _read_log(log: Path) -> tuple[set[str], int]:
-    """The files of the table as it is, and the last commit of the archive that is in."""
+    """The files of the table, and the last commit of the archive that it has."""
     start, files, latest = _checkpoint(log)
     versions = sorted(path for path in log.glob("*.json") if path.stem.isdigit() and int(path.stem) > start)
     for path in versions:
@@ -167,12 +167,12 @@ def _read_log(log: Path) -> tuple[set[str], int]:
 
 
 def _checkpoint(log: Path) -> tuple[int, set[str], int]:
-    """What Delta's last checkpoint says, which stands for the versions up to its own; older ones may be gone."""
+    """The version, files and commit of Delta's last checkpoint, which replaces all older versions."""
     paths = sorted(path for path in log.glob("*.checkpoint.parquet") if path.name.split(".")[0].isdigit())
     if not paths:
         return -1, set(), 0
     try:
-        with pq.ParquetFile(paths[-1]) as file:  # as structs; `read_table` would make columns of their own of them
+        with pq.ParquetFile(paths[-1]) as file:  # as structs, which `read_table` would flatten
             rows = file.read(columns=["add.path", "txn.appId", "txn.version"]).to_pylist()
     except (OSError, ValueError) as error:
         raise PipelineError(f"{paths[-1]} cannot be read as Parquet: {str(error).splitlines()[0]}") from None

@@ -1,4 +1,4 @@
-"""The archive's job: step after step from the end of the manifest to the end of the logs (docs/pipeline.md)."""
+"""The job of the archive: it adds commits until the manifest has reached the end of the logs (docs/pipeline.md)."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ if TYPE_CHECKING:
     from bridges.spark.archive.written import WriteMonitor, WriteReport
 
 _FIRST_FILE: Final = 100_000
-"""Rows of a file as long as nothing is known of their size."""
+"""Rows of a file while the size of rows is unknown."""
 _LEAST_ROWS: Final = 100
 
 
 class ArchiveOrigin(Protocol):
-    """Where events come from."""
+    """Source of the events of an archive."""
 
     def logs(self) -> Iterable[Log]:
-        """What there is now."""
+        """The logs as they are now."""
 
     def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
         """The events of these ranges; `monitor` sees each batch of them in the task that writes it."""
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
-        """Those of these offsets, of which no event was written, that do hold one; asks the log again."""
+        """Those of these ranges without written events in which the log has an event; asks the log again."""
 
 
 @dataclass(frozen=True)
 class LogBounds:
-    """How much a step takes and how it ends."""
+    """Limits of a commit, and what ends the job."""
 
     offsets: int = 500_000
     """Maximum number of offsets in one commit."""
     file_bytes: int = 128 * 1024 * 1024
-    """What a file is to have at most; kept by the size that rows had so far."""
+    """Approximate maximum size of a file, estimated from the rows archived so far."""
     fail_on_loss: bool = True
     fail_on_unknown: bool = False
-    """Whether a record of a mapping that this version does not know ends the job; else it is kept and counted."""
+    """Whether a record of an unknown mapping ends the job; otherwise it is archived and counted."""
 
 
 def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: LogBounds) -> Commit | None:
-    """Add what is new, up to the bounds; `None` where nothing is. To be called within `archive.writing()`.
+    """Add one commit of new events within the bounds; `None` if there are none. Call it within `archive.writing()`.
 
-    Raises `PipelineError`; then the archive is as before.
+    Raises `PipelineError`, which leaves the archive unchanged.
     """
     commits = archive.commits()
     ends = {(each.address, each.partition): each for commit in commits for each in commit.ranges}
@@ -83,7 +83,7 @@ def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bo
 def _write(
     spark: SparkSession, origin: ArchiveOrigin, ranges: Sequence[Range], staging: Path, rows: int
 ) -> tuple[WriteReport, int]:
-    """Write the rows of these ranges; what the tasks counted, and how many rows are of an unknown mapping."""
+    """Write the rows of these ranges; returns the tasks' report and the number of rows of an unknown mapping."""
     from pyspark.sql import Observation
 
     from bridges.spark.archive.written import Token, WriteMonitor, WriteReport
@@ -106,7 +106,7 @@ def _write(
 def _compare(
     archive: Archive, origin: ArchiveOrigin, ranges: Sequence[Range], report: WriteReport, counts: Counts
 ) -> None:
-    """Raise `PipelineError` unless what was written, what was found and what the log holds are the same."""
+    """Raise `PipelineError` unless the tasks' report, the files and the log agree."""
     from bridges.spark.archive.written import check_apart, differences
 
     check_apart(report, archive.path)
@@ -139,9 +139,9 @@ def run(
     stopped: Callable[[], bool],
     follow: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Archive until `over`, asked whenever nothing is new, or `stopped`, asked before each step, says so.
+    """Archive until `over` returns true, asked when nothing is new, or `stopped`, asked before each commit.
 
-    `follow` is called at the beginning and behind each commit. Whether it came to the end of the logs.
+    `follow` is called at the start and after each commit. Returns whether the end of the logs was reached.
     """
     with archive.writing():
         follow()
@@ -157,20 +157,20 @@ def run(
 
 @dataclass(frozen=True)
 class VerifyVerdict:
-    """What a check of an archive found."""
+    """Result of a check of an archive."""
 
     commits: int
     files: int
     rows: int
     ranges: tuple[Range, ...]
-    """Per partition from the first to the last offset."""
+    """One range per partition, from its first to its last offset."""
     problems: tuple[str, ...]
     unknown: int = 0
-    """Events of a record mapping that the version which archived them did not know."""
+    """Events whose record mapping was unknown to the version that archived them."""
 
 
 def verify(archive: Archive) -> VerifyVerdict:
-    """Prove from files and manifest that no offset is missing or there twice; raises `PipelineError` for no archive."""
+    """Check files and manifest for missing and duplicate offsets. Raises `PipelineError` if there is no archive."""
     commits = archive.placed()
     found = problems(each for commit in commits for each in commit.ranges)
     for commit in commits:

@@ -1,4 +1,4 @@
-"""Topics as an origin of the archive: Spark's own Kafka source reads the offsets that this asks Kafka for."""
+"""Topics as an origin of the archive: it asks Kafka for offsets, and Spark's own Kafka source reads them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class KafkaOrigin:
     """Topics of one cluster, each under an address of the archive."""
 
     def __init__(self, settings: Mapping[str, str], topics: Mapping[str, str], start: Start = "earliest") -> None:
-        """`settings` are librdkafka's; `topics` leads from topic to address; `start` is for logs not yet archived."""
+        """`settings` are librdkafka's; `topics` maps topics to addresses; `start` is for topics not yet archived."""
         self._topics: Final = dict(topics)
         self._start: Final = start
         self._spark_options: Final = java_settings(settings)
         self._offsets: Final = Offsets(settings)
 
     def logs(self) -> Iterator[Log]:
-        """Every topic as it is now; raises `PipelineError` where Kafka is away or has no such topic."""
+        """The topics as they are now. Raises `PipelineError` if Kafka does not answer or has no such topic."""
         for topic, address in self._topics.items():
             try:
                 found = self._offsets.topic(topic)
@@ -52,7 +52,7 @@ class KafkaOrigin:
         return {number: since[number] if since[number] >= 0 else end for number, end in ends.items()}
 
     def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
-        """Those of these offsets that hold a committed record, asked of Kafka by another client than Spark's."""
+        """Those of these ranges with a committed record, as a client other than Spark's reads them."""
         for topic, address in self._topics.items():
             spans = [(each.partition, each.start, each.end) for each in gaps if each.address == address]
             try:

@@ -1,7 +1,7 @@
-"""Which offsets come next, and whether what is there has gaps or overlaps: arithmetic of ranges. Pure.
+"""Arithmetic of offset ranges: which come next, and whether the archive has gaps or overlaps. Pure.
 
-Offsets are those of one partition of one log; ends are exclusive. A log is known by its address here and by an
-identity there (a topic's id), so that a log made anew under an old name is not taken for the old one.
+Offsets are those of one partition of one log; ends are exclusive. A log has an address here and an identity
+of its own (a topic's id), which tells a recreated log from the old one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOST: Final = "lost"
 
 @dataclass(frozen=True, order=True)
 class Range:
-    """Offsets of one partition; `rows` of them were events, the others never were or are gone (`gap_reason`)."""
+    """Offsets of one partition; `rows` of them are events, the others never were or are gone (`gap_reason`)."""
 
     address: str
     partition: int
@@ -24,18 +24,18 @@ class Range:
     rows: int = 0
     identity: str | None = None
     gap_reason: str = ""
-    """`lost`: the log had dropped these offsets before they could be read."""
+    """`lost`: the log had deleted these offsets before they could be read."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """What an origin has now under an address: [low, high) per partition."""
+    """The offsets that an origin has now under an address: [low, high) by partition."""
 
     address: str
     identity: str | None
     bounds: Mapping[int, tuple[int, int]]
     first: Mapping[int, int] = field(default_factory=dict)
-    """Where a log begins that was never read before; elsewhere at its low end."""
+    """Where to begin with a partition that was never read; default: its low end."""
 
 
 class Refused(Exception):
@@ -45,7 +45,7 @@ class Refused(Exception):
 def next_ranges(
     ends: Mapping[tuple[str, int], Range], logs: Iterable[Log], limit: int, *, fail_on_loss: bool = True
 ) -> list[Range]:
-    """What to read next, at most `limit` offsets, shared among the partitions that have more.
+    """The ranges to read next, at most `limit` offsets, shared among the partitions that have more.
 
     `ends` are the last ranges known of each partition. Raises `Refused` for a log made anew or cut off, and, unless
     `fail_on_loss` is off, for offsets that are gone; otherwise these come back as ranges that are `lost`.
@@ -90,7 +90,7 @@ def _lost(log: Log, partition: int, start: int, low: int, fail: bool) -> Range:
 
 
 def _shared(ready: Sequence[Range], limit: int) -> list[Range]:
-    """Cut to `limit` offsets in all, the short ones first, so that what they leave is for the long ones."""
+    """Cut the ranges to `limit` offsets in all; long ones get what short ones leave."""
     found = []
     left = max(limit, 1)
     for index, item in enumerate(sorted(ready, key=lambda each: each.end - each.start)):
@@ -103,7 +103,7 @@ def _shared(ready: Sequence[Range], limit: int) -> list[Range]:
 
 
 def problems(ranges: Iterable[Range]) -> list[str]:
-    """Where ranges in the order in which they were written leave gaps, overlap or change the log; losses are told."""
+    """Gaps, overlaps, changes of the log and losses among ranges in the order in which they were written."""
     last: dict[tuple[str, int], Range] = {}
     found = []
     for item in ranges:

@@ -1,4 +1,4 @@
-"""The archive as a DataFrame: what is committed, and of it what was asked for. Filters are Columns, no Python runs."""
+"""The archive as a DataFrame of the committed rows that are selected. Filters are Columns; no Python runs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArchiveSelection:
-    """Which rows of an archive; what is not said is not asked."""
+    """Selects rows of an archive; a field that is left out selects all."""
 
     addresses: Sequence[str] = ()
     since: datetime | None = None
     until: datetime | None = None
-    """Times of the events, the second exclusive."""
+    """Times of the events; the end is exclusive."""
     offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """Per partition the first offset and the one after the last; other partitions are left out."""
+    """First offset and the one after the last, by partition; other partitions are left out."""
     filter: str | None = None
     """An AMQP SQL filter (docs/filters.md)."""
     strict: bool = True
-    """A row whose columns cannot answer the filter fails the job; else it does not match."""
+    """Whether a row whose columns cannot answer the filter fails the job; otherwise it does not match."""
 
 
 def read_archive(spark: SparkSession, archive: Archive, selection: ArchiveSelection = ArchiveSelection()) -> DataFrame:
@@ -50,14 +50,15 @@ def read_commits(
         if not path.exists():
             raise PipelineError(f"{path} is missing, the manifest has it: scopegate pipeline verify")
     reader = spark.read.schema(DDL).option("basePath", file_url(archive.path)).option("mergeSchema", "false")
-    for setting in ("ignoreMissingFiles", "ignoreCorruptFiles"):  # a session may have them on: events would be missing
+    for setting in ("ignoreMissingFiles", "ignoreCorruptFiles"):  # if a session has them on, events are missing
         reader = reader.option(setting, "false")
-    reader = reader.option("parquet.page.verify-checksum.enabled", "true")  # else damage comes out as other events
+    # without checksums, damaged files may be read as other events
+    reader = reader.option("parquet.page.verify-checksum.enabled", "true")
     return selected(reader.parquet(*(file_url(archive.path / file.path) for file in files)), selection)
 
 
 def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int, tuple[int, int]]) -> None:
-    """Raise `PipelineError` where offsets are asked for that the archive does not go to."""
+    """Raise `PipelineError` for selected offsets that the archive does not have."""
     for partition, (start, end) in offsets.items():
         place = f"{address}, partition {partition}"
         held = [each for commit in commits for each in commit.ranges if each.address == address]

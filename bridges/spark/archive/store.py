@@ -1,11 +1,11 @@
-"""The archive as files: Parquet under `address=…/date=…`, and a manifest of commits that says which offsets are in.
+"""The files of an archive: Parquet under `address=…/date=…`, and a manifest of its commits with their offsets.
 
     _manifest/00000001.json    one commit: ranges of offsets and the files that hold them; written last and whole
-    _staging/00000002-…        what a job is writing; names with `_` are nothing to readers of Parquet folders
+    _staging/00000002-…        files being written; readers of Parquet folders ignore names with `_`
     address=orders/date=2026-11-21/00000001-0000.parquet
 
-A commit counts when its manifest is there. Its files are moved to their places afterwards, and by the next job where
-this one died before; so no reader sees a file that is half written or belongs to no commit (docs/pipeline.md).
+A commit counts once its manifest is written. Its files are moved to their places afterwards, by the next job if this
+one is killed; so no reader sees a file that is half written or belongs to no commit (docs/pipeline.md).
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ class File:
 
     @property
     def address(self) -> str:
-        """The address that its rows are of."""
+        """The address of its rows."""
         return unquote(self.path.split("/", 1)[0].removeprefix("address="))
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What one step added."""
+    """One commit of an archive."""
 
     number: int
     staging: str
     ranges: tuple[Range, ...]
     files: tuple[File, ...]
     unknown: int = 0
-    """Events of a record mapping that this version does not know: kept as they are, their columns are the record's."""
+    """Events of an unknown record mapping: their records are unchanged, their columns those of plain records."""
 
 
 class Archive:
@@ -75,7 +75,7 @@ class Archive:
     # -- reading
 
     def commits(self) -> list[Commit]:
-        """All commits in their order; raises `PipelineError` for a manifest that is none."""
+        """All commits in their order. Raises `PipelineError` for an invalid manifest."""
         found = [_read(path) for path in sorted((self.path / MANIFEST).glob("[0-9]*.json"))]
         for number, commit in enumerate(found, 1):
             if commit.number != number:
@@ -83,7 +83,7 @@ class Archive:
         return found
 
     def placed(self) -> list[Commit]:
-        """The commits that readers see: one whose files are not yet in place, and what follows, is not there yet."""
+        """The commits that readers see: without the last one if its files are not in place yet."""
         commits = self.commits()
         if not commits and not (self.path / MANIFEST).is_dir():
             raise PipelineError(f"{self.path} is not an archive: it has no {MANIFEST}")
@@ -95,7 +95,7 @@ class Archive:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the only job that writes here; what earlier jobs left is put in place or removed."""
+        """Lock the archive for writing; puts files of earlier jobs in place or removes them."""
         try:
             (self.path / MANIFEST).mkdir(parents=True, exist_ok=True)
             lock = (self.path / MANIFEST / ".lock").open("a")
@@ -123,7 +123,7 @@ class Archive:
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def stage(self, number: int) -> Path:
-        """Where the rows of a commit are written first; new for each attempt."""
+        """A new folder in which the rows of a commit are written first."""
         path = self.path / STAGING / f"{number:08}-{uuid.uuid4().hex[:8]}"
         path.parent.mkdir(exist_ok=True)
         return path
@@ -145,7 +145,7 @@ class Archive:
         files: Sequence[tuple[Path, File]],
         unknown: int = 0,
     ) -> Commit:
-        """Make the step count, then put its files in place."""
+        """Write the manifest of a commit, then put its files in place."""
         staging.mkdir(exist_ok=True)
         for index, (source, _) in enumerate(files):
             source.rename(staging / f"{index:04}.parquet")
@@ -195,12 +195,12 @@ def _read(path: Path) -> Commit:
 
 
 def file_url(path: Path) -> str:
-    """A path as Spark takes it for one of the local file system, whatever its settings say of paths alone."""
+    """The URL of a local path, which Spark reads the same whatever its default file system is."""
     return f"file://{path.absolute()}"
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file so that every reader, and the disk after a crash, has the old text or the new one."""
+    """Replace a file atomically, for readers and for the disk after a crash. Raises `OSError`."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with fresh.open("w") as file:

@@ -1,6 +1,6 @@
-"""What an event-stream node holds, and which of its offsets a query reads (docs/pipeline.md, "Data source").
+"""Plans which offsets of an event-stream node a query reads (docs/pipeline.md, "Data source").
 
-Asked of the peer: `$info` (Event Stream Extensions 6) for the bounds, its time filter for the first event since a time.
+`$info` (Event Stream Extensions 6) gives the bounds, and the peer's time filter the first event since a time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ CURRENT: Final = "current"
 PARTITION: Final = "event-streams-partition"
 _PATIENCE: Final = 10.0
 _TRIES, _PAUSE = 3, 1.0
-"""How often a node is asked that does not reach its log, and the seconds between."""
+"""Attempts while a node cannot reach its log, and the seconds between them."""
 _log: Final = logging.getLogger("scopegate.pipeline")
 
 
 class OffsetBounds(NamedTuple):
-    """What a partition holds: offsets [low, high). Not `known`: it is empty, and the peer does not say where."""
+    """The offsets of a partition, [low, high). Not `known`: it is empty, and the peer does not tell its next offset."""
 
     low: int
     high: int
@@ -44,12 +44,12 @@ class OffsetBounds(NamedTuple):
 
 
 class NodeInfo(NamedTuple):
-    """What an event-stream node says of itself; `log` is the identity of its log, where it says one."""
+    """The `$info` of an event-stream node; `log` is the identity of its log, if it has one."""
 
     held: dict[int, OffsetBounds]
     log: str | None = None
     current: bool = True
-    """Off: the node cannot reach its log just now and tells what it knew last."""
+    """False: the node cannot reach its log now, and the offsets are the last that it knew."""
 
 
 class OffsetRange(NamedTuple):
@@ -62,17 +62,17 @@ class OffsetRange(NamedTuple):
 
 @dataclass
 class ReadTask(InputPartition):
-    """What one task reads, and of which log."""
+    """The ranges of one task, and the identity of their log."""
 
     ranges: tuple[OffsetRange, ...]
     log: str | None = None
 
 
-# -- asking
+# -- reading $info
 
 
 def fetch_info(options: ReadOptions) -> NodeInfo:
-    """What the node holds now, as its `$info` says. Raises `PipelineError`."""
+    """The node's `$info`. Raises `PipelineError`."""
     try:
         with BlockingClient(options.endpoint, options.credentials()) as client:
             return read_info(client, options)
@@ -81,7 +81,7 @@ def fetch_info(options: ReadOptions) -> NodeInfo:
 
 
 def fetch_current_info(options: ReadOptions) -> NodeInfo:
-    """The same, and an error where the node only knows what was. Raises `PipelineError`."""
+    """The node's `$info`, if the node can reach its log. Raises `PipelineError`."""
     try:
         with BlockingClient(options.endpoint, options.credentials()) as client:
             return read_current_info(client, options)
@@ -90,7 +90,7 @@ def fetch_current_info(options: ReadOptions) -> NodeInfo:
 
 
 def read_current_info(client: BlockingClient, options: ReadOptions) -> NodeInfo:
-    """What a node holds that reaches its log, now or in a moment. Raises `PipelineError` and `AmqpError`."""
+    """The node's `$info` once it can reach its log. Raises `PipelineError` after some attempts, and `AmqpError`."""
     for _ in range(_TRIES):
         if (found := read_info(client, options)).current:
             return found
@@ -99,7 +99,7 @@ def read_current_info(client: BlockingClient, options: ReadOptions) -> NodeInfo:
 
 
 def read_info(client: BlockingClient, options: ReadOptions) -> NodeInfo:
-    """The same on a connection that is there. Raises `PipelineError` and `AmqpError`."""
+    """Read the node's `$info` on an open connection. Raises `PipelineError` and `AmqpError`."""
     receiver = client.receiver(options.address + INFO, window=1)
     found = receiver.take(1, _PATIENCE)
     receiver.close()
@@ -109,7 +109,7 @@ def read_info(client: BlockingClient, options: ReadOptions) -> NodeInfo:
 
 
 def parse_info(options: ReadOptions, data: bytes) -> NodeInfo:
-    """A message of `$info`. Raises `PipelineError` where it is none, or offsets are no numbers."""
+    """Parse a message of `$info`. Raises `PipelineError` if it is none, or if offsets are not numbers."""
     try:
         (body,) = sections.body_values(data, sections.walk(data))
         log = body.get(LOG_ID)
@@ -128,7 +128,7 @@ def _held(entry: Mapping[str, Value]) -> OffsetBounds:
 
 
 def since(options: ReadOptions, held: Mapping[int, OffsetBounds], time_ms: int) -> dict[int, int]:
-    """The offset of the first event of each partition with that time or a later one; where there is none, its end."""
+    """The offset of the first event of each partition at or after a time; its end if there is none."""
     try:
         with BlockingClient(options.endpoint, options.credentials()) as client:
             return {partition: _since(client, options, partition, at, time_ms) for partition, at in held.items()}
@@ -142,7 +142,7 @@ def _since(client: BlockingClient, options: ReadOptions, partition: int, held: O
     place = {Symbol(OFFSET): Symbol(EARLIEST), Symbol(TIMESTAMP): Timestamp(time_ms - 1)}
     receiver = _attached(client, options, partition, place, window=1)
     found = receiver.take(1, 0.0) or receiver.rest()
-    if not found:  # a node that does not reach its log gives the credit back, too
+    if not found:  # a node that cannot reach its log returns the credit, too
         read_current_info(client, options)
         found = receiver.rest()
     receiver.close()
@@ -150,7 +150,7 @@ def _since(client: BlockingClient, options: ReadOptions, partition: int, held: O
 
 
 def offset_of(options: ReadOptions, data: bytes) -> int:
-    """Where an event was in its log."""
+    """The offset of an event. Raises `PipelineError` if it has none."""
     try:
         return int(sections.delivery_annotations(data, sections.walk(data))[OFFSET])
     except (AmqpError, KeyError, ValueError, TypeError):
@@ -158,7 +158,7 @@ def offset_of(options: ReadOptions, data: bytes) -> int:
 
 
 def attach_at_offset(client: BlockingClient, options: ReadOptions, partition: int, start: int) -> BlockingReceiver:
-    """A receiver of the events of a partition from an offset on, those that the option `filter` names."""
+    """A receiver of a partition's events from an offset on that match the option `filter`."""
     after = Symbol(offset_symbol(start - 1) if start else EARLIEST)
     return _attached(client, options, partition, {Symbol(OFFSET): after}, sql=options.filter)
 
@@ -178,23 +178,23 @@ def _attached(
     bound = {Symbol(PARTITION): Symbol(partition)}
     receiver = client.receiver(options.address, properties=bound, filter=wanted, window=window)
     missing = set(map(str, wanted)) - set(map(str, receiver.link.source.filter or {}))
-    if missing:  # a peer that leaves a filter out would give more than was asked for (AMQP 3.5.3)
+    if missing:  # without the filter, the peer would send other events, too (AMQP 3.5.3)
         raise PipelineError(f"{node_name(options)} does not apply the filter {min(missing)}")
     return receiver
 
 
 def node_name(options: ReadOptions) -> str:
-    """The node, as sentences call it."""
+    """The node as error texts name it."""
     return f"{options.address} at {options.endpoint}"
 
 
 def error_text(options: ReadOptions, error: AmqpError) -> str:
-    """What the peer has against it."""
+    """An error of the peer, as text."""
     return f"{node_name(options)}: {error.description or error.condition}"
 
 
 def not_an_event(options: ReadOptions) -> str:
-    """What to say of a message that is not from a log."""
+    """The error text for a message that is not from a log."""
     return f"{node_name(options)}: what came is no event with an offset"
 
 
@@ -202,7 +202,7 @@ def not_an_event(options: ReadOptions) -> str:
 
 
 def first_offsets(options: ReadOptions, held: Mapping[int, OffsetBounds]) -> dict[int, int]:
-    """Where to begin; partitions that `startingOffsets` does not name begin where their log does."""
+    """The first offsets to read; partitions that `startingOffsets` does not name start at the start of their log."""
     if options.starting_time is not None:
         return since(options, held, options.starting_time)
     if options.starting == "earliest":
@@ -215,7 +215,7 @@ def first_offsets(options: ReadOptions, held: Mapping[int, OffsetBounds]) -> dic
 
 
 def last_offsets(options: ReadOptions, held: Mapping[int, OffsetBounds]) -> dict[int, int]:
-    """Where a batch ends, as `endingOffsets` or `endingTimestamp` says."""
+    """The offsets at which a batch ends, from `endingOffsets` or `endingTimestamp`."""
     if options.ending_time is not None:
         return since(options, held, options.ending_time)
     if isinstance(options.ending, str):
@@ -232,7 +232,7 @@ def _latest(options: ReadOptions, partition: int, at: OffsetBounds) -> int:
 
 
 def _inside(options: ReadOptions, name: str, places: Mapping[int, int], held: Mapping[int, OffsetBounds]) -> None:
-    """Offsets of an option that are not in the log are a mistake; those that are gone already are a loss."""
+    """Raise `PipelineError` for offsets of an option that the log has not reached; deleted ones are a data loss."""
     strange = sorted(set(places) - set(held))
     if strange:
         raise PipelineError(f"{name}: {options.address} has no partition {strange[0]} (it has {len(held)})")
@@ -244,7 +244,7 @@ def _inside(options: ReadOptions, name: str, places: Mapping[int, int], held: Ma
 
 
 def same_log(options: ReadOptions, before: str | None, now: str | None) -> bool:
-    """Whether this is the log that was read so far. Raises `PipelineError` where losing it is not welcome."""
+    """Whether this is still the same log. Raises `PipelineError` for another one, unless failOnDataLoss is false."""
     if before is None or now is None or before == now:
         return True
     text = f"{options.address}: the log was made anew (its id was {before} and is {now}); its old offsets mean nothing"
@@ -255,7 +255,7 @@ def same_log(options: ReadOptions, before: str | None, now: str | None) -> bool:
 def available_ranges(
     options: ReadOptions, starts: Mapping[int, int], ends: Mapping[int, int], held: Mapping[int, OffsetBounds]
 ) -> list[OffsetRange]:
-    """The ranges to read, once it is known that the log still has them. Raises `PipelineError`."""
+    """The ranges that the log still has. Raises `PipelineError` for lost offsets, unless failOnDataLoss is false."""
     found = []
     for partition, end in sorted(ends.items()):
         at = held.get(partition, OffsetBounds(0, 0, False))
@@ -275,7 +275,7 @@ def available_ranges(
 
 
 def report_loss(options: ReadOptions, what: str, otherwise: str) -> None:
-    """End the query, or say it in the log and go on, as `failOnDataLoss` wants it."""
+    """Raise `PipelineError`, or log a warning if failOnDataLoss is false."""
     if options.fail_on_loss:
         raise PipelineError(f"{what}; {otherwise}")
     _log.warning("%s; failOnDataLoss=false: the query goes on", what)
@@ -288,7 +288,7 @@ def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], log: str | N
 
 
 def limit_offsets(before: Mapping[int, int], ends: Mapping[int, int], limit: int) -> dict[int, int]:
-    """At most `limit` offsets in all, a fair share of each partition, what short ones leave to the long ones."""
+    """Ends with at most `limit` offsets in all, shared fairly; long partitions get what short ones leave."""
     found, left = dict(before), limit
     waiting = sorted(ends, key=lambda partition: ends[partition] - before[partition])
     for index, partition in enumerate(waiting):
@@ -299,5 +299,5 @@ def limit_offsets(before: Mapping[int, int], ends: Mapping[int, int], limit: int
 
 
 def offsets_json(places: Mapping[int, int]) -> str:
-    """Offsets as the options take them."""
+    """Offsets in the form of the options."""
     return json.dumps({str(partition): offset for partition, offset in places.items()})

@@ -1,6 +1,6 @@
-"""A task of the data source: the events of its ranges as record batches (docs/columns.md).
+"""Reads the ranges of a task of the data source as record batches (docs/columns.md).
 
-Places, times and keys are in the annotations of the events; they are read from the columns, all events at once.
+Offsets, times and keys are annotations of the events; they are taken from the columns, for all events at once.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from gateway.filters.position.event_stream import OFFSET, TIMESTAMP
 
 _BATCH: Final = 5000
 _IDLE: Final = 0.3
-"""Seconds without an event after which the peer is asked whether there are more: some offsets are no events."""
+"""Seconds without an event after which the link is drained: not every offset is an event."""
 _KEYS: Final = ("x-opt-kafka-key", "event-streams-group-key")
-"""Kafka's bytes are exact, so they come first."""
+"""The first that is present is the key: Kafka's own bytes are exact."""
 
 
 def read(options: ReadOptions, span: ReadTask) -> Iterator[pa.RecordBatch]:
-    """The events of a span as record batches. Raises `PipelineError`."""
+    """The events of a task as record batches. Raises `PipelineError`."""
     count = 0
     try:
         with ReconnectingClient(options) as connection:
@@ -73,7 +73,7 @@ def events(connection: ReconnectingClient, options: ReadOptions, wanted: OffsetR
                 yield batch
         elif sure:
             break
-        elif draining:  # a node that does not reach its log gives the credit back, too: that is not the end
+        elif draining:  # a node that cannot reach its log returns the credit, too: that is not the end
             read_current_info(client, options)
             sure = True
         draining = draining or not messages
@@ -82,7 +82,7 @@ def events(connection: ReconnectingClient, options: ReadOptions, wanted: OffsetR
 
 
 def _still_there(client: BlockingClient, options: ReadOptions, span: ReadTask) -> None:
-    """Some offsets are no events; what the log lost while it was read would be missing without a word."""
+    """Raise `PipelineError` if the log lost offsets while it was read; other missing offsets are no events."""
     now = read_current_info(client, options)
     if same_log(options, span.log, now.log):
         starts = {each.partition: each.start for each in span.ranges}
@@ -90,7 +90,7 @@ def _still_there(client: BlockingClient, options: ReadOptions, span: ReadTask) -
 
 
 def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, int]:
-    """The events inside the range, and the offset that follows the last."""
+    """The events within the range, and the offset after the last one."""
     found = message_columns(messages)
     try:
         offsets, times = _places(found["delivery_annotations"])
@@ -103,9 +103,9 @@ def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes])
 
 
 def _places(annotations: pa.MapArray) -> tuple[Int64s, Int64s]:
-    """Offset and time of each event; raises `ValueError` where one has no offset, `ArrowInvalid` where it is no number.
+    """Offset and time of each event. Raises `ValueError` if one has no offset, `ArrowInvalid` if it is not a number.
 
-    Without a time it is 1970, as for the gateway.
+    The time of an event without one is 1970, as at the gateway.
     """
     rows, entries = _named(annotations, OFFSET)
     if len(rows) != len(annotations):
@@ -120,7 +120,7 @@ def _places(annotations: pa.MapArray) -> tuple[Int64s, Int64s]:
 
 
 def _named(entries: pa.MapArray, name: str) -> tuple[Int64s, pa.StructArray]:
-    """The entries of this name: which rows have one, and their values."""
+    """The entries of this name: the rows that have one, and their values."""
     at = pc.indices_nonzero(pc.equal(entries.keys, name))
     rows = np.searchsorted(entries.offsets.to_numpy(), at.to_numpy(), side="right") - 1
     return rows, entries.items.take(at)

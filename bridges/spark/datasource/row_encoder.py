@@ -1,6 +1,6 @@
-"""Rows to encoded messages, for the sink: the exact message, or one made of its parts (docs/pipeline.md, "Write").
+"""Encodes rows as messages for the sink: the encoded message of a row, or one made of its parts (docs/pipeline.md).
 
-`encoder` looks at the schema once; what cannot become a message is said before anything is sent.
+`encoder` checks the schema once, so that errors are reported before anything is sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gateway.amqp.message import sections
 from gateway.routing.event_annotations import forwarded
 
 Row: TypeAlias = Mapping[str, Value]
-"""A row by column, as Arrow gives it to Python: the schema says what the values are."""
+"""A row by column, as Arrow converts it to Python; the schema tells the types of its values."""
 Encoder: TypeAlias = Callable[[Row], bytes]
 Convert: TypeAlias = Callable[[Value], Value]
 """From a value of Spark to the AMQP value of the same type."""
@@ -46,7 +46,7 @@ WRITTEN: Final = (
     "target_partition",
 )  # fmt: skip
 _PLACES: Final = ("partition", "offset", "timestamp")
-"""Columns that say where a row is from: they name it in errors and are not sent."""
+"""Columns with the origin of a row: errors name it; they are not sent."""
 _GROUP_KEY, _KAFKA_KEY, _TARGET = "event-streams-group-key", "x-opt-kafka-key", "event-streams-target-partition"
 _NUMBERS: Final[dict[str, Convert]] = {
     "ubyte": Ubyte, "ushort": Ushort, "uint": Uint, "ulong": Ulong, "byte": Byte, "short": Short, "int": Int,
@@ -70,7 +70,7 @@ _IDENTIFIERS: Final = ("message_id", "correlation_id")
 
 
 def encoder(schema: T.StructType) -> Encoder:
-    """What makes messages of rows of this schema. Raises `PipelineError` where they are none."""
+    """The function that encodes rows of this schema. Raises `PipelineError` if they cannot be messages."""
     fields = {field.name: field.dataType for field in schema}
     exact = "bare_message" in fields
     known = (*WRITTEN, *columns.COLUMNS) if exact else (*WRITTEN, *_PLACES)
@@ -142,7 +142,7 @@ def _from_parts(fields: ColumnTypes) -> Encoder:
 
 
 def _list(name: str, kind: T.DataType | None, converts: Mapping[str, Convert], code: int) -> Encoder | None:
-    """A section of fixed fields, as many as the last one that is set."""
+    """A section with fixed fields, up to the last one that is set."""
     if kind is None:
         return None
     if not isinstance(kind, T.StructType):
@@ -173,7 +173,7 @@ def _list(name: str, kind: T.DataType | None, converts: Mapping[str, Convert], c
 
 
 def _annotations(fields: ColumnTypes) -> Encoder | None:
-    """The message annotations, the key of the event among them."""
+    """The message annotations, with the key of the event."""
     kind, key = fields.get("message_annotations"), fields.get("key")
     if kind is None and key is None:
         return None
@@ -207,7 +207,7 @@ def _application_properties(kind: T.DataType | None) -> Encoder | None:
 
 
 def _body(kind: T.DataType) -> Encoder:
-    """Binary is a data section, text an amqp-value; null the amqp-value null."""
+    """Binary becomes a data section, text an amqp-value; null becomes the amqp-value null."""
     code = sections.DATA if isinstance(_require_type("body", kind, T.BinaryType, T.StringType), T.BinaryType) else 0
 
     def section(row: Row) -> bytes:
@@ -227,7 +227,7 @@ def _map(name: str, kind: T.DataType) -> Callable[[Row | None], dict[str, Value]
 
 
 def _scalar(name: str, kind: T.DataType) -> Convert:
-    """From a value of Spark's to one of AMQP's of the same type."""
+    """The conversion of a Spark type to AMQP. Raises `PipelineError` for a type that AMQP lacks."""
     if isinstance(kind, T.StructType) and [field.name for field in kind] == list(columns.MEMBERS):
         return _value
     if (convert := _SCALARS.get(type(kind))) is None:
@@ -237,7 +237,7 @@ def _scalar(name: str, kind: T.DataType) -> Convert:
 
 
 def _value(value: Row) -> Value:
-    """A value as columns have it (docs/columns.md)."""
+    """The AMQP value of a value struct (docs/columns.md). Raises `ValueError`."""
     name = value["type"]
     if name is None or name == "null":
         return None

@@ -1,9 +1,9 @@
-"""`write.format("scopegate")` and `writeStream`: rows to an AMQP address, each accepted or the batch fails.
+"""`write.format("scopegate")` and `writeStream`: send rows to an AMQP address; a batch fails unless all are accepted.
 
-A task sends its rows in lots and waits for the outcome of each message. Of a streaming query it notes the digest of
-each lot that was accepted: a micro-batch that is repeated sends only lots that are not among them. AMQP has no
-transaction with that file, so the lot that was under way when a task died may come twice; a batch write that is
-repeated comes twice as a whole (docs/pipeline.md, "Write").
+A task sends its rows in chunks and waits for the outcome of each message. For a streaming query it stores the digest of
+each accepted chunk: a micro-batch that is repeated sends only the other chunks. AMQP has no transaction with that file,
+so the chunk that was being sent when a task died may be sent twice; a batch write that is repeated is sent twice as a
+whole (docs/pipeline.md, "Write").
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from gateway.errors import AmqpError
 _CHUNK: Final = 500
 _SHARED: Final = ".scopegate-progress"
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Where Spark tells a task whose micro-batch it is."""
+"""Local properties of a task with the query and the micro-batch."""
 
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """What a task did."""
+    """The result of a task."""
 
     sent: int
     skipped: int
-    """Rows that an earlier try of the same micro-batch had sent."""
+    """Rows that an earlier attempt at the same micro-batch had sent."""
 
 
 class _Sink:
     _token: Token | None = None
-    """In the folder of the progress: whoever does not see it has another folder there."""
+    """A file in the progress folder: a process that does not see it has another folder at that path."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Raises `PipelineError` where rows like these cannot become messages."""
+        """Raises `PipelineError` if rows of this schema cannot be encoded as messages."""
         if overwrite:
             raise PipelineError(f"{options.address}: sent events cannot be overwritten, write with mode append")
         self._options = options
         self._encoder: Encoder = encoder(schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send the rows of a task. Raises `PipelineError` where one is not accepted."""
+        """Send the rows of a task. Raises `PipelineError` if one is not accepted."""
         options = self._options
         self._check_folder()
         done = _Progress.of_task(options.progress)
@@ -87,7 +87,7 @@ class _Sink:
         return WrittenRows(sent, skipped)
 
     def _check_folder(self) -> None:
-        """Raise `PipelineError` where this process has another folder for the progress than the driver."""
+        """Raise `PipelineError` if this process sees another progress folder than the driver."""
         if self._token is not None and not self._token.seen():
             raise PipelineError(
                 f"a worker of Spark cannot reach the progress: for the one at {socket.gethostname()}, working "
@@ -116,20 +116,20 @@ class _Sink:
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """A batch of rows."""
+    """Writes a batch of rows."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Everything was accepted."""
+        """Nothing to do: all messages were accepted."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was accepted stays: nothing takes a message back."""
+        """Nothing to do: accepted messages cannot be revoked."""
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
-    """Micro-batches of rows."""
+    """Writes micro-batches of rows."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
-        """On the driver. Raises `PipelineError` also where nothing can be noted in the folder of the progress."""
+        """Runs on the driver. Raises `PipelineError` also if the progress folder cannot be written."""
         super().__init__(options, schema, overwrite=overwrite)
         if (folder := options.progress) is not None:
             try:
@@ -139,10 +139,10 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
                 raise PipelineError(f"the progress in {folder} cannot be stored: {sentence(error)}") from None
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Everything was accepted."""
+        """Nothing to do: all messages were accepted."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What was accepted stays: nothing takes a message back."""
+        """Nothing to do: accepted messages cannot be revoked."""
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[list[Row]]:
@@ -152,28 +152,29 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[list[Row]]:
 
 
 def _row_name(row: Row, task: int, number: int) -> str:
-    """The row, as a person finds it: its place in the log it came from, or its number in its task."""
+    """The row as errors name it: its position in the log it came from, or its number in its task."""
     if isinstance(row.get("partition"), int) and isinstance(row.get("offset"), int):
         return f"the row of partition {row['partition']}, offset {row['offset']}"
     return f"row {number} of task {task}"
 
 
 class _Progress:
-    """The lots of one task of one micro-batch that were accepted; without a file, none are known."""
+    """The accepted chunks of one task of one micro-batch; without a file, none are known."""
 
     def __init__(self, file: Path | None = None, batch: str = "") -> None:
         self._file, self._batch = file, batch
         self._chunks: list[str] = []
         self._earlier: Counter[str] = Counter()
         if file is not None:
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # what is not readable is sent again
+            # if the file is unreadable, everything is sent again
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 found = json.loads(file.read_bytes())
                 if found["batch"] == batch:
                     self._earlier = Counter(map(str, found["lots"]))
 
     @classmethod
     def of_task(cls, folder: Path | None) -> _Progress:
-        """What an earlier try of this task noted. Raises `PipelineError` where nothing can be noted."""
+        """The progress of earlier attempts at this task. Raises `PipelineError` if it cannot be stored."""
         task = TaskContext.get()
         batch = None if task is None else task.getLocalProperty(_BATCH)
         if task is None or batch is None or folder is None:
@@ -184,11 +185,11 @@ class _Progress:
         except OSError as error:
             raise PipelineError(f"progressLocation {folder} cannot be written: {sentence(error)}") from None
         done = cls(file, batch)
-        done.store()  # what is sent while nothing can be noted is sent again
+        done.store()  # fail before sending: chunks that are not stored are sent again
         return done
 
     def contains(self, messages: Sequence[bytes]) -> bool:
-        """Whether these were accepted before."""
+        """Whether these messages were accepted before."""
         if not self._earlier:
             return False
         digest = _digest(messages)
@@ -198,13 +199,13 @@ class _Progress:
         return found
 
     def add(self, messages: Sequence[bytes]) -> None:
-        """These are accepted."""
+        """Store that these messages were accepted. Raises `PipelineError`."""
         if self._file is not None:
             self._chunks.append(_digest(messages))
             self.store()
 
     def store(self) -> None:
-        """Write it down. Raises `PipelineError`."""
+        """Write the file. Raises `PipelineError`."""
         if self._file is None:
             return
         lots = [*self._chunks, *self._earlier.elements()]
@@ -223,7 +224,7 @@ def _digest(messages: Sequence[bytes]) -> str:
 
 
 def _without_ttl(data: bytes) -> bytes:
-    """What is the same in the second try: a log makes the time to live (3.2.1) less each time it is read."""
+    """The message without its ttl: a log reduces the ttl (3.2.1) each time the event is read."""
     layout = sections.walk(data)
     fields = sections.header(data, layout)
     return repr([*fields[:2], *fields[3:]]).encode() + data[layout.da :] if len(fields) > 2 else data

@@ -1,7 +1,7 @@
 """`format("scopegate")`: event-stream nodes over AMQP in Spark, batch and streaming, both ways (docs/pipeline.md).
 
-Offsets are exact: a task reads [start, end) of its partitions, and the same again whenever Spark asks again. The peer
-evaluates the filter. Planning and reading run in different processes; what they share is in `Span`.
+Offsets are exact: a task reads [start, end) of its partitions, and a repeated task reads the same events. The peer
+evaluates the filter. Planning and reading run in different processes, which share only `ReadTask`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from bridges.spark.datasource.sink import BatchSink, StreamSink
 from bridges.spark.errors import PipelineError
 
 _FRESH: Final = 0.25
-"""Seconds for which the bounds of a node are not asked for again: an idle query asks many times a second."""
+"""Seconds for which a node's bounds are reused: Spark asks an idle query for them many times a second."""
 StreamOffset: TypeAlias = dict[str, Any]
 """A JSON object: the next offset by partition, the identity of the log, and the offsets of the start."""
 _LOG, _FIRST, _NEW = "log", "first", "new"
-"""What a stream's offsets say besides the next offset per partition."""
+"""Keys of a stream's offset besides the next offset of each partition."""
 
 
 class ScopeGateDataSource(DataSource):
@@ -75,13 +75,13 @@ class _BaseReader:
         self._options = options
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The events of a span as record batches."""
+        """The events of a task as record batches."""
         if isinstance(partition, ReadTask) and partition.ranges:
             yield from read.read(self._options, partition)
 
 
 class BatchReader(_BaseReader, DataSourceReader):
-    """A batch: what the node holds when it is planned."""
+    """Reads a batch: the events that the node has when the batch is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -92,10 +92,10 @@ class BatchReader(_BaseReader, DataSourceReader):
 
 
 class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream; its offsets are the next ones per partition, as JSON.
+    """Reads a stream; its offset is the next offset of each partition as JSON, and the identity of the log.
 
-    The identity of the log is with them. The first offsets, which Spark asks for again after a restart, are written
-    down in the end of the first micro-batch: what was resolved once stays what it was.
+    Spark asks for the first offsets again after a restart. The end of the first micro-batch stores them, so that
+    they are resolved only once.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -108,7 +108,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._asked = 0.0
 
     def initialOffset(self) -> StreamOffset:
-        if self._initial is None:  # asked more than once: latest must stay what it was
+        if self._initial is None:  # resolved once: `latest` must not move
             node = plan.fetch_current_info(self._options)
             self._initial = {**_written(first_offsets(self._options, node.held), node.log), _NEW: True}
         return self._initial
@@ -153,7 +153,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         return plan_tasks(options, available_ranges(options, starts, _places(end), node.held), log)
 
     def commit(self, end: StreamOffset) -> None:
-        """Nothing is kept at the peer: the checkpoint knows."""
+        """Nothing to do: Spark's checkpoint has the offsets."""
 
 
 def _written(places: Mapping[int, int], log: str | None = None) -> StreamOffset:
@@ -162,7 +162,7 @@ def _written(places: Mapping[int, int], log: str | None = None) -> StreamOffset:
 
 
 def _end(at: OffsetBounds, place: int) -> int:
-    """How far there is something; a partition that is empty and does not say where ends where it was."""
+    """The end of a partition; one that is empty and whose next offset is unknown ends where it was."""
     return at.high if at.known else max(at.high, place)
 
 

@@ -1,1 +1,4 @@
-"""Archived events, sent again in order."""
+"""Replay: sends archived events again, in their order.
+
+Uses bridges.spark.archive, bridges.spark.amqp and bridges.kafka.produce.
+"""

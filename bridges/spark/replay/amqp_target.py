@@ -1,6 +1,6 @@
-"""Replay to an AMQP address: each event accepted before it counts, the progress in a file beside the archive.
+"""Replay to an AMQP address: an event counts once it is accepted; a file beside the archive has the progress.
 
-A run that is killed may send again what was under way: the last batch, at most. AMQP has no transaction with our file.
+After a run was killed, the next one may send its last chunk again: AMQP has no transaction with the file.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LOT: Final = 500
 
 
 class AmqpTarget:
-    """One address. Raises `PipelineError` where it is not taken, or an event is not accepted."""
+    """One address. Raises `PipelineError` if the link is refused or an event is not accepted."""
 
     def __init__(self, options: ReadOptions, state: Path) -> None:
         self._options: Final = options
         self._state: Final = state
         self._progress: Final = _read(state)
-        self._send([])  # what is wrong there is said now,
-        self._keep()  # and here: what is sent while nothing can be noted is sent again
+        self._send([])  # errors there are reported now,
+        self._keep()  # and here: without progress, events would be sent again
 
     @property
     def progress(self) -> Mapping[int, int]:
@@ -41,9 +41,9 @@ class AmqpTarget:
         return self._progress
 
     def write(self, rows: list[Row]) -> None:
-        """Send these in lots; those of a lot count together.
+        """Send the rows in chunks; the rows of a chunk count together.
 
-        A connection for each call: between two, Spark may sort for longer than a peer waits for a sign of life.
+        Each call opens a connection: between two calls, Spark may sort for longer than the peer's idle time-out.
         """
         self._send([rows[first : first + _LOT] for first in range(0, len(rows), _LOT)])
 
@@ -79,7 +79,7 @@ class AmqpTarget:
         return f"{self._options.address} at {self._options.endpoint} {answer_to(place, outcome)}"
 
     def close(self) -> None:
-        """Nothing is open between two writes."""
+        """Nothing to do: no connection is open between two writes."""
 
 
 def _read(state: Path) -> dict[int, int]:

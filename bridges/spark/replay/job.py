@@ -1,6 +1,6 @@
 """Replay: archived events sent again, in the order they had in each partition (docs/pipeline.md).
 
-Spark selects and sorts a commit of the archive at a time; the driver sends, so that one limit of the rate holds.
+Spark selects and sorts one commit of the archive at a time; the driver sends, so that the rate has one limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "head", "b
 
 
 class ReplayTarget(Protocol):
-    """Where a replay goes: writes rows, and knows what an earlier run of the same name wrote."""
+    """The target of a replay: writes rows, and knows what earlier runs of the same name wrote."""
 
     @property
     def progress(self) -> Mapping[int, int]: ...
@@ -35,7 +35,7 @@ class ReplayTarget(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast, and when to stop."""
+    """The rate of a replay, and when it stops."""
 
     rate: float | None
     """Events a second."""
@@ -52,9 +52,9 @@ def replay(
     pace: Pace,
     on_progress: Callable[[int], None],
 ) -> int:
-    """Send what is selected and was not sent before; the number of events. Without a target they are only counted.
+    """Send the selected events that were not sent before; returns their number. Without a target, only count them.
 
-    Raises `PipelineError`; a later run of the same name goes on.
+    Raises `PipelineError`; a later run of the same name continues.
     """
     commits = check(archive, selection)
     try:
@@ -75,7 +75,7 @@ def replay(
 
 
 def check(archive: Archive, selection: ArchiveSelection) -> list[Commit]:
-    """The commits that have what is to be replayed; raises `PipelineError` where the archive has no such thing."""
+    """The commits with the selected events. Raises `PipelineError` if the archive has none."""
     if len(selection.addresses) != 1:
         raise PipelineError("name the one address of the archive to replay (--from)")
     commits = [commit for commit in archive.placed() if _has(commit, selection.addresses[0])]
@@ -134,7 +134,7 @@ class _Sender:
 
 
 class TopicTarget:
-    """A topic: the record as it was, in the partition with the same number, or that number modulo their count."""
+    """Writes the original records to a topic, to the partition of the same number modulo their count."""
 
     def __init__(self, replayer: Replayer, partitions: int) -> None:
         self._replayer: Final = replayer
@@ -147,12 +147,12 @@ class TopicTarget:
         return self._replayer.progress
 
     def write(self, rows: list[Row]) -> None:
-        """One transaction."""
+        """Write the rows in one transaction."""
         self._replayer.write(map(self._replayed, rows))
 
     def _replayed(self, row: Row) -> Replayed:
         record = row.record
-        if record is None:  # came over AMQP: made a record again as the gateway would
+        if record is None:  # archived over AMQP: encoded as the gateway would
             data = bytes(row.head) + bytes(row.bare_message)
             key, value, headers = self._writer.record(data, walk(data))
         else:
@@ -163,7 +163,7 @@ class TopicTarget:
         return Replayed(row.partition, row.offset, place, key, value, headers, max(row.timestamp, 0))
 
     def close(self) -> None:
-        """Nothing is left under way."""
+        """Close the client."""
         self._replayer.close()
 
 
