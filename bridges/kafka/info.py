@@ -14,7 +14,7 @@ from bridges.kafka.attach_state import still_attached
 from bridges.kafka.cluster import COMMITTED, Cluster
 from bridges.kafka.partitions import refuse_group
 from gateway.amqp.codec.types import Symbol, Uint, Value
-from gateway.amqp.link.handlers import LinkHandler
+from gateway.amqp.link.handlers import Outgoing
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message import sections
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, Fault
@@ -116,7 +116,7 @@ def _offset(offset: int) -> Symbol:
     return Symbol(offset_symbol(offset))
 
 
-class InfoSource(LinkHandler):
+class InfoSource(Outgoing):
     """Handler of one link to `$info`."""
 
     def __init__(self, link: OutgoingLink, node: InfoNode, cluster: Cluster) -> None:

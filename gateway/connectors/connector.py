@@ -235,7 +235,7 @@ class Connector:
         engine = self.engine
         for link in engine.links if engine is not None else ():
             if not link.incoming and link.handler is not None:
-                link.handler.policy_changed(None)
+                link.handler.policy_changed(lambda _: None)  # none has to go
 
     def reply_address_failed(self, error: AmqpError) -> None:
         self._report.log.warning("no response address", connector=self.name, description=str(error))

@@ -111,7 +111,7 @@ class QueuePull:
         self._pause = min(self._pause * 2, self._most)
 
 
-class PulledSender(InternalLink, Incoming):
+class PulledSender(InternalLink[Incoming], Incoming):
     """Both ends of it: the sender that the node sees (`gateway.amqp.link.link.Link`), and the handler of our link."""
 
     incoming: Final = True
@@ -148,7 +148,7 @@ class PulledSender(InternalLink, Incoming):
         **_: Any,
     ) -> None:
         """The node takes the link: now the queue is asked."""
-        if not self.taken(self.tapped(handler)):
+        if not self.accepted(self.instrumented(handler)):
             return
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         far = self.engine.attach(self.name, incoming=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.codec.types import Described, Symbol
 from gateway.amqp.engine.proton_data import ABSENT
+from gateway.amqp.link.handlers import Outgoing
 from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import SQL
@@ -82,7 +83,7 @@ def start(wish: ReadRequest) -> str:
     return EARLIEST if wish.start == "earliest" else LATEST
 
 
-class LocalSource(InternalLink):
+class LocalSource(InternalLink[Outgoing]):
     """The receiver that a topic of this gateway sees; see `gateway.amqp.link.link.Link` for what a node uses of it."""
 
     incoming: Final = False
@@ -132,7 +133,7 @@ class LocalSource(InternalLink):
 
     def accept(self, handler: Any, *, durable: bool = False, **_: Any) -> None:
         """The node takes the link."""
-        if not self.taken(handler):
+        if not self.accepted(handler):
             return
         self.unsettled_bytes = 0
         self._owner.source_stands("position kept" if durable else "no position kept")
@@ -199,8 +200,7 @@ class LocalSource(InternalLink):
 
     def positions(self) -> dict[int, int]:
         """Where the link reads next, per partition."""
-        read_next = getattr(self.handler, "positions", None)
-        return dict(read_next()) if self.open and read_next is not None else {}
+        return dict(self.handler.positions()) if self.open else {}
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
         """The terminus stays."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.engine.config import EngineConfig, PeerInfo
 from gateway.amqp.engine.proton_data import ABSENT
+from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message.hop import ROUTING, may_be_annotated, only
 from gateway.amqp.message.response_annotations import SUPPORTED, annotated
@@ -60,7 +61,7 @@ def inside(scope: str) -> Any:
     )
 
 
-class ForwardingTarget(InternalLink):
+class ForwardingTarget(InternalLink[Incoming]):
     """The sender that the node sees; see `gateway.amqp.link.link.Link` for what a node uses of it."""
 
     incoming: Final = True
@@ -110,7 +111,7 @@ class ForwardingTarget(InternalLink):
         **_: Any,
     ) -> None:
         """The node takes the link."""
-        if not self.taken(self.tapped(handler)):
+        if not self.accepted(self.instrumented(handler)):
             return
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         self.understands = understands

@@ -21,14 +21,14 @@ from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of
 from gateway.journal.readings import LinkReading, Readings
 from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of, finished, message_text
-from gateway.nodes.link import Delivery, SendContext
+from gateway.nodes.link import CountedLink, Delivery, Link, SendContext
 from gateway.observability.redaction import shown
 from gateway.response.crossing_rule import SAME_SCOPE, CrossingDecision
 from gateway.response.fields import REPLY_TO, TO, address_text
 from gateway.routing.event_annotations import GROUP
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
+    from gateway.amqp.link.link import Link as PeerLink
     from gateway.nodes.link import MessageTarget, Transform
     from gateway.routing.link_context import HasContext
     from policies.rules import Route
@@ -57,7 +57,7 @@ class LinkCounts(LinkTotals):
         self._journal: Final = journal
         self.seen: Final = seen
 
-    def left(self, link: Any) -> None:
+    def left(self, link: CountedLink) -> None:
         """The link counts no more."""
         self._journal.ended(link)
 
@@ -176,7 +176,7 @@ class Journal:
     # -- links
 
     def allowed(
-        self, link: Any, scope: str, address: str | None, user: str | None, route: str = "",
+        self, link: Link, scope: str, address: str | None, user: str | None, route: str = "",
         routes: tuple[Route, ...] = (), rule: str | None = None,
     ) -> None:  # fmt: skip
         """The policy lets this link through to where the routes lead, or to a `route` that no rule is about."""
@@ -184,36 +184,36 @@ class Journal:
         end = end._replace(to_address=shown(end.to_address))
         self._count(link, self._seen(link, scope, address, user, "allow", None, None, end))
 
-    def refused(self, link: Any, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
+    def refused(self, link: Link, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
         """It gets an error: from the policy, or from a node that the policy let it through to."""
-        flow: LinkCounts | None = link.flow
+        flow = link.flow
         by, end = "policy", LinkEnd()
         if address is None:
             terminus = link.target if link.incoming else link.source
             known = terminus.present and not terminus.coordinator
             end = LinkEnd("temporary" if terminus.dynamic else "anonymous" if known else "none")
-        if flow is not None:
+        if isinstance(flow, LinkCounts):
             by, end = "node", flow.seen.end
             flow.attached -= flow.attached > 0
             self.ended(link)
         denied = self._flow(self._seen(link, scope, address, user, "deny", error.condition, by, end))
         denied.attached += 1
 
-    def link_refused(self, link: Link, error: AmqpError) -> None:
+    def link_refused(self, link: PeerLink, error: AmqpError) -> None:
         """The same, when the resolver has long handed it on: the node has thought about it."""
-        if (flow := link.flow) is not None:
+        if isinstance(flow := link.flow, LinkCounts):
             self.refused(link, flow.seen.scope, link.address, flow.seen.user, error)
 
-    def ended(self, link: Any) -> None:
+    def ended(self, link: CountedLink) -> None:
         """The link counts no more."""
-        if (flow := link.flow) is not None:
+        if isinstance(flow := link.flow, LinkCounts):
             link.flow = None
             flow.links -= 1
 
-    def counted(self, link: Link) -> None:
+    def counted(self, link: PeerLink) -> None:
         """What a link has counted itself, just before `Report` takes it."""
-        flow: LinkCounts | None = link.flow
-        if flow is None:
+        flow = link.flow
+        if not isinstance(flow, LinkCounts):
             return
         if not link.incoming:
             flow.messages += link.transfers
@@ -222,12 +222,12 @@ class Journal:
         for name, count in link.others.items():
             flow.add(flow.outcomes, name, count)
 
-    def message_refused(self, link: Link, error: AmqpError) -> None:
+    def message_refused(self, link: PeerLink, error: AmqpError) -> None:
         """One message of it was refused."""
-        if (flow := link.flow) is not None:
+        if isinstance(flow := link.flow, LinkCounts):
             flow.add(flow.refused, error.condition)
 
-    def _count(self, link: Any, seen: LinkSeen) -> None:
+    def _count(self, link: Link, seen: LinkSeen) -> None:
         flow = self._flow(seen)
         flow.attached += 1
         flow.links += 1
@@ -244,7 +244,7 @@ class Journal:
         return flow
 
     def _seen(
-        self, link: Any, scope: str, address: str | None, user: str | None, decision: str, condition: str | None,
+        self, link: Link, scope: str, address: str | None, user: str | None, decision: str, condition: str | None,
         refused_by: str | None, end: LinkEnd,
     ) -> LinkSeen:  # fmt: skip
         action = "send" if link.incoming else "receive"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.principal import Principal
@@ -11,6 +11,7 @@ from gateway.routing.link_context import link_context
 from policies.rules import RelayRoute, Route
 
 if TYPE_CHECKING:
+    from gateway.routing.link_context import LinkContext
     from policies.model.rules import Action
 
 
@@ -26,6 +27,13 @@ class Decided:
     routes: tuple[Route, ...]
 
 
+class DecidedLink(Protocol):
+    """A link, as far as a reload looks at it."""
+
+    context: LinkContext
+    decision: Decided | None
+
+
 def places(routes: tuple[Route, ...]) -> tuple[Route, ...]:
     """Where routes lead, whatever becomes of reply addresses on the way."""
     return tuple(replace(each, replies="auto", uses=None) if isinstance(each, RelayRoute) else each for each in routes)
@@ -38,7 +46,7 @@ def differs(before: Decided, now: Decided) -> AmqpError | None:
     return AmqpError(DETACH_FORCED, "the rule for this address has changed; attach again")
 
 
-def answered_by(link: Any, before: Route, now: Decided) -> AmqpError | None:
+def answered_by(link: DecidedLink, before: Route, now: Decided) -> AmqpError | None:
     """Let a link that stays follow what its rule says of responses now; not where there were none, or are none now.
 
     What was announced for it would not be true any more (RA-2.2-4).
@@ -46,7 +54,7 @@ def answered_by(link: Any, before: Route, now: Decided) -> AmqpError | None:
     after, own = now.routes[0], link.context
     link.decision = now
     if own is None or not (isinstance(before, RelayRoute) and isinstance(after, RelayRoute)):
-        return None  # a link of ours at a container (`pull`) has a near half that has its own way
+        return None  # a link of ours at a container (`pull`) has no context: the half that our node sees has it
     if own.replies != before.replies:
         return None
     if before.replies != after.replies and "none" in (before.replies, after.replies):

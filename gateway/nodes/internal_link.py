@@ -1,20 +1,24 @@
-"""A link of which a node sees one end and no peer has the other: what such links share.
+"""What links share of which a node sees one end and no peer has the other (`gateway.nodes.link`).
 
 Messages pulled from a queue, the two ends of a bridge, and the destinations of a link whose messages go to many nodes
-are links to the nodes they lead to (see `gateway.amqp.link.link.Link` for what a node uses of one).
+are such links to the nodes that they lead to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from gateway.amqp.link.handlers import LinkHandler
 from gateway.amqp.message.hop import ROUTING
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault
 from gateway.principal import Requester
 
 if TYPE_CHECKING:
     from gateway.filters.parse.filter_set import Rules
+    from gateway.nodes.decision import Decided
+    from gateway.nodes.link import LinkCounter, PolicyVerdict
+    from gateway.routing.link_context import LinkContext
 
 
 class NothingUnsettled:
@@ -26,32 +30,35 @@ class NothingUnsettled:
         return 0
 
 
-class InternalLink:
-    """Taken or refused by its node, subject to the policy, and ended once."""
+HandlerT = TypeVar("HandlerT", bound=LinkHandler)
+
+
+class InternalLink(Generic[HandlerT]):
+    """Accepted or refused by its node, subject to the policy, and ended once."""
+
+    handler: HandlerT
+    """The node's; it is there once the node has accepted the link."""
 
     fence: int = 0
     offset_group: str | None = None
     draining = presettled = False
     filter_rules: Rules | None = None
 
-    def __init__(self, context: Any, requester: Requester) -> None:
+    def __init__(self, context: LinkContext, requester: Requester) -> None:
+        """`requester`: whose messages it carries."""
         self.context = context
         self.requester = requester
-        """Whose messages it carries."""
-        self.decision: Any = None
-        self.flow: Any = None
-        """What the journal counts of it."""
-        self.leaving: Any = None
-        """How requests in a topic become what its reader may get (`nodes.leaving.Leaving`)."""
-        self.handler: Any = None
+        self.decision: Decided | None = None
+        self.flow: LinkCounter | None = None
+        self.leaving: Callable[[Any, Callable[[], None]], bytes | None] | None = None
         self.open = False
         self.gone = False
         self.max_message_size = 0
         self.understands = ROUTING
         """The names of the delivery annotations that the node is to get."""
 
-    def taken(self, handler: Any) -> bool:
-        """The node takes the link; False: it answers too late, and has been told so."""
+    def accepted(self, handler: HandlerT) -> bool:
+        """The node accepts the link; False: it answers too late, and its handler has heard of the end."""
         if self.gone:
             handler.on_detach(None)
             return False
@@ -59,8 +66,8 @@ class InternalLink:
         self.open = True
         return True
 
-    def tapped(self, handler: Any) -> Any:
-        """The node's handler, with what the journal counts around it."""
+    def instrumented(self, handler: HandlerT) -> HandlerT:
+        """The node's handler, with the counting of the journal around it."""
         return handler if self.flow is None else self.flow.tapped(handler)
 
     def refuse(self, error: AmqpError) -> None:
@@ -80,16 +87,16 @@ class InternalLink:
             raise
 
     def withdraw(self, error: AmqpError) -> None:
-        """As `Link.withdraw`; whoever is around it gives what came its outcome."""
+        """As `Link.withdraw`; the link around it gives what came its outcome."""
         self.end(error)
 
-    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
         """A reload: what the address means may have changed."""
         if (error := verdict(self)) is not None:
             self.end(error)
 
     def end(self, error: AmqpError | None) -> None:
-        """End it, once, whoever wants that."""
+        """End it, once, whichever side asks for that."""
         if self.gone:
             return
         self.gone = True
@@ -99,5 +106,5 @@ class InternalLink:
         self.ended(error, was_open=was_open)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
-        """Tell the node, if it had taken the link, and everybody else who has a part in it."""
+        """Tell the node, if it had accepted the link, and the other end."""
         raise NotImplementedError

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.amqp.link.state import DetachKind
     from gateway.errors import AmqpError
     from gateway.filters.parse.filter_set import Rules
-    from gateway.nodes.decision import Decided
+    from gateway.nodes.decision import Decided, DecidedLink
     from gateway.principal import Requester
     from gateway.routing.link_context import LinkContext
 
@@ -65,13 +65,19 @@ class EventCounter(Protocol):
     def end(self) -> None: ...
 
 
+class CountedLink(Protocol):
+    """A link that the journal counts."""
+
+    flow: LinkCounter | None
+
+
 class LinkCounter(Protocol):
     """What the journal counts of a link."""
 
     def tapped(self, handler: Any) -> Any:
         """The handler of the link, with counting around it."""
 
-    def left(self, link: Any) -> None:
+    def left(self, link: CountedLink) -> None:
         """The link counts no more."""
 
     def reading(self, positions: Callable[[], Mapping[int, int]]) -> EventCounter | None:
@@ -282,7 +288,7 @@ class OutgoingLink(Link, Protocol):
         """The contexts whose outcome will never come, oldest first; for `on_detach`."""
 
 
-PolicyVerdict: TypeAlias = "Callable[[Link], AmqpError | None]"
+PolicyVerdict: TypeAlias = "Callable[[DecidedLink], AmqpError | None]"
 """After a reload: why a link may not stay under the new policy; None: it may."""
 Transform: TypeAlias = Callable[[bytes], bytes]
 """Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""

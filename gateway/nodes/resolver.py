@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.errors import (
     INVALID_FIELD,
@@ -45,7 +45,9 @@ from policies.rules import (
 )
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
+    from gateway.amqp.link.link import Link as PeerLink
+    from gateway.nodes.decision import DecidedLink
+    from gateway.nodes.link import Link
     from policies.model.rules import Action
     from policies.model.units import Rate
 
@@ -111,7 +113,7 @@ class Scope:
 
     # -- attach
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: PeerLink) -> None:
         """Take a link of a peer in this scope."""
         pair = self.pairs.of(link)
         link.context = link_context(self.name, pair=pair if link.incoming else None)
@@ -133,7 +135,7 @@ class Scope:
             else:
                 self._attach_unnamed(link, terminus.dynamic)
 
-    def attach_to(self, link: Any, address: str, principal: Principal, *, passed_on: bool = False) -> None:
+    def attach_to(self, link: Link, address: str, principal: Principal, *, passed_on: bool = False) -> None:
         """Attach to `address` with the rights of `principal`; raises AmqpError where it has none.
 
         `passed_on`: the address is another gateway's, even if it looks like a response address of ours.
@@ -152,7 +154,7 @@ class Scope:
                 self._attach_route(link, address, principal)
 
     @contextmanager
-    def _journaled(self, link: Any, address: str | None, principal: Principal) -> Iterator[None]:
+    def _journaled(self, link: Link, address: str | None, principal: Principal) -> Iterator[None]:
         """What goes wrong with an attach is told to the journal, too."""
         try:
             yield
@@ -162,7 +164,7 @@ class Scope:
                 self.world.journal.refused(link, self.name, address, user_name(principal), error)
             raise
 
-    def _allowed(self, link: Any, address: str | None, principal: Principal, route: str) -> None:
+    def _allowed(self, link: Link, address: str | None, principal: Principal, route: str) -> None:
         """Tell the journal before the node has the link: it counts from the first message on."""
         if self.world.journal is not None:
             self.world.journal.allowed(link, self.name, address, user_name(principal), route)
@@ -190,7 +192,7 @@ class Scope:
             return False
         return cookie is None or not self.world.crossings.own_cookie(self.name, cookie)
 
-    def _attach_route(self, link: Any, address: str, principal: Principal) -> None:
+    def _attach_route(self, link: Link, address: str, principal: Principal) -> None:
         action: Action = "send" if link.incoming else "receive"
         decided = self.decide(action, address, principal)
         link.decision = decided
@@ -205,7 +207,7 @@ class Scope:
         announced_capabilities(link, self._announces(link, node, decided.routes))
         node.attach(link)
 
-    def _announces(self, link: Any, node: Node, routes: tuple[Route, ...] = ()) -> bool:
+    def _announces(self, link: Link, node: Node, routes: tuple[Route, ...] = ()) -> bool:
         """Whether annotations on what `link` sends are honoured (RA-2.2-4).
 
         They are when the message crosses into another scope, and where every receiver that is there now said
@@ -223,7 +225,7 @@ class Scope:
         kinds = node.receivers.kinds
         return bool(kinds) and all(honours(self.name, each) for each in kinds)
 
-    def _attach_unnamed(self, link: Link, dynamic: bool) -> None:
+    def _attach_unnamed(self, link: PeerLink, dynamic: bool) -> None:
         if not (dynamic or link.incoming):
             raise AmqpError(INVALID_FIELD, "the source has no address and is not dynamic")
         if (error := self.unnamed(link)) is not None:
@@ -286,9 +288,10 @@ class Scope:
             route = onward
         return tuple(found)
 
-    def still(self, link: Any) -> AmqpError | None:
+    def still(self, link: DecidedLink) -> AmqpError | None:
         """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
         decided = link.decision
+        assert decided is not None  # else there is nothing to ask again
         action: Action = "receive" if decided.action == "info" else decided.action
         try:
             now = self.decide(action, decided.address, decided.principal)
@@ -297,7 +300,7 @@ class Scope:
             return error
         return differs(decided, now) or answered_by(link, decided.routes[0], now)
 
-    def unnamed(self, link: Link) -> AmqpError | None:
+    def unnamed(self, link: PeerLink) -> AmqpError | None:
         """Why a link without an address of the policy's may not be; None: it may."""
         terminus = link.target if link.incoming else link.source
         if terminus.dynamic:

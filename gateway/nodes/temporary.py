@@ -11,8 +11,8 @@ from gateway.principal import Principal, User
 from gateway.routing.reserved import TEMPORARY
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link
     from gateway.nodes.base import Resolver
+    from gateway.nodes.link import Link
 
 _DELETE_ON_CLOSE: Final = 0x2B
 _LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE), [])}
@@ -24,7 +24,7 @@ class Temporary(DirectNode):
     named_here = True
     creator: Link
 
-    def admit(self, link: Any, principal: Principal) -> None:
+    def admit(self, link: Link, principal: Principal) -> None:
         """Raise NOT_ALLOWED where `link` is of another connection than the one that made the node.
 
         It may send where the maker receives, on the link that made the node or on another (JMS makes temporary queues

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.nodes.link import IncomingLink
+from gateway.nodes.link import IncomingLink, Link, is_incoming
 from gateway.principal import GatewayItself, client
 from gateway.response.annotate import Restored
 from gateway.response.crossing_rule import RESPONSE
@@ -79,9 +79,9 @@ def _wishes(scope: Resolver, link: IncomingLink) -> tuple[tuple[str, ...], dict[
     )
 
 
-def attach_replies(scope: Resolver, link: Any, address: str) -> None:
+def attach_replies(scope: Resolver, link: Link, address: str) -> None:
     """The addresses under which responses come home through this gateway."""
-    if not link.incoming:
+    if not is_incoming(link):
         raise AmqpError(NOT_ALLOWED, "this address accepts responses; nothing can be received from it")
     aim = _responses(scope, address, link.user)
     router = ResponseRouter(link, aim, scope.world.waits, window=window(scope))

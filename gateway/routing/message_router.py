@@ -17,7 +17,7 @@ from gateway.amqp.link.outcomes import RELEASED, Outcome
 from gateway.amqp.message.hop import ROUTING, TARGETED, may_be_annotated, only
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.internal_link import InternalLink
-from gateway.nodes.link import Delivery, IncomingLink
+from gateway.nodes.link import Delivery, IncomingLink, PolicyVerdict
 from gateway.nodes.reject import refuse
 from gateway.response.cookie_store import CookieNotLoaded
 from gateway.routing.requester_limits import BESIDE, DETACHED, HeldMessage, RequesterLimit, dispensable
@@ -58,7 +58,7 @@ class PendingDestination(Exception):
     """Raised by an aim whose message cannot go on yet; a router that has such aims knows what it waits for."""
 
 
-class DestinationLink(InternalLink):
+class DestinationLink(InternalLink[Incoming]):
     """A link to one destination; see `gateway.amqp.link.link.Link` for what a node uses of it."""
 
     incoming: Final = True
@@ -132,8 +132,8 @@ class DestinationLink(InternalLink):
         self.max_message_size, self.understands = max_message_size, understands
         if not self.gone and (missing := self._router.demands.missing(capabilities, properties)) is not None:
             self.refuse(missing)
-        if self.taken(self.tapped(handler)):
-            self._attended = getattr(handler, "attended", True)
+        if self.accepted(self.instrumented(handler)):
+            self._attended = handler.attended
 
     def grant(self, credit: int) -> None:
         if self._kept_back is not None:
@@ -218,7 +218,7 @@ class DestinationLink(InternalLink):
         self.perhaps_done()
 
     def _stays(self, data: bytes) -> bool:
-        attended = not self.open or getattr(self.handler, "attended", True)
+        attended = not self.open or self.handler.attended
         return not self.gone and attended and self._router.outlived and DETACHED.take(len(data) + BESIDE)
 
     def abandon(self, delivery: Delivery, settled: bool) -> None:
@@ -251,7 +251,7 @@ class DestinationLink(InternalLink):
         """Release what waits for nothing any more; returns how many have got their outcome since the look before."""
         done, self._done = self._done, 0
         self.still = self.still + 1 if self.busy and not done else 0
-        attended = getattr(self.handler, "attended", True) if self.open else self._attended
+        attended = self.handler.attended if self.open else self._attended
         left, self._attended = self._attended and not attended, attended or self._attended
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -361,7 +361,7 @@ class MessageRouter(Incoming):
         for route in list(self._routes.values()):
             route.close()
 
-    def policy_changed(self, verdict: Callable[[Any], AmqpError | None]) -> None:
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
         """A reload: destinations that are no longer allowed go, with what waits for them."""
         for route in list(self._routes.values()):
             if (error := verdict(route)) is not None:

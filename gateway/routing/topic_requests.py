@@ -23,7 +23,7 @@ from gateway.routing.reply_rights import permit
 
 if TYPE_CHECKING:
     from gateway.nodes.base import Resolver
-    from gateway.nodes.link import Transform
+    from gateway.nodes.link import MessageTarget, Transform
 
 _AGAIN: Final = 1.0
 """Seconds until a cookie that shared state could not keep is offered to it again."""
@@ -49,7 +49,7 @@ class _Topic(NamedTuple):
 class TopicRequests:
     """What becomes of such requests for one reader of a topic of `scope`."""
 
-    def __init__(self, scope: Resolver, link: Any) -> None:
+    def __init__(self, scope: Resolver, link: MessageTarget) -> None:
         self._scope: Final = scope
         self._link: Final = link
         self._topic: Final = _Topic(link_context(scope.name, announces=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, INTERNAL_ERROR, AmqpError, Fault
 from gateway.nodes.decision import Decided
@@ -12,6 +12,7 @@ from policies.rules import KafkaRoute, RelayRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
+    from gateway.nodes.decision import DecidedLink
     from gateway.observability.link_events import LinkEvents
 
 
@@ -64,11 +65,11 @@ class LinkRevalidator:
         scope = self._scopes.get(link.scope)
         if scope is None:
             return AmqpError(CONNECTION_FORCED, "the scope was removed from the policy")
-        if (told := getattr(link.handler, "policy_changed", None)) is not None:
-            told(self.decided)
+        if link.handler is not None:  # it has been answered
+            link.handler.policy_changed(self.decided)
         return scope.unnamed(link) or self.decided(link)
 
-    def decided(self, link: Any) -> AmqpError | None:
+    def decided(self, link: DecidedLink) -> AmqpError | None:
         """The same for what the policy had decided; for what no rule decides there is no reason to go."""
         node = link.decision
         if not isinstance(node, Decided):

@@ -30,6 +30,7 @@ from bridges.kafka.groups.checkpointer import DurableTerminus
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.ttl import unexpired
 from bridges.kafka.states import next_state
+from gateway.amqp.link.handlers import BatchOutgoing
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.link import EventCounter
@@ -45,7 +46,7 @@ _offset: Final = itemgetter(2)
 log = structlog.get_logger(logger_name="kafka")
 
 
-class LogReceiver:
+class LogReceiver(BatchOutgoing):
     """Handler of one outgoing link; everything here runs on the loop."""
 
     def __init__(

@@ -12,6 +12,7 @@ from bridges.kafka.records.event import EncodedEvent
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
+from gateway.nodes.link import PolicyVerdict
 from gateway.state.leases.lease import Lease, RevocationReason
 from gateway.state.leases.manager import Leases
 
@@ -47,6 +48,13 @@ class GroupHandler:
     def takes_batches(self) -> bool:
         """See `handlers.BatchOutgoing`."""
         return self._receiver.takes_batches()
+
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
+        """Nothing here was decided under the old policy: the link itself is looked at."""
+
+    def positions(self) -> dict[int, int]:
+        """As `Outgoing.positions`."""
+        return self._receiver.positions()
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over: the partition is free."""

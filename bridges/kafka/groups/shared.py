@@ -27,7 +27,7 @@ from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.states import next_state
 from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
-from gateway.nodes.link import OutgoingLink
+from gateway.nodes.link import OutgoingLink, PolicyVerdict
 from gateway.state.leases.lease import Lease, RevocationReason, Share
 from gateway.state.leases.manager import Leases
 
@@ -104,6 +104,13 @@ class SharedMember:
     def takes_batches(self) -> bool:
         """See `handlers.BatchOutgoing`."""
         return self._receiver.takes_batches()
+
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
+        """Nothing here was decided under the old policy: the link itself is looked at."""
+
+    def positions(self) -> dict[int, int]:
+        """As `Outgoing.positions`."""
+        return self._receiver.positions()
 
     async def acquire(self, leases: Iterable[Lease]) -> None:
         """Take over the first partitions, before the attach is answered: events from then on are delivered."""

@@ -5,7 +5,7 @@ A handler that stands around another one says itself whether it takes batches, f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gateway.amqp.link.outcomes import Outcome
@@ -31,6 +31,13 @@ class LinkHandler(Protocol):
         """Whether it takes several messages, or accepted deliveries, in one call; asked when the link begins."""
         return False
 
+    def policy_changed(self, verdict: Callable[..., AmqpError | None]) -> None:
+        """After a reload: decide anew what was decided under the old policy; nothing by default.
+
+        A handler with links of its own asks `verdict` (`gateway.nodes.link.PolicyVerdict`) why each may not stay.
+        """
+        return
+
     def on_detach(self, error: AmqpError | None) -> None:
         """The link has ended, with the error of the peer or of ours; None: in order. Called once."""
 
@@ -42,6 +49,11 @@ class Incoming(LinkHandler, Protocol):
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """A message has come."""
+
+    @property
+    def attended(self) -> bool:
+        """Whether somebody takes what comes here, now or later: a node without a receiver gives it back."""
+        return True
 
     def give_back(self) -> None:
         """The link is about to be withdrawn: release what has come and is not passed on; nothing by default."""
@@ -67,6 +79,10 @@ class Outgoing(LinkHandler, Protocol):
 
     def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
         """The peer has given the message that was sent with `context` its outcome."""
+
+    def positions(self) -> Mapping[int, int]:
+        """Where the link reads next in an event log, per partition; of no log: none."""
+        return {}
 
 
 class BatchOutgoing(Outgoing, Protocol):

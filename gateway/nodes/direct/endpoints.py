@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from gateway.amqp.link.handlers import Incoming, LinkHandler
+from gateway.amqp.link.handlers import Incoming, Outgoing
 from gateway.amqp.link.outcomes import FAILED, Outcome
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.access import Encoded
@@ -18,6 +18,7 @@ from gateway.nodes.link import (
     IncomingLink,
     MessageOrigin,
     OutgoingLink,
+    PolicyVerdict,
     SendContext,
     Transform,
     TransformFactory,
@@ -88,7 +89,7 @@ class SenderEndpoint(Incoming):
         self._node.leave_sender(self)
 
 
-class ReceiverEndpoint(LinkHandler):
+class ReceiverEndpoint(Outgoing):
     """A receiver at the node, with the crossings from each sender's scope to its own."""
 
     __slots__ = (
@@ -131,7 +132,7 @@ class ReceiverEndpoint(LinkHandler):
         self._transforms.pop((origin.context, origin.requester), None)
         self.last_context = None
 
-    def policy_changed(self, verdict: Any) -> None:
+    def policy_changed(self, verdict: PolicyVerdict) -> None:
         """A reload may have changed keys or rules: decide anew at the next message."""
         self._transforms.clear()
         self.last_context = None

@@ -87,7 +87,7 @@ class World:
 
     def _attach(self, route: Any) -> None:
         took: Callable[..., None] = lambda _, data, settled: self.got.append(data)  # noqa: E731
-        route.accept(SimpleNamespace(on_transfer=took, on_detach=lambda _: None))
+        route.accept(SimpleNamespace(on_transfer=took, on_detach=lambda _: None, attended=True))
         route.grant(10)
 
     def answer(self) -> None:

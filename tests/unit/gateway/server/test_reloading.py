@@ -41,9 +41,9 @@ class Counted:
 async def test_a_reload_looks_at_few_links_in_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """4,000 links under 500 rules held everybody for four seconds."""
     monkeypatch.setattr(service, "LinkRevalidator", Counted)
-    world, bridges = SimpleNamespace(scopes={}), SimpleNamespace(policy_changed=lambda verdict: None)
+    bridges = SimpleNamespace(policy_changed=lambda verdict: None)
     links = {"links": lambda: range(500), "far_links": lambda: range(100)}
-    gateway: Any = SimpleNamespace(world=world, report=None, bridges=bridges, _replaced=None, **links)
+    gateway: Any = SimpleNamespace(scopes={}, report=None, bridges=bridges, _replaced=None, **links)
     judging, most = asyncio.ensure_future(Gateway._judge(gateway)), 0
     while not judging.done():
         before = Counted.looked
