@@ -1,1 +1,1 @@
-"""The command line, `scopegate`: one module for each command. Each imports what it needs when it runs."""
+"""The command line, `scopegate`: `main` has check, explain, schema and run; other commands have a module each."""

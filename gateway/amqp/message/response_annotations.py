@@ -1,4 +1,7 @@
-"""Whether a message carries the annotations of response routing, which not every target takes (RA 2.2, 2.3)."""
+"""Whether a message carries the annotations of response routing, which not every target takes (RA 2.2, 2.3).
+
+Their names and types: `gateway/response/annotations.py`.
+"""
 
 from __future__ import annotations
 

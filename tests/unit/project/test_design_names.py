@@ -1,0 +1,69 @@
+"""Every name in backticks in docs/design.md exists in the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.project.parts import ROOT
+
+PROSE = re.sub(r"^```.*?^```", "", (ROOT / "docs/design.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+PLANNED = {"bridges/cloudevents"}
+"""Paths that the page names as plans."""
+FOREIGN = ("pytest.", "queued.max.", "redis:", "Decimal32/")
+"""How names begin that look like ours but are not."""
+NAMED = sorted(name for name in set(re.findall(r"`([^`]+)`", PROSE)) if not name.removeprefix("@").startswith(FOREIGN))
+
+
+def sources(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        for suffix in ("py", "pyi", "c", "h", "yaml", "json"):
+            yield from (ROOT / folder).rglob(f"*.{suffix}")
+
+
+PRODUCT = {path: path.read_text() for path in sources("gateway", "bridges", "policies")}
+OTHERS = [*sources("tests"), ROOT / "pyproject.toml", ROOT / "Makefile"]
+PATHS = [path.relative_to(ROOT).as_posix() for path in [*PRODUCT, *OTHERS, *(ROOT / "docs").rglob("*.md")]]
+WORDS = {word for text in [*PRODUCT.values(), *(path.read_text() for path in OTHERS), *PATHS]
+         for word in re.findall(r"\w+", text)}  # fmt: skip
+KEYS = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/policy.md").read_text(), re.MULTILINE))
+
+
+def word_of(word: str) -> str:
+    """A metric's name as the code has it: the prefix and the suffix are added when it is exposed."""
+    return word.removeprefix("scopegate_").removesuffix("_total")
+
+
+def test_words_occur_in_the_code() -> None:
+    words = {word: named for named in NAMED for word in re.findall(r"[A-Za-z_]\w*", named)}
+    assert {word: named for word, named in words.items() if not WORDS & {word, word_of(word)}} == {}
+
+
+def test_paths_exist() -> None:
+    pattern = r"[\w.-]+(?:/[\w-]+)*/[\w-]*(?:\.\w+)?|\b\w+\.(?:py|c|h|md)\b"
+    paths = {path.rstrip("/") for named in NAMED if "(" not in named for path in re.findall(pattern, named)}
+    assert len(paths) > 30
+    known = "\n".join(f"/{path}/" for path in [*PATHS, *(path.removesuffix(".py") for path in PATHS)])
+    assert sorted(path for path in paths - PLANNED if f"/{path}/" not in known) == []
+
+
+def owners(name: str) -> list[Path]:
+    """Modules and packages of this name, and modules that define a class of this name."""
+    return [path for path, text in PRODUCT.items()
+            if path.stem == name or name in path.relative_to(ROOT).parts[:-1]
+            or re.search(rf"^class {name}\b", text, re.MULTILINE)]  # fmt: skip
+
+
+def test_members_belong_to_their_module_or_class() -> None:
+    pairs = {(owner, member): named for named in NAMED
+             for owner, member in re.findall(r"(?<![\w.])([A-Za-z_]\w*)\.([A-Za-z_]\w*)\b", named)
+             if member not in ("py", "c", "h", "md", "toml")}  # fmt: skip
+    assert len(pairs) > 50
+    wrong = {}
+    for (owner, member), named in pairs.items():
+        found = owners(owner)
+        texts = [PRODUCT[path] for path in found] + [path.stem for path in found]
+        if found and not {owner, member} <= KEYS and not any(re.search(rf"\b{member}\b", text) for text in texts):
+            wrong[f"{owner}.{member}"] = named
+    assert wrong == {}
