@@ -219,7 +219,7 @@ class Journal:
             flow.messages += link.transfers
         if link.accepted:
             flow.add(flow.outcomes, "accepted", link.accepted)
-        for name, count in link.others.items():
+        for name, count in link.outcome_counts.items():
             flow.add(flow.outcomes, name, count)
 
     def message_refused(self, link: PeerLink, error: AmqpError) -> None:

@@ -62,7 +62,7 @@ class Pairs:
         """The pair that this link asks to be half of."""
         if link.properties.get(PAIRED) is not True:
             return None
-        link.echo = ECHO
+        link.fixed_properties = ECHO
         key = (link.session, link.name)
         if (pair := self._pairs.get(key)) is None:
             pair = self._pairs[key] = Pair()

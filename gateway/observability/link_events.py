@@ -128,14 +128,14 @@ class LinkEvents:
         if self.journal is not None:
             self.journal.counted(link)
         counters = self._counters(link)
-        if not (link.transfers or link.accepted or link.others):
+        if not (link.transfers or link.accepted or link.outcome_counts):
             return  # nearly every link of a crowd
         if link.incoming:
             counters.deliveries_in += link.transfers
         else:
             counters.deliveries_out += link.transfers
         counters.accepted += link.accepted
-        for name, count in link.others.items():
+        for name, count in link.outcome_counts.items():
             setattr(counters, name, getattr(counters, name) + count)
         link.recount()
 

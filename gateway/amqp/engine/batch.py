@@ -1,4 +1,4 @@
-"""Proton's functions, given to the C code that calls them for many deliveries at once (`_turn.c`).
+"""Proton's functions, given to the C code that calls them for many deliveries at once (`_batch.c`).
 
 Both use the library that the Python binding has loaded. The binding also knows the functions' types: one that is
 not of the type that the C code was written for is found here, when the gateway starts, and not by a crash.
@@ -29,15 +29,19 @@ from gateway.amqp.engine._batch import (
     bind,
     bind_log,
     complaint,
-    dispatch,
     largest_frame,
     listen,
     scan,
     send,
     send_all,
     take,
-    usual,
     weigh,
+)
+from gateway.amqp.engine._batch import (
+    dispatch as drain_events,
+)
+from gateway.amqp.engine._batch import (
+    usual as all_plain,
 )
 from gateway.amqp.engine.handles import ProtonDelivery
 
@@ -54,18 +58,18 @@ __all__ = [
     "accept",
     "accept_all",
     "address",
+    "all_plain",
     "attached",
     "complaint",
     "delivery_at",
-    "dispatch",
-    "heard",
+    "drain_events",
+    "event_table",
     "largest_frame",
     "listen",
     "scan",
     "send",
     "send_all",
     "take",
-    "usual",
     "weigh",
 ]
 
@@ -98,7 +102,7 @@ _FUNCTIONS: Final = (
     ("pn_session_incoming_bytes", "size_t", _SESSION),
     ("pn_session_outgoing_bytes", "size_t", _SESSION),
 )
-"""Name, result and arguments, in the order of the table in `_turn.c`."""
+"""Name, result and arguments, in the order of the table in `_batch.c`."""
 
 
 def address(pointer: object) -> int:
@@ -106,7 +110,7 @@ def address(pointer: object) -> int:
     return int(ffi.cast("uintptr_t", pointer))
 
 
-def heard(kinds: Iterable[int]) -> bytes:
+def event_table(kinds: Iterable[int]) -> bytes:
     """What `dispatch` is told of the kinds of events that it leaves to others; all other kinds it throws away."""
     table = bytearray(256)
     for kind in kinds:
@@ -115,7 +119,7 @@ def heard(kinds: Iterable[int]) -> bytes:
 
 
 def delivery_at(number: int) -> ProtonDelivery:
-    """The delivery that `_turn` gave as a number, for the binding's own functions."""
+    """The delivery that the C code gave as a number, for the binding's own functions."""
     found: ProtonDelivery = ffi.cast("pn_delivery_t *", number)
     return found
 

@@ -1,7 +1,7 @@
 """One AMQP connection, sans-IO: bytes in, events to handlers, bytes out (AMQP 1.0 part 2).
 
-The only user of proton's C engine, with `link`, `turn` and `pndata` beside it. It holds no socket, no clock: `receive`
-takes bytes, `take` gives bytes, `tick` takes the time. Whoever owns it frees it with `free()` after `lost()`.
+Only this package and `gateway.amqp.link` call proton's C engine. There is no socket and no clock here: `receive` takes
+bytes, `take` gives bytes, `tick` takes the time. The owner calls `lost()` when the socket is gone, then `free()`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Engine(Restraint):
         self._echoes: Final = Echoes(self._sessions, self._output)
         self._flowed: Link | None = None  # of which the last flow was
         self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo)
-        self._intake: Final = self._input.intake
+        self._inspector: Final = self._input.inspector
         self._table: Final[dict[int, Callable[[ProtonEvent], None]]] = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
             lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
@@ -80,7 +80,7 @@ class Engine(Restraint):
             lib.PN_LINK_REMOTE_DETACH: lambda event: self._link_close(event, DetachKind.DETACHED),
             lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
         }
-        self._heard: Final = batch.heard((_FLOW, _ERROR, *self._table))
+        self._heard_events: Final = batch.event_table((_FLOW, _ERROR, *self._table))
 
     # -- bytes and time
 
@@ -93,8 +93,8 @@ class Engine(Restraint):
     def _dispatch_safely(self) -> None:
         """What cannot be decoded in a control frame is the peer's fault: the connection ends with that error."""
         try:
-            if self._intake.watching:
-                self._intake.look()
+            if self._inspector.watching:
+                self._inspector.look()
             self.dispatch()
         except AmqpError as error:
             self._fail(error)
@@ -106,7 +106,7 @@ class Engine(Restraint):
             self._fail(error)
 
     def _echo(self, channel: int | None) -> None:
-        self._echoes.wanted(self._flowed, channel)
+        self._echoes.note(self._flowed, channel)
 
     def _fail(self, error: AmqpError) -> None:
         """Without an open of the peer proton sends no close of ours, only that of an error of the stream."""
@@ -131,7 +131,7 @@ class Engine(Restraint):
             self.oversize.popleft()()
         output, data = self._output, b""
         if not self.paused:
-            if self._echoes.asked:
+            if self._echoes.pending:
                 self._echoes.answer()
             data = output.take()
             self.tally.fresh = 0
@@ -230,12 +230,12 @@ class Engine(Restraint):
 
     def message_format(self, name: str, tag: bytes) -> int:
         """The message-format of a delivery that came; asked once."""
-        return self._intake.message_format(name, tag) if self._intake.watching else 0
+        return self._inspector.message_format(name, tag) if self._inspector.watching else 0
 
     @property
     def disposition_text(self) -> str | None:
         """The error text of the disposition that is looked at, where proton shows only a part of it."""
-        return self._intake.disposition_text
+        return self._inspector.disposition_text
 
     def attach(self, name: str, *, incoming: bool, known: bool = False) -> Link:
         """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here.
@@ -288,7 +288,9 @@ class Engine(Restraint):
         collector = self._collector
         run: list[Batch] = []
         while True:
-            other = batch.dispatch(self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run, self._heard)
+            other = batch.drain_events(
+                self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run, self._heard_events
+            )
             if run:
                 self._hand_out(run)
             if not other:
@@ -308,7 +310,7 @@ class Engine(Restraint):
             self.touch()
         try:
             for link, found in run:
-                if link.incoming and self._intake.watching:
+                if link.incoming and self._inspector.watching:
                     link.received_of_any_format(found)
                 elif link.incoming:
                     link.received_all(found)
@@ -321,13 +323,13 @@ class Engine(Restraint):
         """Of those few that are not a whole message and not accepted."""
         link = self._links.get(pointer)
         if link is None or (link.incoming and not link.open):
-            self._attached.stray(pointer, delivery)
+            self._attached.unclaimed(pointer, delivery)
         elif link.incoming:
-            link.arrived(delivery)
+            link.on_partial(delivery)
         elif (number := link.number(delivery)) in link.unsettled:
             link.updated(delivery, number, lib.pn_delivery_remote_state(delivery))
         else:
-            self._attached.stray(pointer, delivery)
+            self._attached.unclaimed(pointer, delivery)
 
     def _control(self, event: ProtonEvent) -> None:
         if (kind := lib.pn_event_type(event)) == _FLOW:
@@ -339,7 +341,7 @@ class Engine(Restraint):
         elif self.closed or (self.discarding and kind != lib.PN_CONNECTION_REMOTE_CLOSE):
             return  # after our close only that of the peer counts
         elif (handle := self._table.get(kind)) is not None:
-            self._intake.look()
+            self._inspector.look()
             handle(event)
 
     def _remote_open(self, event: ProtonEvent) -> None:
@@ -373,7 +375,7 @@ class Engine(Restraint):
     def _session_open(self, event: ProtonEvent) -> None:
         if self._sessions.full:
             self._attached.end_all()
-        self._sessions.begun(lib.pn_event_session(event), *self._intake.begun())
+        self._sessions.begun(lib.pn_event_session(event), *self._inspector.begun())
         self._output.begun = True
         self.touch()
 
@@ -383,7 +385,7 @@ class Engine(Restraint):
         self._attached.of_session_closed(session, error, lambda: self._sessions.end(session), self._soon)
 
     def _link_open(self, event: ProtonEvent) -> None:
-        self._attached.opened(lib.pn_event_link(event), self._intake.asked())
+        self._attached.opened(lib.pn_event_link(event), self._inspector.asked())
 
     def _link_close(self, event: ProtonEvent, left: DetachKind) -> None:
         self._attached.closed(lib.pn_event_link(event), left)

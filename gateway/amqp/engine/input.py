@@ -39,45 +39,45 @@ class Input:
         self._before_end: Final = before_end
         self._echo: Final = echo
         self._room = lib.pn_transport_capacity(transport)
-        self.intake: Final = ControlFrameInspector(self._room)
+        self.inspector: Final = ControlFrameInspector(self._room)
 
     def push(self, data: bytes) -> None:
         """Feed what the peer sent; its events are handed out before this returns."""
         if self._room <= 0:
             return
         start = 0
-        for position, what, channel in self.intake.scanned(data):
+        for position, what, channel in self.inspector.scanned(data):
             if what == SPLIT_DISPOSITION:
-                self.intake.disposition_text = self.intake.split_text(data, position)
+                self.inspector.disposition_text = self.inspector.split_text(data, position)
             self._push(data, start, position)
             start = position
             if what == BEFORE_END:
                 self._before_end()
             elif what == CUT_TEXT:
-                self.intake.disposition_text = refusal(data[start : start + channel])
+                self.inspector.disposition_text = refusal(data[start : start + channel])
                 self._push(data, start, start + channel)
-                self.intake.disposition_text, start = None, start + channel
+                self.inspector.disposition_text, start = None, start + channel
             elif what == SPLIT_DISPOSITION:
-                self.intake.disposition_text = None
+                self.inspector.disposition_text = None
             elif self._room > 0:
                 self._echo(None if what == ECHO_LINK else channel)
         self._push(data, start, len(data))
         if self._room > 0:
-            self.intake.pushed(data, self._room)
+            self.inspector.pushed(data, self._room)
 
     def _push(self, data: bytes, position: int, end: int) -> None:
-        transport, intake = self._transport, self.intake
+        transport, inspector = self._transport, self.inspector
         start = ffi.from_buffer("char[]", data) + position
         while position < end and (room := self._room) > 0:
             taken = min(room, end - position)
             before = _frames(transport) if taken == room else -1
-            intake.pushing(data, position, room, taken)
+            inspector.pushing(data, position, room, taken)
             lib.pn_transport_push(transport, start, taken)
             self._dispatch()
             start, position = start + taken, position + taken
             room = lib.pn_transport_capacity(transport)
             if before >= 0 and before == _frames(transport):
-                intake.grown(room)
+                inspector.grown(room)
             if self._room > 0:
                 self._room = room
 

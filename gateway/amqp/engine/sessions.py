@@ -44,7 +44,7 @@ class Sessions:
         self._write_out: Final = write_out
         self._known: Final[dict[ProtonSession, _Handles]] = {}
         self.addresses: Final[dict[int, None]] = {}
-        """Of all of them, for `turn.weigh`."""
+        """Of all of them, for `batch.weigh`."""
         self.by_channel: Final[dict[int, ProtonSession]] = {}
         """Those that the peer has begun and not ended, by its channel."""
         self._ended = 0
@@ -114,11 +114,11 @@ class Sessions:
                 f"no free handle for the answer to this attach: the session's handle-max is {handles.highest}, "
                 "as its begin said",
             )
-        handles.held.add(link.at)
+        handles.held.add(link.proton_address)
 
     def detach(self, link: LinkState) -> None:
         """Our half detaches: its handle is free when that is written."""
         handles = self._known.get(link.session)
-        if handles is not None and link.at in handles.held:
-            handles.held.discard(link.at)
+        if handles is not None and link.proton_address in handles.held:
+            handles.held.discard(link.proton_address)
             handles.freed += 1

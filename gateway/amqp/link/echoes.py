@@ -36,11 +36,11 @@ class Echoes:
         self._output: Final = output
         self._links: Final[dict[Link, None]] = {}
         self._sessions: Final[dict[ProtonSession, None]] = {}
-        self.asked = False
+        self.pending = False
 
-    def wanted(self, link: Link | None, channel: int | None) -> None:
+    def note(self, link: Link | None, channel: int | None) -> None:
         """A flow asked for that of its link, or with a channel for that of a session; None: a link of no node."""
-        self.asked = True
+        self.pending = True
         if channel is None and link is not None:
             self._links[link] = None
         elif channel is not None and (session := self._known.by_channel.get(channel)) is not None:
@@ -48,7 +48,7 @@ class Echoes:
 
     def answer(self) -> None:
         """Have what was asked for written before what else there is to say."""
-        self.asked = False
+        self.pending = False
         if self._links:
             links = list(self._links)
             self._links.clear()

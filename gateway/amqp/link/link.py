@@ -1,8 +1,7 @@
 """One link of a connection: what its attach said, and how it begins and ends (AMQP 1.0 part 2, 2.6 and 2.7).
 
-Part of the engine (it calls proton's C functions). Messages are the business of its two halves, `receiving` and
-`sending`: per message a handful of C calls, one entry in what is unsettled, and a call of the handler
-that the node gave when it accepted the link.
+Messages are handled by its two halves, `receiver_link` and `sender_link`: for each message a few C calls, one entry in
+what is unsettled, and one call of the handler that the node gave when it accepted the link.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Link(ReceiverHalf, SenderHalf):
             return
         self.understands = understands
         self.unannounced = self.incoming and SUPPORTED not in (capabilities := tuple(capabilities))
-        properties = {**self.echo, **(properties or {})}
+        properties = {**self.fixed_properties, **(properties or {})}
         granted = proton_data.AttachReply(
             address, capabilities, properties, filter, distribution_mode, max_message_size, node_properties,
             durable=durable, volatile=volatile,
@@ -175,7 +174,7 @@ class SizedLink(Link):
         if len(data) <= self.most:
             super().send(data, context, settled)
         elif settled:
-            self.others["dropped"] = self.others.get("dropped", 0) + 1
+            self.outcome_counts["dropped"] = self.outcome_counts.get("dropped", 0) + 1
         else:
             engine = self.engine
             engine.serial += 1

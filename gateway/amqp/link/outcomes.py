@@ -73,7 +73,7 @@ SETTLED: Final = Outcome()
 FAILED: Final = Modified(failed=True)
 
 
-def said_in(outcome: Outcome, scope: str) -> Outcome:
+def spoken_in(outcome: Outcome, scope: str) -> Outcome:
     """The outcome, as one of a peer in `scope`."""
     if isinstance(outcome, Rejected) and outcome.error is not None:
         outcome.error.scope = scope

@@ -87,7 +87,7 @@ class ReceiverHalf(LinkState):
         if self.engine.refusing:
             self._refuse_all(messages)
             return
-        if not self.open or self._granted < len(messages) or not self._usual(messages):
+        if not self.open or self._granted < len(messages) or not self._all_plain(messages):
             self._received_each(messages)
         elif self._several:
             self._granted -= len(messages)
@@ -184,9 +184,9 @@ class ReceiverHalf(LinkState):
             self.detach(error)
         self.grant(1)
 
-    def _usual(self, messages: list[Message]) -> bool:
+    def _all_plain(self, messages: list[Message]) -> bool:
         """Whether `_received` would only hand them on."""
-        return batch.usual(messages, self._at_once, ANNOTATIONS, not self.unannounced, not self._never_settled)
+        return batch.all_plain(messages, self._at_once, ANNOTATIONS, not self.unannounced, not self._never_settled)
 
     def understood(self, data: bytes) -> bytes:
         """A message that may have delivery annotations, with those alone that this link understands (3.2.2)."""
@@ -209,14 +209,14 @@ class ReceiverHalf(LinkState):
             return
         self.handler.on_transfer(delivery, data, settled and not self._never_settled)
 
-    def arrived(self, delivery: ProtonDelivery) -> None:
-        """A delivery event that `_turn` leaves to us: in parts, large, empty, aborted, or of nothing new."""
+    def on_partial(self, delivery: ProtonDelivery) -> None:
+        """A delivery that the batch leaves out: it comes in parts, is large, empty or aborted, or has nothing new."""
         if not lib.pn_delivery_readable(delivery):
             return
         if lib.pn_delivery_aborted(delivery):
             self._aborted(delivery)
-        elif lib.pn_delivery_partial(delivery) or self._parts is not None or lib.pn_delivery_pending(delivery):
-            self._arrived_in_parts(delivery)
+        elif lib.pn_delivery_partial(delivery) or self._partial_body is not None or lib.pn_delivery_pending(delivery):
+            self._on_part(delivery)
         else:
             self._complete(delivery, b"")
 
@@ -267,7 +267,7 @@ class ReceiverHalf(LinkState):
 
     def drop(self: Self, delivery: int) -> None:
         """A pre-settled delivery that nobody can take: counted, for its sender cannot be told."""
-        self.others["dropped"] = self.others.get("dropped", 0) + 1
+        self.outcome_counts["dropped"] = self.outcome_counts.get("dropped", 0) + 1
         if self.open:
             self.settle(delivery, SETTLED)
         else:
@@ -295,7 +295,7 @@ class ReceiverHalf(LinkState):
             self.held.let_go(delivery)
             pointer = batch.delivery_at(delivery)
             dispositions.write(pointer, outcome, self.scope)
-            self.others[outcome.name] = self.others.get(outcome.name, 0) + 1
+            self.outcome_counts[outcome.name] = self.outcome_counts.get(outcome.name, 0) + 1
             lib.pn_delivery_settle(pointer)
         engine = self.engine
         if not engine.dirty:
@@ -306,7 +306,7 @@ class ReceiverHalf(LinkState):
         self.held.let_go(delivery)
         lib.pn_delivery_settle(batch.delivery_at(delivery))
 
-    def _arrived_in_parts(self, delivery: ProtonDelivery) -> None:
+    def _on_part(self, delivery: ProtonDelivery) -> None:
         """Large and unfinished messages: collected outside proton, which would copy them again and again."""
         size = lib.pn_delivery_pending(delivery)
         if lib.pn_delivery_aborted(delivery):
@@ -315,9 +315,9 @@ class ReceiverHalf(LinkState):
         if self._granted <= 0:
             self._no_credit()
             return
-        if (parts := self._parts) is None:
-            parts = self._parts = bytearray()
-            self.engine.receivers.pop(self.at, None)  # its end is not to be taken for a whole message
+        if (parts := self._partial_body) is None:
+            parts = self._partial_body = bytearray()
+            self.engine.receivers.pop(self.proton_address, None)  # its end is not to be taken for a whole message
         if self.max_message_size and len(parts) + size > self.max_message_size:
             self._too_large(len(parts) + size)
             return
@@ -338,10 +338,10 @@ class ReceiverHalf(LinkState):
 
     def _whole(self) -> None:
         """No message is unfinished any more."""
-        if self._parts is not None:
-            self.let_go_of_parts()
+        if self._partial_body is not None:
+            self.drop_partial_body()
             if self.open:
-                self.engine.receivers[self.at] = self.held
+                self.engine.receivers[self.proton_address] = self.held
 
     def _too_much(self) -> None:
         error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)

@@ -63,7 +63,7 @@ class SenderHalf(LinkState):
         self.window -= 1
         self.transfers += 1
         engine.serial = serial = engine.serial + 1
-        if batch.send(self.at, serial, data, engine.tally if silent else self.unsettled, context):
+        if batch.send(self.proton_address, serial, data, engine.tally if silent else self.unsettled, context):
             engine.blocked = True  # until it is written and charged
         if silent and not settled:
             self.handler.on_outcome(context, ACCEPTED)
@@ -73,7 +73,8 @@ class SenderHalf(LinkState):
     def send_all(self, messages: list[OutgoingMessage]) -> None:
         """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
         engine, silent = self.engine, self.presettled
-        engine.serial = batch.send_all(self.at, engine.serial, messages, engine.tally if silent else self.unsettled)
+        into = engine.tally if silent else self.unsettled
+        engine.serial = batch.send_all(self.proton_address, engine.serial, messages, into)
         engine.blocked = engine.blocked or engine.tally.full
         self.window -= len(messages)
         self.transfers += len(messages)
@@ -110,8 +111,8 @@ class SenderHalf(LinkState):
             return
         context = self.unsettled.take(number)
         outcome = dispositions.read(delivery, state, self.scope, self.engine.disposition_text)
-        if outcome is SETTLED or (outcome is FAILED and self.unsaid is not SETTLED):
-            outcome = self.unsaid  # 3.5.3: also for a state that is no outcome
+        if outcome is SETTLED or (outcome is FAILED and self.default_outcome is not SETTLED):
+            outcome = self.default_outcome  # 3.5.3: also for a state that is no outcome
         lib.pn_delivery_settle(delivery)
         engine = self.engine
         if not engine.dirty:

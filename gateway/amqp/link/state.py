@@ -47,12 +47,12 @@ class LinkState:
     """See `gateway.nodes.link.Link`: only a link of the gateway's own has them."""
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_parts", "_several", "_withheld", "accepted", "at",
-        "attach_listener", "context", "counted", "decision", "draining", "durable", "echo", "engine", "failure",
-        "filter_rules", "flow", "gone", "handle", "handler", "held", "incoming", "leaving", "left",
-        "max_message_size", "most", "name", "open", "others", "presettled", "properties", "ptr", "refusals",
-        "requester", "session", "source", "target", "transfers", "unannounced", "understands", "unsaid", "unsettled",
-        "window",
+        "_at_once", "_granted", "_never_settled", "_partial_body", "_several", "_withheld", "accepted",
+        "attach_listener", "context", "counted", "decision", "default_outcome", "draining", "durable", "engine",
+        "failure", "filter_rules", "fixed_properties", "flow", "gone", "handle", "handler", "held", "incoming",
+        "leaving", "left", "max_message_size", "most", "name", "open", "outcome_counts", "presettled", "properties",
+        "proton_address", "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
+        "understands", "unsettled", "window",
     )  # fmt: skip
 
     context: NodeData
@@ -70,7 +70,7 @@ class LinkState:
     def __init__(self, engine: EnginePort[Self], pointer: ProtonLink) -> None:
         self.engine: Final = engine
         self.ptr: Final = pointer
-        self.at: Final = address(pointer)  # the same as a number
+        self.proton_address: Final = address(pointer)  # `ptr` as a number, for the C code
         self.session: Final[ProtonSession] = lib.pn_link_session(pointer)
         self.name: Final = proton_data.text(lib.pn_link_name(pointer)) or ""
         self.incoming: Final = bool(lib.pn_link_is_receiver(pointer))
@@ -82,8 +82,8 @@ class LinkState:
         self.failure: AmqpError | None = None  # why we detached it
         self.handler = None
         self.attach_listener: AttachListener[Self] | None = None  # of a link of ours
-        self.unsaid: Outcome = SETTLED  # the outcome of what the peer settles without one
-        self.echo: Mapping[Value, Value] = {}  # link properties that our answer has whatever the node says
+        self.default_outcome: Outcome = SETTLED  # the outcome of what the peer settles without one
+        self.fixed_properties: Mapping[Value, Value] = {}  # our answer has these link properties in any case
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
@@ -94,11 +94,11 @@ class LinkState:
         self._at_once = BUFFER_SIZE - 1
         self.transfers = self.accepted = self.refusals = 0
         """Deliveries; those of the peer that were accepted, the other outcomes are in `others` by name; log lines."""
-        self.others: dict[str, int] = {}
+        self.outcome_counts: dict[str, int] = {}
         self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
         self.handle = -1  # of a sender of ours, once its attach is written
         self.window = self._granted = self._withheld = 0
-        self._parts: bytearray | None = None
+        self._partial_body: bytearray | None = None
         self.held: Final = Received(self, engine.tally)
         """What came here and has no outcome yet."""
         self.unsettled: Final = Unsettled(self, engine.tally)
@@ -109,7 +109,7 @@ class LinkState:
         """What was counted has been taken."""
         self.counted += self.transfers
         self.transfers = self.accepted = 0
-        self.others.clear()
+        self.outcome_counts.clear()
 
     @property
     def scope(self) -> str:
@@ -191,23 +191,23 @@ class LinkState:
         self.open = True
         if self.incoming:
             self._several = takes_batches(self.handler)
-            self.engine.receivers[self.at] = self.held
+            self.engine.receivers[self.proton_address] = self.held
         else:
             self.unsettled.several = takes_batches(self.handler)
-            self.engine.senders[self.at] = self.unsettled
+            self.engine.senders[self.proton_address] = self.unsettled
 
     def ended(self: Self, error: AmqpError | None) -> None:
         """The link can carry nothing more: tell the node once."""
         if self.open:
             self.open = False
-            (self.engine.receivers if self.incoming else self.engine.senders).pop(self.at, None)
+            (self.engine.receivers if self.incoming else self.engine.senders).pop(self.proton_address, None)
             self.engine.sends_no_more(self)
             self.window = 0
-            self.let_go_of_parts()
+            self.drop_partial_body()
             self.handler.on_detach(error)
 
-    def let_go_of_parts(self) -> None:
+    def drop_partial_body(self) -> None:
         """What came of an unfinished message is needed no more."""
-        if self._parts is not None:
-            self.engine.unfinished -= len(self._parts)
-            self._parts = None
+        if self._partial_body is not None:
+            self.engine.unfinished -= len(self._partial_body)
+            self._partial_body = None

@@ -17,7 +17,7 @@ from cproton_ffi import lib
 from gateway.amqp.engine import proton_data
 from gateway.amqp.link.attach_info import AttachInfo
 from gateway.amqp.link.link import Link, sized
-from gateway.amqp.link.outcomes import said_in
+from gateway.amqp.link.outcomes import spoken_in
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 from gateway.held.account import LINK
@@ -105,7 +105,7 @@ class LinkTable:
             self._bytes += asked.size
         sized(link)
         self._engine.attached(link)
-        link.unsaid = said_in(asked.default, self._engine.peer.scope)
+        link.default_outcome = spoken_in(asked.default, self._engine.peer.scope)
         if (unwelcome := self._unwelcome(link, asked.address)) is not None:
             self._keep(self._refused, link)
             link.refuse(unwelcome)
@@ -257,7 +257,7 @@ class LinkTable:
 
     # -- what belongs to no open link
 
-    def stray(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
+    def unclaimed(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
         """A delivery event that is neither an outcome that is waited for nor a message for a node."""
         link = self.live.get(pointer) or self._refused.get(pointer)
         if link is None:

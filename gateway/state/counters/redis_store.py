@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NotConnected
@@ -39,8 +39,8 @@ return 1
 class _Ask(NamedTuple):
     """One command; `then` hears its answer, or the exception that came instead."""
 
-    command: tuple[Any, ...]
-    then: Callable[[Any], None]
+    command: tuple[str | bytes | int, ...]
+    then: Callable[[object], None]
 
 
 class RedisCounterStore:
@@ -57,7 +57,7 @@ class RedisCounterStore:
     def count(self, key: str, claim: str, limit: int, ttl_ms: int, then: Counted) -> None:
         """A set of claims, so that the same one counts once however often it is sent."""
 
-        def answered(result: Any) -> None:
+        def answered(result: object) -> None:
             if isinstance(result, Exception):
                 self.give_back(key, claim)
                 then(None)
@@ -72,7 +72,7 @@ class RedisCounterStore:
         """Sent before any other question, and again until Redis has taken it."""
         command = ("SREM", PREFIX + key, claim)
 
-        def answered(result: Any) -> None:
+        def answered(result: object) -> None:
             if isinstance(result, Exception):
                 owe()
 
@@ -94,8 +94,8 @@ class RedisCounterStore:
     def get(self, key: str, then: Got) -> None:
         """None as long as Redis does not answer."""
 
-        def answered(result: Any) -> None:
-            then(None if isinstance(result, Exception) else result or b"")
+        def answered(result: object) -> None:
+            then(None if isinstance(result, Exception) else result if isinstance(result, bytes) else b"")
 
         if not self._ask(_Ask(("GET", PREFIX + key), answered)):
             then(None)
@@ -121,7 +121,7 @@ class RedisCounterStore:
             if self._asks or self._owed:
                 self._wake.set()
 
-    def _answer(self, batch: list[_Ask], results: list[Any] | Exception) -> Exception | None:
+    def _answer(self, batch: list[_Ask], results: list[object] | Exception) -> Exception | None:
         """Tell everybody; the exception that all of them got, if they did."""
         turn = asyncio.get_running_loop().call_soon
         failed = results if isinstance(results, Exception) else None
@@ -147,7 +147,7 @@ class RedisCounterStore:
             queue.popleft()
         return taken
 
-    async def _execute(self, batch: list[_Ask]) -> list[Any] | Exception:
+    async def _execute(self, batch: list[_Ask]) -> list[object] | Exception:
         try:
             async with asyncio.timeout(PATIENCE / 2):
                 try:
@@ -157,9 +157,9 @@ class RedisCounterStore:
         except (RedisError, OSError, TimeoutError) as error:
             return error
 
-    async def _sent(self, batch: list[_Ask]) -> list[Any]:
+    async def _sent(self, batch: list[_Ask]) -> list[object]:
         pipeline = self._client.pipeline(transaction=False)
         for ask in batch:
             pipeline.execute_command(*ask.command)
-        results: list[Any] = await pipeline.execute(raise_on_error=False)
+        results: list[object] = await pipeline.execute(raise_on_error=False)
         return results

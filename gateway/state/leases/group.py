@@ -11,10 +11,10 @@ alive own nothing. A *fence* is a number that only grows: whoever owns a partiti
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from gateway.state.leases.balance import balance
 from gateway.state.leases.claim import Claim, Now, Ownership, Who, whole
@@ -214,7 +214,8 @@ class Group:
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
-Transition = Callable[[Group, Now], Any]
+StoredObject: TypeAlias = dict[str, Any]
+"""A JSON object of a record, with the fields of the class that it becomes."""
 
 
 def parse(text: str | bytes | None) -> Group:
@@ -232,13 +233,13 @@ def parse(text: str | bytes | None) -> Group:
     )
 
 
-def _held(stored: dict[str, Any]) -> Ownership:
+def _held(stored: StoredObject) -> Ownership:
     successor = stored.pop("successor")
     stored["who"] = Who(*stored["who"])
     return Ownership(**stored, successor=_claim(successor) if successor else None)
 
 
-def _claim(stored: dict[str, Any]) -> Claim:
+def _claim(stored: StoredObject) -> Claim:
     stored["who"], stored["among"] = Who(*stored["who"]), tuple(stored["among"])
     return Claim(**stored)
 

@@ -9,8 +9,8 @@ Keys: `scopegate:members` (who is alive until when), `scopegate:about`, `scopega
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
@@ -20,6 +20,9 @@ from gateway.observability.logs import get_logger
 from gateway.state.leases.claim import Now
 from gateway.state.leases.store import EVERYTHING, CasResult, Poke, StoreUnavailable, VersionedRecord
 
+T = TypeVar("T")
+ScriptAnswer: TypeAlias = Any
+"""What a script returns: its Lua says the type."""
 LOG: Final = get_logger(__name__)
 _MEMBERS: Final = "scopegate:members"
 _ABOUT: Final = "scopegate:about"
@@ -122,9 +125,9 @@ class RedisLeaseStore:
     async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
         return bool(await self._session(member, about, keys, "beat"))
 
-    async def _session(self, member: str, about: str, keys: Collection[str], what: str) -> Any:
+    async def _session(self, member: str, about: str, keys: Collection[str], what: str) -> ScriptAnswer:
         names = [_MEMBERS, _ABOUT, *(_GROUP + key for key in keys)]
-        values: list[Any] = [self._now_ms(), member, int(self._ttl * 1000), about, what, _KEEP_MS]
+        values: list[str | int] = [self._now_ms(), member, int(self._ttl * 1000), about, what, _KEEP_MS]
         return await self._ask(self._beat(keys=names, args=values))
 
     async def leave(self, member: str) -> None:
@@ -146,10 +149,10 @@ class RedisLeaseStore:
 
     async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
         # An empty record stays as its version: a writer that has read an older one must not pass (fences only grow).
-        values: list[Any] = [self._now_ms(), member, seen.version, seen.now.fence, text, _KEEP_MS, _CHANNEL, key]
+        values: list[str | int] = [self._now_ms(), member, seen.version, seen.now.fence, text, _KEEP_MS, _CHANNEL, key]
         return CasResult(await self._ask(self._swap(keys=[_GROUP + key, _MEMBERS], args=values)))
 
-    async def _ask(self, question: Coroutine[Any, Any, Any] | Any) -> Any:
+    async def _ask(self, question: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(self._limit):
                 return await question

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.state.termini.store import EACH, Fenced, Full, Save, Saved, TerminiUnavailable, TerminusRecord
 
+ScriptAnswer: TypeAlias = Any
+"""What a script returns: its Lua says the type."""
 _PREFIX: Final = "scopegate:terminus:"
 _OWNED: Final = "scopegate:termini-of:"
 _MARK: Final = b"@"
@@ -95,7 +97,7 @@ class RedisTermini:
         """One round trip."""
         await self._run(_DROP, [_PREFIX + key], token)
 
-    async def _run(self, script: str, keys: Sequence[str], *arguments: Any) -> Any:
+    async def _run(self, script: str, keys: Sequence[str], *arguments: str | int) -> ScriptAnswer:
         try:
             return await self._client.eval(script, len(keys), *keys, *arguments)
         except (RedisError, OSError, TimeoutError) as error:

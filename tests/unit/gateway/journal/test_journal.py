@@ -29,7 +29,7 @@ def journal(**options: Any) -> Journal:
 
 
 def sender() -> Any:
-    return SimpleNamespace(incoming=True, flow=None, accepted=0, others={}, transfers=0)
+    return SimpleNamespace(incoming=True, flow=None, accepted=0, outcome_counts={}, transfers=0)
 
 
 def attach(table: Journal, address: str) -> Any:
@@ -82,7 +82,7 @@ def test_links_of_a_kind_share_a_row_and_idle_ones_leave() -> None:
     tap.on_transfer(None, b"12345", False)
     tap.on_detach(None)  # the rest of the handler is reached through it
     assert handler.got == [b"12345", b"gone"]
-    links[1].accepted, links[1].others = 3, {"released": 1}
+    links[1].accepted, links[1].outcome_counts = 3, {"released": 1}
     table.counted(links[1])
     rows = {row["address"]: row for row in taken(table)}
     assert (rows["a"]["attached"], rows["a"]["messages"], rows["a"]["bytes"]) == (2, 1, 5)

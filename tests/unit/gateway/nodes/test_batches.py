@@ -104,7 +104,7 @@ class Batches:
 
 def flow_of(sample: int, incoming: bool = True) -> tuple[Journal, Any]:
     table = Journal(Heading("gw", "p"), JournalOptions(sample=sample), lambda: 7)
-    link: Any = SimpleNamespace(incoming=incoming, flow=None, accepted=0, others={}, transfers=0, properties={})
+    link: Any = SimpleNamespace(incoming=incoming, flow=None, accepted=0, outcome_counts={}, transfers=0, properties={})
     link.source = SimpleNamespace(filter={})
     table.allowed(link, "edge", "orders", "app", "direct")
     return table, link.flow

@@ -70,7 +70,7 @@ class Takes(Owner):
         self.sent, self.announced, self.general = sent, announced, general
         super().__init__()
         if general:
-            self.engine._heard = bytes([1]) * 256  # type: ignore[misc]  # no event is thrown away unseen
+            self.engine._heard_events = bytes([1]) * 256  # type: ignore[misc]  # no event is thrown away unseen
 
     def link_requested(self, link: Link) -> None:
         self.link, self.node = link, Node(link, [each.deed for each in self.sent])
@@ -107,7 +107,8 @@ def outcome(sent: list[Sent], mode: int, *, announced: bool, general: bool) -> t
         )
     )
     link, tally = owner.link, owner.engine.tally
-    counts = (link.transfers, link.granted, link.accepted, link.others, link.open, tally.in_bytes, tally.in_count)
+    held = (tally.in_bytes, tally.in_count)
+    counts = (link.transfers, link.granted, link.accepted, link.outcome_counts, link.open, *held)
     owner.engine.lost(None)
     owner.engine.free()
     return owner.node.seen, [(frame.kind, frame.fields) for frame in answers], counts

@@ -98,7 +98,7 @@ def test_several_messages_are_looked_at_one_by_one_where_one_may_have_too_many(o
     link = SimpleNamespace(_at_once=BUFFER_SIZE, unannounced=False, _never_settled=False)
     small = of_map(0x71, b"\xa1\x01a\x40", 2)
     messages = [(number, small + bytes(ANNOTATIONS - len(small) + over), False) for number in range(2)]
-    assert ReceiverHalf._usual(link, messages) is not over  # type: ignore[arg-type]  # all that it asks of a link
+    assert ReceiverHalf._all_plain(link, messages) is not over  # type: ignore[arg-type]  # all that it asks of a link
 
 
 @pytest.mark.parametrize("descriptor", [b"\x00\x53\x75", b"\x00\x80" + bytes(7) + b"\x75"])
