@@ -140,7 +140,7 @@ class BridgeWorker:
         if not model.durable or model.source.connector is None:
             return None
         about = f"{model.source} {model.partition} {model.filter}"
-        kept = await self._shared.termini.take(self._key, _digest(about), None, lease.fence)
+        kept = await self._shared.termini.acquire(self._key, _digest(about), None, lease.fence)
         self._marks = Checkpoints(kept.marks)
         return kept.token
 

@@ -121,7 +121,7 @@ class UseLimitedRoute(DestinationLink):
 
     def _free(self, delivery: Delivery) -> None:
         if (claim := self._claims.pop(delivery, None)) is not None:
-            self._store.give_back(*claim)
+            self._store.release(*claim)
 
 
 class Pending:
@@ -294,7 +294,7 @@ class ResponseRouter(MessageRouter):
         def counted(taken: bool | None) -> None:
             if not self._resume(pending):
                 if taken:
-                    self.waits.store.give_back(*claim)
+                    self.waits.store.release(*claim)
             elif taken:
                 self._forward(toll.aim, delivery, settled, claim)
             elif taken is None:
@@ -303,7 +303,7 @@ class ResponseRouter(MessageRouter):
                 self._turn_away(toll.refuse, BadToken("used up"), delivery, settled)
 
         ttl_ms = remaining(toll.cookie.expiry_ms, self.waits.now_ms())
-        self.waits.store.count(*claim, uses.limit, ttl_ms, counted)
+        self.waits.store.acquire(*claim, uses.limit, ttl_ms, counted)
 
     def _forward(self, aim: Destination, delivery: Delivery, settled: bool, claim: UseClaim | None = None) -> None:
         try:
@@ -312,7 +312,7 @@ class ResponseRouter(MessageRouter):
             )
         except AmqpError as error:
             if claim is not None:
-                self.waits.store.give_back(*claim)
+                self.waits.store.release(*claim)
             self.unreachable(delivery, error, settled, answer=True)
             return
         if claim is not None:

@@ -50,12 +50,12 @@ class GroupAdmin:
         self._world: Final = world
 
     async def show(self, scope: str, address: str, group: str) -> dict[str, Any]:
-        """Who owns which partition, and how many links wait."""
+        """Which member owns which partition, and how many links wait."""
         return self._shown(await self._leases.view(self._key(scope, address, group)))
 
     async def rebalance(self, scope: str, address: str, group: str) -> dict[str, Any]:
         """Ask every link whose partition was assigned to end in good order and to attach again (ES-4.5.1-5)."""
-        return self._shown(await self._leases.deal_anew(self._key(scope, address, group)))
+        return self._shown(await self._leases.rebalance(self._key(scope, address, group)))
 
     def _key(self, scope: str, address: str, group: str) -> str:
         found = self._world.scopes.get(scope)

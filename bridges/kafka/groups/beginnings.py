@@ -65,7 +65,7 @@ class Beginnings:
     async def _written(self, key: str, about: str, now: Callable[[], Awaitable[Beginning]]) -> Beginning:
         began: Beginning | None = None
         for attempt in range(_ATTEMPTS):
-            kept = await self._termini.take(key, about, None)
+            kept = await self._termini.acquire(key, about, None)
             if kept.positions:
                 return _beginning(kept.positions)
             if began is None:

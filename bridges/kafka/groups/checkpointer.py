@@ -129,7 +129,7 @@ class TerminusCheckpointer:
         await self.flush()  # what an earlier link of this process got done counts
         ttl = wish.ttl_ms if wish.ttl_ms is None else wish.ttl_ms + _GRACE_MS
         try:
-            kept = await self._termini.take(wish.key, wish.about, ttl, fence, wish.owner)
+            kept = await self._termini.acquire(wish.key, wish.about, ttl, fence, wish.owner)
         except Full as error:
             text = f"the limit of {error.most} stored positions for one user (gateway.user_termini) is reached"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text) from error

@@ -98,4 +98,4 @@ class GroupHandler:
             self._cluster.loop.call_soon(self._end)  # no link ends while a batch of outcomes is handled
 
     def _end(self) -> None:
-        self._gate.detach(AmqpError(DETACH_FORCED, RevocationReason.DEALT.value))
+        self._gate.detach(AmqpError(DETACH_FORCED, RevocationReason.REBALANCED.value))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Final
 
-from gateway.state.counters.store import Counted, Got, Put
+from gateway.state.counters.store import AcquireCallback, GetCallback, PutCallback
 
 BUDGET: Final = 128 * 2**20
 """Bytes for all entries, keys and what Python needs beside them: some 200,000 counts of one use."""
@@ -36,7 +36,7 @@ class MemoryCounterStore:
         self._ends: list[tuple[float, str]] = []
         self._full = 0
 
-    def count(self, key: str, claim: str, limit: int, ttl_ms: int, then: Counted) -> None:
+    def acquire(self, key: str, claim: str, limit: int, ttl_ms: int, then: AcquireCallback) -> None:
         """Answers at once."""
         self._expire()
         entry = self._entries.get(key)
@@ -52,19 +52,19 @@ class MemoryCounterStore:
             entry.claims.add(claim)
             then(True)
 
-    def give_back(self, key: str, claim: str) -> None:
+    def release(self, key: str, claim: str) -> None:
         """The entry itself stays until it expires."""
         entry = self._entries.get(key)
         if entry is not None and claim in entry.claims:
             entry.claims.remove(claim)
             self._charge(entry, -_CLAIM)
 
-    def put(self, key: str, value: bytes, ttl_ms: int, then: Put) -> None:
+    def put(self, key: str, value: bytes, ttl_ms: int, then: PutCallback) -> None:
         """Answers at once."""
         self._expire()
         then(self._new(key, _StoredValue(value), ttl_ms) is not None)
 
-    def get(self, key: str, then: Got) -> None:
+    def get(self, key: str, then: GetCallback) -> None:
         """Answers at once."""
         self._expire()
         entry = self._entries.get(key)

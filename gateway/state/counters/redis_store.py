@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import RedisError
 
-from gateway.state.counters.store import PATIENCE, Counted, Got, Put
+from gateway.state.counters.store import PATIENCE, AcquireCallback, GetCallback, PutCallback
 
 MOST: Final = 10_000
 """Questions, and claims to give back, that may wait; a question beyond is answered unknown, a claim stays taken."""
@@ -54,12 +54,12 @@ class RedisCounterStore:
         self._wake: Final = asyncio.Event()
         self._events: Counter[str] = Counter(unknown=0, lost=0)
 
-    def count(self, key: str, claim: str, limit: int, ttl_ms: int, then: Counted) -> None:
+    def acquire(self, key: str, claim: str, limit: int, ttl_ms: int, then: AcquireCallback) -> None:
         """A set of claims, so that the same one counts once however often it is sent."""
 
         def answered(result: object) -> None:
             if isinstance(result, Exception):
-                self.give_back(key, claim)
+                self.release(key, claim)
                 then(None)
             else:
                 then(bool(result))
@@ -68,7 +68,7 @@ class RedisCounterStore:
         if not self._ask(_Ask(command, answered)):
             then(None)
 
-    def give_back(self, key: str, claim: str) -> None:
+    def release(self, key: str, claim: str) -> None:
         """Sent before any other question, and again until Redis has taken it."""
         command = ("SREM", PREFIX + key, claim)
 
@@ -85,13 +85,13 @@ class RedisCounterStore:
 
         owe()
 
-    def put(self, key: str, value: bytes, ttl_ms: int, then: Put) -> None:
+    def put(self, key: str, value: bytes, ttl_ms: int, then: PutCallback) -> None:
         """Kept once Redis has said so."""
         command = ("SET", PREFIX + key, value, "PX", max(ttl_ms, 1))
         if not self._ask(_Ask(command, lambda result: then(not isinstance(result, Exception)))):
             then(False)
 
-    def get(self, key: str, then: Got) -> None:
+    def get(self, key: str, then: GetCallback) -> None:
         """None as long as Redis does not answer."""
 
         def answered(result: object) -> None:

@@ -11,27 +11,27 @@ from typing import Final, Protocol
 
 PATIENCE: Final = 4.0
 """Seconds after which an answer has come at the latest: two batches of one round trip each."""
-Counted = Callable[[bool | None], None]
-Put = Callable[[bool], None]
-Got = Callable[[bytes | None], None]
+AcquireCallback = Callable[[bool | None], None]
+PutCallback = Callable[[bool], None]
+GetCallback = Callable[[bytes | None], None]
 
 
 class CounterStore(Protocol):
     """Counters and values by key; keys say what they are for (`uses:…`, `cookie:…`) and hold no secret."""
 
-    def count(self, key: str, claim: str, limit: int, ttl_ms: int, then: Counted) -> None:
+    def acquire(self, key: str, claim: str, limit: int, ttl_ms: int, then: AcquireCallback) -> None:
         """Take one of `limit` uses: True, it is `claim`'s (again, if it was before); False, they are all taken.
 
         The count ends `ttl_ms` from now. Unknown leaves no use taken: a claim that may have been made is given back.
         """
 
-    def give_back(self, key: str, claim: str) -> None:
+    def release(self, key: str, claim: str) -> None:
         """Free what `claim` took; without effect where it took nothing."""
 
-    def put(self, key: str, value: bytes, ttl_ms: int, then: Put) -> None:
+    def put(self, key: str, value: bytes, ttl_ms: int, then: PutCallback) -> None:
         """Keep a value that is not empty, under a key that nobody else uses; False: it is not kept for sure."""
 
-    def get(self, key: str, then: Got) -> None:
+    def get(self, key: str, then: GetCallback) -> None:
         """A value; empty: there is none (any more)."""
 
     def counts(self) -> Mapping[str, int]:

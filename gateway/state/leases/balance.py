@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from gateway.state.leases.claim import Claim, Now, Ownership, Who, part, whole
+from gateway.state.leases.claim import Claim, GroupLink, Now, Ownership, part, whole
 
 
 class SharedGroup(Protocol):
@@ -28,7 +28,7 @@ def balance(group: SharedGroup, now: Now) -> None:
     """Give what is free to who has least, and move partitions until nobody has two more than another."""
     if not group.sharing:
         return
-    parts: dict[Who, list[int]] = {claim.who: [] for claim in group.sharing}
+    parts: dict[GroupLink, list[int]] = {claim.who: [] for claim in group.sharing}
     for number, held in group.held.items():
         owner = whole(held.who if held.successor is None else held.successor.who)
         if owner in parts:
@@ -47,7 +47,7 @@ def balance(group: SharedGroup, now: Now) -> None:
         held.successor = _for(heir, number)
 
 
-def _move(group: SharedGroup, parts: dict[Who, list[int]]) -> tuple[int, Claim] | None:
+def _move(group: SharedGroup, parts: dict[GroupLink, list[int]]) -> tuple[int, Claim] | None:
     """One partition that goes from who has most to who has least; one that moves already is left alone."""
     richest = sorted(parts, key=lambda who: -len(parts[who]))
     for heir in sorted(group.sharing, key=lambda claim: len(parts[claim.who])):

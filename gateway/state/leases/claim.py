@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Who(NamedTuple):
+class GroupLink(NamedTuple):
     """One link: the member whose process it is in, and its name there."""
 
     member: str
     link: str
 
 
-def part(who: Who, partition: int) -> Who:
+def part(who: GroupLink, partition: int) -> GroupLink:
     """The name under which a link that shares owns this partition."""
-    return Who(who.member, f"{who.link}/{partition}")
+    return GroupLink(who.member, f"{who.link}/{partition}")
 
 
-def whole(who: Who) -> Who:
+def whole(who: GroupLink) -> GroupLink:
     """The link that a part is of; any other link is itself."""
-    return Who(who.member, who.link.partition("/")[0])
+    return GroupLink(who.member, who.link.partition("/")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Claim:
     `retain_ms`: how long the epoch is remembered after this owner is lost.
     """
 
-    who: Who
+    who: GroupLink
     partition: int | None
     epoch: int | None
     among: tuple[int, ...]
@@ -44,7 +44,7 @@ class Claim:
 class Ownership:
     """A partition's owner, and the link with a greater epoch that waits for its end."""
 
-    who: Who
+    who: GroupLink
     epoch: int
     fence: int
     chosen: bool

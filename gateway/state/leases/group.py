@@ -1,11 +1,11 @@
-"""Who may read a partition for a consumer group: one record per group, and what each wish does to it (ES 4.5, KM-10).
+"""Which link may read a partition for a consumer group: one record per group and its transitions (ES 4.5, KM-10).
 
-Pure: a record, who is alive and the time go in; the record changes in place and the caller stores it whole or not
-at all (compare and set). Nothing is sent from here: every process that has a stake in a group looks at the record
-after each change, and finds there what it must do. So a lost notice costs time and never truth.
+Pure: a record, the members that are alive and the time go in; the record changes in place, and the caller stores it
+whole or not at all (compare and set). Nothing is sent from here: every process with links in a group reads the record
+after each change, and finds there what it must do. So a lost notification costs time and nothing else.
 
 A *member* is one process while its session lasts; a session that has expired never comes back. Members that are not
-alive own nothing. A *fence* is a number that only grows: whoever owns a partition later has the greater one.
+alive own nothing. A *fence* is a number that only grows: a later owner of a partition has a greater one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from gateway.state.leases.balance import balance
-from gateway.state.leases.claim import Claim, Now, Ownership, Who, whole
+from gateway.state.leases.claim import Claim, GroupLink, Now, Ownership, whole
 
 FORGET: Final = 100
 """Retained epochs per group above which the oldest are dropped: partitions are few, records stay small."""
@@ -50,9 +50,9 @@ class Group:
     epochs: dict[int, Remembered] = field(default_factory=dict)
     waiting: list[Claim] = field(default_factory=list)
     sharing: list[Claim] = field(default_factory=list)
-    """Links that have any number of partitions, as level as can be; each by parts (`leases_shares`)."""
+    """Links that have any number of partitions, as level as can be; each by parts (`balance`)."""
 
-    # -- wishes
+    # -- claims
 
     def claim(self, claim: Claim, now: Now) -> ClaimDenied | None:
         """Grant, queue, or say why not; None: look into the record."""
@@ -101,7 +101,7 @@ class Group:
         self._fill(now)
         return None
 
-    def release(self, who: Who, now: Now, *, orderly: bool) -> None:
+    def release(self, who: GroupLink, now: Now, *, orderly: bool) -> None:
         """A link or a part has ended, or waits no more. `orderly`: its receiver closed it, so the epoch starts anew."""
         self.sweep(now)
         self.waiting = [claim for claim in self.waiting if claim.who != who]
@@ -113,8 +113,8 @@ class Group:
                 self._freed(partition, held, now, forget=orderly)
         self._fill(now)
 
-    def grow(self, partitions: int, links: Collection[Who], among: tuple[int, ...], now: Now) -> None:
-        """The log has more partitions: these links may have `among`, and the rest is dealt out anew (KM-9)."""
+    def grow(self, partitions: int, links: Collection[GroupLink], among: tuple[int, ...], now: Now) -> None:
+        """The log has more partitions: these links may have `among`, and the rest is distributed anew (KM-9)."""
         self.sweep(now)
         for claims in (self.waiting, self.sharing):
             claims[:] = [replace(claim, among=among) if claim.who in links else claim for claim in claims]
@@ -123,13 +123,13 @@ class Group:
             self.round += 1
         self._fill(now)
 
-    def deal_anew(self, now: Now) -> None:
+    def rebalance(self, now: Now) -> None:
         """Ask every link whose partition was assigned to end, so that it attaches again (ES-4.5.1-5)."""
         self.sweep(now)
         self.round += 1
 
     def sweep(self, now: Now) -> None:
-        """Take from the dead, forget what is over, give to who waits."""
+        """Reclaim partitions of expired members, drop stale epochs, grant waiting claims."""
         alive = now.alive
         self.waiting = [claim for claim in self.waiting if claim.who.member in alive]
         self.sharing = [claim for claim in self.sharing if claim.who.member in alive]
@@ -145,11 +145,11 @@ class Group:
 
     # -- what is in the record
 
-    def owned_by(self, who: Who) -> tuple[int, Ownership] | None:
+    def owned_by(self, who: GroupLink) -> tuple[int, Ownership] | None:
         """The partition that a link owns."""
         return next(((number, held) for number, held in self.held.items() if held.who == who), None)
 
-    def waits(self, who: Who) -> bool:
+    def waits(self, who: GroupLink) -> bool:
         """Whether a link still waits for a partition, in the queue or for an owner's end."""
         successors = (held.successor for held in self.held.values() if held.successor is not None)
         return any(claim.who == who for claim in (*self.waiting, *successors))
@@ -235,11 +235,11 @@ def parse(text: str | bytes | None) -> Group:
 
 def _held(stored: StoredObject) -> Ownership:
     successor = stored.pop("successor")
-    stored["who"] = Who(*stored["who"])
+    stored["who"] = GroupLink(*stored["who"])
     return Ownership(**stored, successor=_claim(successor) if successor else None)
 
 
 def _claim(stored: StoredObject) -> Claim:
-    stored["who"], stored["among"] = Who(*stored["who"]), tuple(stored["among"])
+    stored["who"], stored["among"] = GroupLink(*stored["who"]), tuple(stored["among"])
     return Claim(**stored)
 

@@ -1,4 +1,4 @@
-"""What an attach asks for and what it gets: a wish, a lease, whom it is told to, and the errors (KM-10)."""
+"""What an attach asks for and what it gets: a request, a lease with its listener, and the errors (KM-10)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError, Fault
-from gateway.state.leases.claim import Ownership, Who, whole
+from gateway.state.leases.claim import GroupLink, Ownership, whole
 from gateway.state.leases.group import ClaimDenied, Group
 
 
@@ -22,14 +22,14 @@ class RevocationReason(Enum):
 
     DISPLACED = "a link with a greater epoch has taken the partition"
     LOST = "the gateway could not renew its lease of the partition; attach again"
-    DEALT = "the partitions of the group are being rebalanced; attach again"
+    REBALANCED = "the partitions of the group are being rebalanced; attach again"
 
 
 class LeaseListener(Protocol):
-    """Who uses a lease; called on the loop."""
+    """The user of a lease; called on the loop."""
 
     def stop(self, lease: Lease, why: RevocationReason) -> None:
-        """DISPLACED, LOST: send nothing more and end now. DEALT: end in good order, soon."""
+        """DISPLACED, LOST: send nothing more and end now. REBALANCED: end in good order, soon."""
 
 
 class ShareListener(LeaseListener, Protocol):
@@ -46,7 +46,7 @@ class ShareListener(LeaseListener, Protocol):
 
 
 class LeaseRequest(NamedTuple):
-    """What an attach asks for; see `leases_rules.Claim`. Times in milliseconds."""
+    """What an attach asks for; see `claim.Claim`. Times in milliseconds."""
 
     partition: int | None
     epoch: int | None
@@ -70,7 +70,10 @@ class Lease:
     than the one it was stored with before.
     """
 
-    __slots__ = ("_leases", "chosen", "dealt", "ended", "epoch", "fence", "holder", "key", "partition", "round", "who")
+    __slots__ = (
+        "_leases", "asked_to_end", "chosen", "ended", "epoch", "fence", "holder", "key", "partition", "round",
+        "who",
+    )  # fmt: skip
 
     def __init__(self, leases: LeaseTime, key: str, partition: int, held: Ownership) -> None:
         self._leases: Final = leases
@@ -81,7 +84,7 @@ class Lease:
         self.fence: Final = held.fence
         self.chosen: Final = held.chosen
         self.round: Final = held.round
-        self.dealt = False
+        self.asked_to_end = False
         self.ended = False
         self.holder: LeaseListener | None = None
 
@@ -96,7 +99,7 @@ class Share:
 
     __slots__ = ("_leases", "ended", "holder", "key", "who")
 
-    def __init__(self, leases: LeaseTime, key: str, who: Who) -> None:
+    def __init__(self, leases: LeaseTime, key: str, who: GroupLink) -> None:
         self._leases: Final = leases
         self.key: Final = key
         self.who: Final = who
@@ -110,7 +113,7 @@ class Share:
 
 
 class GroupSession:
-    """What this process has in one group; `unsure`: the board may hold something of ours that nobody here knows.
+    """What this process has in one group; `unsure`: the store may hold something of ours that nobody here knows.
 
     `shares` are links, and `leases` has their parts, too; `leaving` are parts that were released, by name with the
     fence that the record may still show.
@@ -171,13 +174,14 @@ class GroupSession:
             changed.set()
 
 
-def refusal(denied: ClaimDenied, wish: LeaseRequest) -> AmqpError:
+def refusal(denied: ClaimDenied, request: LeaseRequest) -> AmqpError:
     """The errors of docs/conformance.md 0.3."""
     if denied is ClaimDenied.LOCKED:
         text = "the partition has an owner in this group; use a greater event-streams-epoch to take it over"
         return AmqpError(RESOURCE_LOCKED, text)
     if denied is ClaimDenied.FULL:
-        return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"the limit of {wish.pend} waiting links for this group is reached")
+        text = f"the limit of {request.pend} waiting links for this group is reached"
+        return AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
     if denied is ClaimDenied.MIXED:
         text = "other links of this group have another group_mode: configure the same in every rule and gateway"
         return AmqpError(RESOURCE_LOCKED, text)

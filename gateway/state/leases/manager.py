@@ -1,12 +1,12 @@
 """The leases of this process: which of its links owns which partition for a group, and until when (KM-10).
 
-The record of a group (`leases_rules`) is on a board, in memory or in Redis (`leases_board`, `leases_redis`). A process
-is a member while its session lasts; it renews at a third of the time to live. All its leases end with the session,
-and end here first, by a clock of this machine that never goes back and counted from before the renewal was asked for:
-whatever happens to the process or the network, `Lease.valid` is False before anybody else can own the partition.
+The record of a group (`group.Group`) is in a store, in memory or in Redis (`store`, `redis_store`). A process is a
+member while its session lasts; it renews the session at a third of the time to live. All its leases end with the
+session, and they end here first: by a clock of this machine that never goes back, counted from before the renewal was
+sent. Whatever happens to the process or the network, `Lease.valid` is False before anybody else owns the partition.
 
-Everything is decided by looking at the record: after each change that is told, after each renewal, and while a link
-waits. So nothing is lost with a message.
+Every decision is made by reading the record: after each change that is notified, after each renewal, and while a link
+waits. So a lost notification costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.observability.logs import get_logger
-from gateway.state.leases.claim import Claim, Now, Who
+from gateway.state.leases.claim import Claim, GroupLink, Now
 from gateway.state.leases.group import ClaimDenied, Group
 from gateway.state.leases.lease import (
     GroupSession,
@@ -48,19 +48,19 @@ _POLL, _PAUSE, _ATTEMPTS = 0.25, 0.2, 100
 class Leases:
     """One process's part in all groups. `run` is a task for as long as the gateway serves."""
 
-    def __init__(self, board: LeaseStore, supervisor: Supervisor, clock: Callable[[], float] = steady) -> None:
-        self._board: Final = board
+    def __init__(self, store: LeaseStore, supervisor: Supervisor, clock: Callable[[], float] = steady) -> None:
+        self._store: Final = store
         self._supervisor: Final = supervisor
         self._clock: Final = clock
-        self._stakes: Final[dict[str, GroupSession]] = {}
+        self._sessions: Final[dict[str, GroupSession]] = {}
         self._names: Final = itertools.count(1)
         self._beating: Final = asyncio.Lock()
         self._closing = False
         self.member = ""
         self.about = ""
-        """What other members may know of this one; told with the next beat."""
+        """What other members may know of this one; sent with the next heartbeat."""
         self.deadline = 0.0
-        board.listen(self._poke)
+        store.listen(self._on_change)
 
     @property
     def in_time(self) -> bool:
@@ -69,29 +69,29 @@ class Leases:
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`."""
-        held = sum(len(stake.leases) for stake in self._stakes.values())
+        held = sum(len(session.leases) for session in self._sessions.values())
         if self.in_time:
             return True, f"{held} partitions held for consumer groups"
         return False, "the lease cannot be renewed: links of consumer groups are ended and refused"
 
     # -- for attaches
 
-    async def claim(self, key: str, wish: LeaseRequest, gone: Callable[[], bool] = lambda: False) -> Lease:
+    async def claim(self, key: str, request: LeaseRequest, gone: Callable[[], bool] = lambda: False) -> Lease:
         """A lease on a partition, perhaps after a while; AmqpError when there is none to be had.
 
         `gone` says that the link has left while it waited: then the claim is withdrawn.
         """
         await self._begin()
-        who = Who(self.member, str(next(self._names)))
-        stake = self._stake(key)
-        changed = stake.waiting[who.link] = asyncio.Event()
-        request = Claim(who, wish.partition, wish.epoch, wish.among, wish.pend, wish.retain_ms)
+        who = GroupLink(self.member, str(next(self._names)))
+        session = self._session_of(key)
+        changed = session.waiting[who.link] = asyncio.Event()
+        claim = Claim(who, request.partition, request.epoch, request.among, request.pend, request.retain_ms)
         denied: object = None
         try:
-            denied, _ = await self._change(key, lambda group, now: group.claim(request, now))
+            denied, _ = await self._change(key, lambda group, now: group.claim(claim, now))
             if isinstance(denied, ClaimDenied):
-                raise refusal(denied, wish)
-            return await self._granted(key, who, wish, changed, gone)
+                raise refusal(denied, request)
+            return await self._granted(key, who, request, changed, gone)
         except StoreUnavailable as error:
             self._withdraw(key, who)
             raise unavailable() from error
@@ -100,13 +100,13 @@ class Leases:
                 self._withdraw(key, who)
             raise
         finally:
-            stake.waiting.pop(who.link, None)
+            session.waiting.pop(who.link, None)
             self._tidy(key)
 
     async def _granted(
-        self, key: str, who: Who, wish: LeaseRequest, changed: asyncio.Event, gone: Callable[[], bool]
+        self, key: str, who: GroupLink, request: LeaseRequest, changed: asyncio.Event, gone: Callable[[], bool]
     ) -> Lease:
-        until = self._clock() + wish.pend_ms / 1000 if wish.pend else float("inf")
+        until = self._clock() + request.pend_ms / 1000 if request.pend else float("inf")
         changed.set()
         while not gone():
             if who.member != self.member or not self.in_time:
@@ -115,44 +115,44 @@ class Leases:
                 changed.clear()
                 _, group = await self._change(key, lambda group, now: group.sweep(now))
                 if (found := group.owned_by(who)) is not None and who.member == self.member:
-                    lease = self._stake(key).leases[who.link] = Lease(self, key, *found)
+                    lease = self._session_of(key).leases[who.link] = Lease(self, key, *found)
                     return lease
                 if not group.waits(who):
-                    raise refusal(ClaimDenied.LOCKED, wish)
+                    raise refusal(ClaimDenied.LOCKED, request)
             if self._clock() >= until:
-                raise AmqpError(DETACH_FORCED, f"no partition became free within {wish.pend_ms / 1000:g} s")
+                raise AmqpError(DETACH_FORCED, f"no partition became free within {request.pend_ms / 1000:g} s")
             await set_within(changed, _POLL)
         raise AmqpError(DETACH_FORCED, "the link was closed")
 
     def hold(self, lease: Lease, holder: LeaseListener) -> None:
         """From here on `holder` is told when the lease ends; what was missed so far is told soon."""
         lease.holder = holder
-        self._poke(lease.key)
+        self._on_change(lease.key)
 
     def release(self, lease: Lease, *, orderly: bool) -> None:
         """The link of a lease has ended; `orderly`: its receiver closed it. Anybody who waits may go on."""
         if lease.ended:
             return
         lease.ended = True
-        stake = self._stake(lease.key)
-        if stake.leases.pop(lease.who.link, None) is not None:
-            stake.leaving[lease.who.link] = lease.fence
+        session = self._session_of(lease.key)
+        if session.leases.pop(lease.who.link, None) is not None:
+            session.leaving[lease.who.link] = lease.fence
             self._withdraw(lease.key, lease.who, orderly=orderly)
 
     # -- for links that share
 
-    async def share(self, key: str, wish: LeaseRequest) -> tuple[Share, list[Lease]]:
+    async def share(self, key: str, request: LeaseRequest) -> tuple[Share, list[Lease]]:
         """A share of a group's partitions, and those that are free for it at once; AmqpError when there is none."""
         await self._begin()
-        who = Who(self.member, str(next(self._names)))
-        stake = self._stake(key)
-        share = stake.shares[who.link] = Share(self, key, who)
-        request = Claim(who, None, None, wish.among, wish.pend, wish.retain_ms)
+        who = GroupLink(self.member, str(next(self._names)))
+        session = self._session_of(key)
+        share = session.shares[who.link] = Share(self, key, who)
+        claim = Claim(who, None, None, request.among, request.pend, request.retain_ms)
         try:
-            denied, group = await self._change(key, lambda group, now: group.share(request, now))
+            denied, group = await self._change(key, lambda group, now: group.share(claim, now))
             if isinstance(denied, ClaimDenied):
-                raise refusal(denied, wish)
-            return share, stake.gain(self, share, group)
+                raise refusal(denied, request)
+            return share, session.gain(self, share, group)
         except StoreUnavailable as error:
             self.leave(share)
             raise unavailable() from error
@@ -163,34 +163,34 @@ class Leases:
     def hold_share(self, share: Share, holder: ShareListener) -> None:
         """From here on `holder` hears what the share gains and loses; what was missed so far is told soon."""
         share.holder = holder
-        for lease in self._stake(share.key).parts(share):
+        for lease in self._session_of(share.key).parts(share):
             lease.holder = holder
-        self._poke(share.key)
+        self._on_change(share.key)
 
     def leave(self, share: Share) -> None:
         """The link of a share has ended: others get its partitions."""
         if share.ended:
             return
         share.ended = True
-        stake = self._stake(share.key)
-        for lease in stake.parts(share):
+        session = self._session_of(share.key)
+        for lease in session.parts(share):
             lease.ended = True
-            del stake.leases[lease.who.link]
-        if stake.shares.pop(share.who.link, None) is not None:
+            del session.leases[lease.who.link]
+        if session.shares.pop(share.who.link, None) is not None:
             self._withdraw(share.key, share.who, orderly=True)
 
     # -- for operators, growth and sharding
 
     async def grow(self, key: str, partitions: int, among: tuple[int, ...]) -> None:
         """The log has this many partitions now; links of this process that wait may have those of `among`."""
-        if (stake := self._stakes.get(key)) is not None:
-            mine = {Who(self.member, link) for link in (*stake.waiting, *stake.shares)}
+        if (session := self._sessions.get(key)) is not None:
+            mine = {GroupLink(self.member, link) for link in (*session.waiting, *session.shares)}
             await self._asked(self._change(key, lambda group, now: group.grow(partitions, mine, among, now)))
 
-    async def deal_anew(self, key: str) -> Group:
+    async def rebalance(self, key: str) -> Group:
         """End every link whose partition was assigned, in all processes, in good order (ES-4.5.1-5)."""
         await self._begin()
-        _, group = await self._asked(self._change(key, lambda group, now: group.deal_anew(now)))
+        _, group = await self._asked(self._change(key, lambda group, now: group.rebalance(now)))
         return group
 
     async def view(self, key: str) -> Group:
@@ -200,7 +200,7 @@ class Leases:
     async def members(self) -> Mapping[str, str]:
         """Every process that is alive, and what it says about itself."""
         await self._begin()
-        return await self._asked(self._board.members())
+        return await self._asked(self._store.members())
 
     @staticmethod
     async def _asked(question: Awaitable[T]) -> T:
@@ -212,13 +212,13 @@ class Leases:
     # -- the record
 
     async def _group(self, key: str) -> Group:
-        return read_group(key, (await self._board.load(key)).text)
+        return read_group(key, (await self._store.load(key)).text)
 
     async def _change(self, key: str, change: Callable[[Group, Now], object]) -> tuple[object, Group]:
-        """Apply a transition to the record, again whenever somebody else was faster; may raise `Unavailable`."""
-        async with self._stake(key).lock:
+        """Apply a transition to the record, again whenever somebody else was faster; may raise `StoreUnavailable`."""
+        async with self._session_of(key).lock:
             for attempt in range(_ATTEMPTS):
-                seen = await self._board.load(key)
+                seen = await self._store.load(key)
                 group = read_group(key, seen.text)
                 result = change(group, seen.now)
                 text = "" if group.empty and not group.epochs else group.dump()
@@ -233,62 +233,62 @@ class Leases:
     async def _stored(self, key: str, seen: VersionedRecord, text: str) -> bool:
         if text == seen.text:
             return True
-        swapped = await self._board.swap(self.member, key, seen, text)
+        swapped = await self._store.swap(self.member, key, seen, text)
         if swapped is CasResult.EXPIRED:
             self._lost()
             raise StoreUnavailable("the session has expired")
         return swapped is CasResult.DONE
 
-    def _withdraw(self, key: str, who: Who, *, orderly: bool = False) -> None:
-        """Take back whatever a link has or may have; tried again by the next look when it fails."""
+    def _withdraw(self, key: str, who: GroupLink, *, orderly: bool = False) -> None:
+        """Release whatever a link has or may have; the next reading of the record tries again where this fails."""
         if who.member == self.member:
-            self._stake(key).unsure = True
+            self._session_of(key).unsure = True
             self._supervisor.start(self._withdrawn(key, who, orderly), f"lease-release:{key}")
 
-    async def _withdrawn(self, key: str, who: Who, orderly: bool) -> None:
+    async def _withdrawn(self, key: str, who: GroupLink, orderly: bool) -> None:
         try:
             await self._change(key, lambda group, now: group.release(who, now, orderly=orderly))
         except StoreUnavailable:
             return  # `unsure` stays: a look finds what is ours and nobody here knows
-        self._poke(key)
+        self._on_change(key)
 
     # -- looking
 
-    def _stake(self, key: str) -> GroupSession:
-        if (stake := self._stakes.get(key)) is None:
-            stake = self._stakes[key] = GroupSession()
-        return stake
+    def _session_of(self, key: str) -> GroupSession:
+        if (session := self._sessions.get(key)) is None:
+            session = self._sessions[key] = GroupSession()
+        return session
 
     def _tidy(self, key: str) -> None:
-        if (stake := self._stakes.get(key)) is not None and not stake.used:
-            del self._stakes[key]
+        if (session := self._sessions.get(key)) is not None and not session.used:
+            del self._sessions[key]
 
-    def _poke(self, key: str) -> None:
-        """Somebody has changed a record, or may have."""
-        for each in list(self._stakes) if key == EVERYTHING else [key]:
-            if (stake := self._stakes.get(each)) is not None:
-                stake.wake()
-                stake.again = True
-                if not stake.looking:
-                    stake.looking = True
-                    self._supervisor.start(self._look(each, stake), f"lease-look:{each}")
+    def _on_change(self, key: str) -> None:
+        """A record has changed, or may have: read it."""
+        for each in list(self._sessions) if key == EVERYTHING else [key]:
+            if (session := self._sessions.get(each)) is not None:
+                session.wake()
+                session.again = True
+                if not session.looking:
+                    session.looking = True
+                    self._supervisor.start(self._look(each, session), f"lease-look:{each}")
 
-    async def _look(self, key: str, stake: GroupSession) -> None:
+    async def _look(self, key: str, session: GroupSession) -> None:
         try:
-            while stake.again:
-                stake.again = False
-                if stake.leases or stake.shares or stake.unsure:
+            while session.again:
+                session.again = False
+                if session.leases or session.shares or session.unsure:
                     _, group = await self._change(key, lambda group, now: group.sweep(now))
-                    self._compare(key, stake, group)
+                    self._compare(key, session, group)
         except StoreUnavailable:
-            stake.unsure = True
+            session.unsure = True
         finally:
-            stake.looking = False
+            session.looking = False
             self._tidy(key)
 
-    def _compare(self, key: str, stake: GroupSession, group: Group) -> None:
+    def _compare(self, key: str, session: GroupSession, group: Group) -> None:
         """Tell owners what the record says; release what is ours and nobody here knows."""
-        for lease in list(stake.leases.values()):
+        for lease in list(session.leases.values()):
             owned = group.owned_by(lease.who)
             if owned is None or owned[1].fence != lease.fence:
                 self._end(lease)
@@ -296,25 +296,25 @@ class Leases:
                 continue  # told when it is there
             elif owned[1].successor is not None:
                 self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.DISPLACED), "lease-stop")
-            elif not lease.chosen and group.round > lease.round and not lease.dealt:
-                lease.dealt = True
-                self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.DEALT), "lease-stop")
-        self._compare_shares(stake, group)
-        stake.unsure = False
-        for link in stake.strange(group, self.member):
-            self._withdraw(key, Who(self.member, link))
+            elif not lease.chosen and group.round > lease.round and not lease.asked_to_end:
+                lease.asked_to_end = True
+                self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.REBALANCED), "lease-stop")
+        self._compare_shares(session, group)
+        session.unsure = False
+        for link in session.strange(group, self.member):
+            self._withdraw(key, GroupLink(self.member, link))
 
-    def _compare_shares(self, stake: GroupSession, group: Group) -> None:
+    def _compare_shares(self, session: GroupSession, group: Group) -> None:
         sharing = {claim.who for claim in group.sharing}
-        for share in [share for share in stake.shares.values() if share.holder is not None]:
+        for share in [share for share in session.shares.values() if share.holder is not None]:
             if share.who not in sharing:
-                self._supervisor.attempt(partial(stake.lose, share), "lease-lost")
+                self._supervisor.attempt(partial(session.lose, share), "lease-lost")
                 continue
-            for lease in stake.gain(self, share, group):
+            for lease in session.gain(self, share, group):
                 self._supervisor.attempt(partial(share.holder.gained, lease), "lease-gained")  # type: ignore[union-attr]
 
     def _end(self, lease: Lease) -> None:
-        self._stake(lease.key).leases.pop(lease.who.link, None)
+        self._session_of(lease.key).leases.pop(lease.who.link, None)
         lease.ended = True
         if lease.holder is not None:
             # A link that fails to end must not keep others from ending: they would go on without a lease.
@@ -325,52 +325,52 @@ class Leases:
     async def _begin(self) -> None:
         """Make sure that there is a session; AmqpError when there cannot be one."""
         if not (self.in_time or self.member or self._closing):
-            await self._asked(self.beat())
+            await self._asked(self.heartbeat())
         if not self.in_time or self._closing:
             raise unavailable()
 
-    async def beat(self) -> None:
-        """Renew the session, or begin a new one after the old one has expired; may raise `Unavailable`."""
+    async def heartbeat(self) -> None:
+        """Renew the session, or begin a new one after the old one has expired; may raise `StoreUnavailable`."""
         async with self._beating:
-            lasts = float("inf") if self._board.ttl is None else self._board.ttl * (1 - _MARGIN)
+            lasts = float("inf") if self._store.ttl is None else self._store.ttl * (1 - _MARGIN)
             member, asked = self.member, self._clock()
-            if member and await self._board.beat(member, self.about, list(self._stakes)):
+            if member and await self._store.heartbeat(member, self.about, list(self._sessions)):
                 if member == self.member:  # else the deadline came first, and everybody has been told
                     self.deadline = asked + lasts
                 return
             self._lost()
             member, asked = secrets.token_hex(8), self._clock()
-            await self._board.join(member, self.about)
+            await self._store.join(member, self.about)
             self.member, self.deadline = member, asked + lasts
 
     def _lost(self) -> None:
         """The session is over, or must be taken for over: nothing here is owned any more."""
         self.member, self.deadline = "", 0.0
-        leases = [lease for stake in self._stakes.values() for lease in stake.leases.values()]
+        leases = [lease for session in self._sessions.values() for lease in session.leases.values()]
         if leases:
             LOG.warning("leases of groups lost", held=len(leases))
         for lease in leases:
             self._end(lease)
-        for key, stake in list(self._stakes.items()):
-            for share in list(stake.shares.values()):
-                self._supervisor.attempt(partial(stake.lose, share), "lease-lost")
-            stake.unsure = False
-            stake.wake()
+        for key, session in list(self._sessions.items()):
+            for share in list(session.shares.values()):
+                self._supervisor.attempt(partial(session.lose, share), "lease-lost")
+            session.unsure = False
+            session.wake()
             self._tidy(key)
 
     async def run(self) -> None:
         """Renew, watch the deadline, hear of changes, look at everything now and then; until cancelled."""
-        await together(self._beats(), self._watch(), self._board.run(), self._looks())
+        await together(self._beats(), self._watch(), self._store.run(), self._looks())
 
     @property
     def _third(self) -> float:
-        return 1.0 if self._board.ttl is None else self._board.ttl / 3
+        return 1.0 if self._store.ttl is None else self._store.ttl / 3
 
     async def _beats(self) -> None:
         while not self._closing:
             pause = self._third
             try:
-                await self.beat()
+                await self.heartbeat()
             except StoreUnavailable:
                 pause = _PAUSE
             await asyncio.sleep(pause)
@@ -386,7 +386,7 @@ class Leases:
     async def _looks(self) -> None:
         while True:
             await asyncio.sleep(self._third)
-            self._poke(EVERYTHING)
+            self._on_change(EVERYTHING)
 
     async def close(self) -> None:
         """End the session: others need not wait until it expires."""
@@ -394,7 +394,7 @@ class Leases:
         member, self.member, self.deadline = self.member, "", 0.0
         try:
             if member:
-                await self._board.leave(member)
+                await self._store.leave(member)
         except StoreUnavailable:
             LOG.info("the lease of groups is left to expire")
-        await self._board.close()
+        await self._store.close()

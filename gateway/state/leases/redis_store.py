@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from gateway.observability.logs import get_logger
 from gateway.state.leases.claim import Now
-from gateway.state.leases.store import EVERYTHING, CasResult, Poke, StoreUnavailable, VersionedRecord
+from gateway.state.leases.store import EVERYTHING, CasResult, ChangeListener, StoreUnavailable, VersionedRecord
 
 T = TypeVar("T")
 ScriptAnswer: TypeAlias = Any
@@ -87,7 +87,7 @@ return found
 
 
 class RedisLeaseStore:
-    """The board of several processes at a Redis server by URL.
+    """The records of several processes in a Redis server, by URL.
 
     `patience`: seconds that a question may take; short beside the time to live, or a renewal comes too late. `now_ms`
     replaces the server's clock in tests.
@@ -106,7 +106,7 @@ class RedisLeaseStore:
         self._ttl: Final = ttl
         self._now_ms: Final = now_ms
         self._limit: Final = 2 * limit
-        self._poke: Poke = lambda _key: None
+        self._on_change: ChangeListener = lambda _key: None
         self._load: Final = self._client.register_script(_LOAD)
         self._swap: Final = self._client.register_script(_SWAP)
         self._beat: Final = self._client.register_script(_BEAT)
@@ -116,13 +116,13 @@ class RedisLeaseStore:
     def ttl(self) -> float | None:
         return self._ttl
 
-    def listen(self, poke: Poke) -> None:
-        self._poke = poke
+    def listen(self, changed: ChangeListener) -> None:
+        self._on_change = changed
 
     async def join(self, member: str, about: str) -> None:
         await self._session(member, about, (), "join")
 
-    async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
+    async def heartbeat(self, member: str, about: str, keys: Collection[str]) -> bool:
         return bool(await self._session(member, about, keys, "beat"))
 
     async def _session(self, member: str, about: str, keys: Collection[str], what: str) -> ScriptAnswer:
@@ -165,7 +165,7 @@ class RedisLeaseStore:
             try:
                 async with self._listener.pubsub(ignore_subscribe_messages=True) as channel:
                     await channel.subscribe(_CHANNEL)
-                    self._poke(EVERYTHING)
+                    self._on_change(EVERYTHING)
                     await self._hear(channel)
             except (RedisError, OSError, TimeoutError) as error:
                 LOG.debug("changes of groups not heard", reason=str(error) or type(error).__name__)
@@ -175,7 +175,7 @@ class RedisLeaseStore:
         while True:
             message = await channel.get_message(timeout=_LISTEN / 2)
             if message is not None:
-                self._poke(str(message["data"]))
+                self._on_change(str(message["data"]))
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -1,6 +1,6 @@
-"""Where group records are kept: the protocol of both boards, and the one in memory (KM-10).
+"""Where group records are kept: the protocol of both stores, and the one in memory (KM-10).
 
-A board compares and sets whole records, knows which members are alive, and tells everybody which record changed.
+A store compares and sets whole records, knows which members are alive, and notifies every member of changed records.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gateway.state.leases.group import Group, parse
 
 LOG: Final = get_logger(__name__)
 EVERYTHING: Final = "*"
-"""Told instead of a key: changes may have been missed, look at every record."""
-Poke = Callable[[str], None]
+"""Notified instead of a key: changes may have been missed, read every record."""
+ChangeListener = Callable[[str], None]
 
 
 class StoreUnavailable(Exception):
-    """The board cannot be reached, or does not answer in time; what was asked may have happened."""
+    """The store cannot be reached, or does not answer in time; what was asked may have happened."""
 
 
 class VersionedRecord(NamedTuple):
@@ -42,26 +42,26 @@ class CasResult(Enum):
 
 
 class LeaseStore(Protocol):
-    """One place of records; every method but `listen` and `run` may raise `Unavailable`."""
+    """One place of records; every method but `listen` and `run` may raise `StoreUnavailable`."""
 
     @property
     def ttl(self) -> float | None:
-        """Seconds a session lasts without a beat; None: as long as the process."""
+        """Seconds a session lasts without a heartbeat; None: as long as the process."""
 
-    def listen(self, poke: Poke) -> None:
-        """Call `poke` with the key of each record that changes, ours included."""
+    def listen(self, changed: ChangeListener) -> None:
+        """Call `changed` with the key of each record that changes, ours included."""
 
     async def join(self, member: str, about: str) -> None:
         """Begin the session of a new member; `about` is what others may know of it."""
 
-    async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
+    async def heartbeat(self, member: str, about: str, keys: Collection[str]) -> bool:
         """Go on with a session and keep these records; False: it has expired, and never comes back."""
 
     async def leave(self, member: str) -> None:
         """End a session: its member owns nothing from now on."""
 
     async def members(self) -> Mapping[str, str]:
-        """Who is alive, and what is known about each."""
+        """The members that are alive, and what is known about each."""
 
     async def load(self, key: str) -> VersionedRecord:
         """A record with the time, a new fence and who is alive."""
@@ -77,13 +77,13 @@ class LeaseStore(Protocol):
 
 
 class LeaseTable:
-    """What the boards in one process share; `now_ms` is any clock that does not go back."""
+    """What the stores in one process share; `now_ms` is any clock that does not go back."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms: Final = now_ms
         self.records: Final[dict[str, tuple[int, str]]] = {}
         self.members: Final[dict[str, tuple[float, str]]] = {}
-        self.listeners: Final[list[Poke]] = []
+        self.listeners: Final[list[ChangeListener]] = []
         self.fences: Final = itertools.count(1)
 
     def alive(self) -> dict[str, str]:
@@ -91,14 +91,14 @@ class LeaseTable:
         now = self.now_ms()
         return {member: about for member, (until, about) in self.members.items() if until > now}
 
-    def tell(self, key: str) -> None:
+    def notify(self, key: str) -> None:
         """A record has changed."""
-        for poke in self.listeners:
-            poke(key)
+        for changed in self.listeners:
+            changed(key)
 
 
 class MemoryLeaseStore:
-    """The board of one process; without a `ttl` its session never ends. Several on one table are several members."""
+    """The records of one process; without a `ttl` its session never ends. Several on one table are several members."""
 
     def __init__(self, table: LeaseTable | None = None, ttl: float | None = None) -> None:
         self._table: Final = table or LeaseTable(lambda: time.monotonic_ns() // 1_000_000)
@@ -108,8 +108,8 @@ class MemoryLeaseStore:
     def ttl(self) -> float | None:
         return self._ttl
 
-    def listen(self, poke: Poke) -> None:
-        self._table.listeners.append(poke)
+    def listen(self, changed: ChangeListener) -> None:
+        self._table.listeners.append(changed)
 
     def _until(self) -> float:
         return float("inf") if self._ttl is None else self._table.now_ms() + self._ttl * 1000
@@ -117,7 +117,7 @@ class MemoryLeaseStore:
     async def join(self, member: str, about: str) -> None:
         self._table.members[member] = (self._until(), about)
 
-    async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
+    async def heartbeat(self, member: str, about: str, keys: Collection[str]) -> bool:
         if member not in self._table.alive():
             self._table.members.pop(member, None)
             return False
@@ -126,7 +126,7 @@ class MemoryLeaseStore:
 
     async def leave(self, member: str) -> None:
         self._table.members.pop(member, None)
-        self._table.tell(EVERYTHING)
+        self._table.notify(EVERYTHING)
 
     async def members(self) -> Mapping[str, str]:
         return self._table.alive()
@@ -145,7 +145,7 @@ class MemoryLeaseStore:
             self._table.records[key] = (seen.now.fence, text)
         else:
             self._table.records.pop(key, None)
-        self._table.tell(key)
+        self._table.notify(key)
         return CasResult.DONE
 
     async def run(self) -> None:

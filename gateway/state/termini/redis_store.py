@@ -64,7 +64,9 @@ class RedisTermini:
         self._client: Final = client
         self._each: Final = each
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> TerminusRecord:
+    async def acquire(
+        self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = ""
+    ) -> TerminusRecord:
         """One round trip."""
         token = secrets.token_hex(8)
         keys = [_PREFIX + key, _OWNED + owner] if owner else [_PREFIX + key]

@@ -82,18 +82,20 @@ class Termini(Protocol):
     def lasting(self) -> bool:
         """Whether records outlive the process that wrote them."""
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> TerminusRecord:
-        """Have the record from here on; raises `Unavailable`, or `Full` where `owner` may have no new one.
+    async def acquire(
+        self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = ""
+    ) -> TerminusRecord:
+        """Have the record from here on; raises `TerminiUnavailable`, or `Full` where `owner` may have no new one.
 
         `fence` grows with every link that has it by some other rule, a lease: with a smaller one than the record has
-        seen, `Overtaken` is raised.
+        seen, `Fenced` is raised.
         """
 
     async def save(self, saves: Sequence[Save]) -> list[Saved]:
-        """Write positions; false: nothing was written. Raises `Unavailable`."""
+        """Write positions; false: nothing was written. Raises `TerminiUnavailable`."""
 
     async def drop(self, key: str, token: str) -> None:
-        """Forget the record, if `token` still has it; raises `Unavailable`."""
+        """Forget the record, if `token` still has it; raises `TerminiUnavailable`."""
 
 
 class _Record:
@@ -123,7 +125,9 @@ class MemoryTermini:
         self._records: Final[dict[str, _Record]] = {}
         self._ends: list[tuple[float, str]] = []
 
-    async def take(self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = "") -> TerminusRecord:
+    async def acquire(
+        self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = ""
+    ) -> TerminusRecord:
         """Answers at once."""
         self._expire()
         record = self._records.get(key)

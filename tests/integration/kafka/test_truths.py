@@ -150,7 +150,7 @@ async def test_records_that_somebody_else_has_written_are_an_answer(redis_server
     await until(lambda: state.ready()[0], PATIENCE)
     redis_server.command("HSET", "scopegate:terminus:k", "about", "a", "0", "many")
     with pytest.raises(TerminiUnavailable, match="scopegate:terminus:k cannot be read; delete it"):
-        await state.termini.take("k", "a", None)
+        await state.termini.acquire("k", "a", None)
     await supervisor.close()
     await state.close()
 
@@ -159,7 +159,7 @@ async def test_records_that_somebody_else_has_written_are_an_answer(redis_server
 async def test_a_group_that_cannot_be_read_refuses_its_links(
     local: Streams, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    board = local.bridge._leases._board
+    board = local.bridge._leases._store
     load = board.load
 
     async def broken(key: str) -> Any:

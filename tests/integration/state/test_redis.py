@@ -72,7 +72,7 @@ async def known(store: RedisCounterStore, key: str, claim: str, limit: int) -> b
 
 
 async def counted(store: RedisCounterStore, key: str, claim: str, limit: int = 1) -> Any:
-    return await answered(lambda then: store.count(key, claim, limit, 60_000, then))
+    return await answered(lambda then: store.acquire(key, claim, limit, 60_000, then))
 
 
 async def together(store: RedisCounterStore, many: int) -> list[Any]:
@@ -94,10 +94,10 @@ async def test_a_claim_counts_once_and_frees_only_itself(redis_server: Redis) ->
         assert [await counted(one, "u:1", claim, 2) for claim in ("a", "a", "b", "c", "a")] == [
             True, True, True, False, True,
         ]  # fmt: skip
-        two.give_back("u:1", "c")
+        two.release("u:1", "c")
         assert await counted(two, "u:1", "d", 2) is False
-        two.give_back("u:1", "a")
-        two.give_back("u:1", "a")
+        two.release("u:1", "a")
+        two.release("u:1", "a")
         assert await counted(one, "u:1", "d", 2) is True
         assert await counted(two, "u:1", "e", 2) is False
         assert 0 < int(redis_server.command("PTTL", "scopegate:u:1")) <= 60_000
@@ -120,7 +120,7 @@ async def test_many_clients_take_no_use_too_many(redis_server: Redis) -> None:
                 assert len(taken) == limit
                 freed = set(rounds.sample(sorted(taken), rounds.randint(1, limit)))
                 for claim in freed:
-                    rounds.choice(stores).give_back(key, claim)
+                    rounds.choice(stores).release(key, claim)
                 taken -= freed
                 await becomes(redis_server, str(len(taken)), "SCARD", f"scopegate:{key}")
 
@@ -158,7 +158,7 @@ async def test_no_more_than_so_many_questions_wait(own_redis: Redis) -> None:
         try:
             answers: list[bool | None] = []
             for number in range(MOST + 100):
-                store.count(f"u:{number}", "a", 1, 60_000, answers.append)
+                store.acquire(f"u:{number}", "a", 1, 60_000, answers.append)
             assert answers == [None] * 100
         finally:
             own_redis.process.send_signal(signal.SIGCONT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gateway.state.leases.store import CasResult, LeaseStore, Poke, VersionedRecord
+from gateway.state.leases.store import CasResult, ChangeListener, LeaseStore, VersionedRecord
 
 
 class CountingLeaseStore:
@@ -18,7 +18,7 @@ class CountingLeaseStore:
     def ttl(self) -> float | None:
         return self.board.ttl
 
-    def listen(self, poke: Poke) -> None:
+    def listen(self, changed: ChangeListener) -> None:
         """Notices are the test's to give."""
 
     async def _ask(self, question: Any) -> Any:
@@ -31,8 +31,8 @@ class CountingLeaseStore:
     async def join(self, member: str, about: str) -> None:
         await self._ask(self.board.join(member, about))
 
-    async def beat(self, member: str, about: str, keys: Collection[str]) -> bool:
-        return bool(await self._ask(self.board.beat(member, about, keys)))
+    async def heartbeat(self, member: str, about: str, keys: Collection[str]) -> bool:
+        return bool(await self._ask(self.board.heartbeat(member, about, keys)))
 
     async def leave(self, member: str) -> None:
         await self._ask(self.board.leave(member))

@@ -239,7 +239,7 @@ class Machine(RuleBasedStateMachine):
     @rule(number=members)
     def look(self, number: int) -> None:
         async def looking() -> None:
-            self.processes[number]._poke(EVERYTHING)
+            self.processes[number]._on_change(EVERYTHING)
 
         self.do(looking())
 

@@ -201,7 +201,7 @@ def test_a_group_ends_a_link_behind_the_batch_that_has_its_last_outcomes() -> No
     receiver.on_credit = None  # type: ignore[attr-defined]
     handler = GroupHandler(gate, None, receiver, SimpleNamespace(loop=loop), None, None)  # type: ignore[arg-type]
     assert takes_batches(handler)
-    handler.stop(None, RevocationReason.DEALT)  # type: ignore[arg-type]
+    handler.stop(None, RevocationReason.REBALANCED)  # type: ignore[arg-type]
     handler.on_accepted(["a", "b"])
     handler.on_accepted(["c"])
     assert (receiver.lots, gate.ended) == ([["a", "b"], ["c"]], [])

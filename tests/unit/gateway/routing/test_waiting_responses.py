@@ -31,10 +31,10 @@ class Store:
     def get(self, key: str, then: Callable[[Any], None]) -> None:
         self.asked.append(then)
 
-    def count(self, key: str, claim: str, limit: int, ttl_ms: int, then: Callable[[Any], None]) -> None:
+    def acquire(self, key: str, claim: str, limit: int, ttl_ms: int, then: Callable[[Any], None]) -> None:
         self.asked.append(then)
 
-    def give_back(self, key: str, claim: str) -> None:
+    def release(self, key: str, claim: str) -> None:
         self.given_back += 1
 
 

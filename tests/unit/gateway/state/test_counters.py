@@ -14,7 +14,7 @@ class Clock:
 
 def counted(store: MemoryCounterStore, key: str, claim: str, limit: int = 1, ttl_ms: int = 1000) -> bool | None:
     got: list[bool | None] = []
-    store.count(key, claim, limit, ttl_ms, got.append)
+    store.acquire(key, claim, limit, ttl_ms, got.append)
     return got[0]
 
 
@@ -40,11 +40,11 @@ def test_uses_are_taken_until_there_are_none() -> None:
 def test_a_claim_that_is_given_back_frees_one_use() -> None:
     store = MemoryCounterStore(Clock())
     assert counted(store, "k", "a") is True
-    store.give_back("k", "b")
-    store.give_back("no such", "a")
+    store.release("k", "b")
+    store.release("no such", "a")
     assert counted(store, "k", "b") is False
-    store.give_back("k", "a")
-    store.give_back("k", "a")
+    store.release("k", "a")
+    store.release("k", "a")
     assert counted(store, "k", "b") is True
     assert counted(store, "k", "c") is False
 
@@ -81,5 +81,5 @@ def test_nothing_leaks_over_many_lives() -> None:
         clock.now += 1.1
         assert counted(store, f"k{number}", "a", 2)
         assert counted(store, f"k{number}", "b", 2)
-        store.give_back(f"k{number}", "a")
+        store.release(f"k{number}", "a")
         assert put(store, f"v{number}", b"x" * 1000)

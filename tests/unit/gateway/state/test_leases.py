@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError
-from gateway.state.leases.claim import Claim, Now, Who, whole
+from gateway.state.leases.claim import Claim, GroupLink, Now, whole
 from gateway.state.leases.group import ClaimDenied, Group, parse
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
 from gateway.state.leases.manager import Leases
@@ -84,14 +84,14 @@ async def test_the_owner_stops_before_anybody_else_can_begin(world: World) -> No
 
 async def test_a_beat_counts_from_when_it_was_asked_for(world: World) -> None:
     class Slow(MemoryLeaseStore):
-        async def beat(self, *arguments: Any) -> bool:
-            alive = await super().beat(*arguments)
+        async def heartbeat(self, *arguments: Any) -> bool:
+            alive = await super().heartbeat(*arguments)
             world.now += 4000  # the answer takes its time
             return alive
 
     one = world.process(Slow(world.table, TTL))
     owner = await world.own(one, 0)
-    await one.beat()
+    await one.heartbeat()
     world.now += 4_999
     assert owner.lease.valid
     world.now += 2
@@ -103,7 +103,7 @@ async def test_a_session_that_expired_never_comes_back(world: World) -> None:
     owner = await world.own(one, 0)
     world.now += 10_001
     heir = await world.own(two, 0)
-    await one.beat()
+    await one.heartbeat()
     assert owner.told == [RevocationReason.LOST]
     assert not owner.lease.valid
     assert one.member != owner.lease.who.member
@@ -112,7 +112,7 @@ async def test_a_session_that_expired_never_comes_back(world: World) -> None:
 
 async def test_a_sleeper_cannot_write(world: World) -> None:
     one, two = world.process(), world.process()
-    await one.beat()
+    await one.heartbeat()
     world.now += 10_001
     one.deadline = float("inf")  # a process that trusts its session all the same
     await refused(one.claim(KEY, wish(0)), INTERNAL_ERROR)
@@ -127,16 +127,16 @@ async def test_displacement_waits_for_the_owner_or_its_end(world: World) -> None
     await world.settle()
     assert not taking.done()
     assert owner.lease.valid
-    one._poke(EVERYTHING)
+    one._on_change(EVERYTHING)
     await world.settle()
     assert owner.told == [RevocationReason.DISPLACED]
-    two._poke(EVERYTHING)
+    two._on_change(EVERYTHING)
     lease = await taking
     assert (lease.epoch, lease.partition) == (6, 0)
     third = asyncio.ensure_future(one.claim(KEY, wish(0, 7)))
     await world.settle()
     world.now += 10_001
-    await one.beat()
+    await one.heartbeat()
     await refused(third, INTERNAL_ERROR)  # its own session ended, too
 
 
@@ -149,11 +149,11 @@ async def test_of_two_that_displace_the_greater_epoch_wins(world: World) -> None
     await refused(two.claim(KEY, wish(0, 3)), RESOURCE_LOCKED)
     greater = asyncio.ensure_future(two.claim(KEY, wish(0, 4)))
     await world.settle()
-    two._poke(EVERYTHING)
+    two._on_change(EVERYTHING)
     await refused(lesser, RESOURCE_LOCKED)
-    one._poke(EVERYTHING)
+    one._on_change(EVERYTHING)
     await world.settle()
-    two._poke(EVERYTHING)
+    two._on_change(EVERYTHING)
     assert (await greater).epoch == 4
     assert owner.lease.ended
 
@@ -215,7 +215,7 @@ async def test_more_partitions_go_to_who_waits_and_are_dealt_anew_once(world: Wo
         await one.grow(KEY, 4, (0, 1, 2, 3))
         await world.settle()
     assert (await waiting).partition == 3
-    assert [owner.told for owner in assigned] == [[RevocationReason.DEALT]] * 2
+    assert [owner.told for owner in assigned] == [[RevocationReason.REBALANCED]] * 2
     assert chosen.told == []
     assert (await one.view(KEY)).round == 1
 
@@ -225,7 +225,7 @@ async def test_a_record_goes_when_nobody_needs_it(world: World) -> None:
     one.release((await world.own(one, 0)).lease, orderly=True)
     await world.settle()
     assert world.table.records == {}
-    assert one._stakes == {}
+    assert one._sessions == {}
 
 
 async def test_what_is_not_known_to_be_stored_is_taken_back(world: World) -> None:
@@ -240,14 +240,14 @@ async def test_what_is_not_known_to_be_stored_is_taken_back(world: World) -> Non
 
     board = Cut(world.table, TTL)
     one = world.process(board)
-    await one.beat()
+    await one.heartbeat()
     board.lost = "answer"
     await refused(one.claim(KEY, wish(0)), INTERNAL_ERROR)
     board.lost = "question"
     await world.settle()
     assert (await one.view(KEY)).held.keys() == {0}
     board.lost = ""
-    one._poke(EVERYTHING)
+    one._on_change(EVERYTHING)
     await world.settle()
     assert (await one.view(KEY)).held == {}
 
@@ -257,15 +257,15 @@ def test_what_is_stored_is_read_again() -> None:
 
     def claim(link: str, **fields: Any) -> ClaimDenied | None:
         asked: dict[str, Any] = {"partition": None, "epoch": None, "among": (0,), "pend": 3, "retain_ms": 9, **fields}
-        return group.claim(Claim(Who("m", link), **asked), now)
+        return group.claim(Claim(GroupLink("m", link), **asked), now)
 
     assert claim("1", epoch=4) is claim("2") is claim("3", partition=0, epoch=5) is None
     assert claim("4", partition=0, epoch=5) is ClaimDenied.LOCKED
     assert parse(group.dump()) == group
-    group.release(Who("m", "1"), now, orderly=False)
-    group.release(Who("m", "3"), now, orderly=False)
+    group.release(GroupLink("m", "1"), now, orderly=False)
+    group.release(GroupLink("m", "3"), now, orderly=False)
     assert group.held[0].who.link == "2"
-    group.release(Who("m", "2"), now, orderly=False)
+    group.release(GroupLink("m", "2"), now, orderly=False)
     assert parse(group.dump()) == group
     assert parse("") == Group()
 
@@ -274,7 +274,7 @@ def test_what_is_shared_stays_level_and_few_partitions_move() -> None:
     group, now = Group(), Now(5, 1, {"m", "n"})
 
     def join(member: str, link: str, pend: int = 0) -> ClaimDenied | None:
-        return group.share(Claim(Who(member, link), None, None, (0, 1, 2, 3, 4), pend), now)
+        return group.share(Claim(GroupLink(member, link), None, None, (0, 1, 2, 3, 4), pend), now)
 
     def owners() -> dict[int, str]:
         return {number: whole(held.who).link for number, held in sorted(group.held.items())}
@@ -301,11 +301,11 @@ def test_what_is_shared_stays_level_and_few_partitions_move() -> None:
     assert join("m", "7") is ClaimDenied.SURPLUS
     assert join("m", "7", pend=1) is None
     assert join("m", "8", pend=1) is ClaimDenied.FULL
-    group.release(Who("m", "1"), now, orderly=True)
+    group.release(GroupLink("m", "1"), now, orderly=True)
     hand_over()
     assert sorted(owners().values()) == ["3", "4", "5", "6", "7"], "who stood by is in"
     for link in "34567":
-        group.release(Who("m", link), now, orderly=True)
+        group.release(GroupLink("m", link), now, orderly=True)
     assert group.empty
 
 
@@ -313,17 +313,17 @@ def test_a_group_is_bound_or_shared_and_never_both() -> None:
     group, now = Group(), Now(5, 1, {"m", "n"})
 
     def bound(link: str, partition: int | None = None) -> ClaimDenied | None:
-        return group.claim(Claim(Who("m", link), partition, None, (0, 1), pend=3), now)
+        return group.claim(Claim(GroupLink("m", link), partition, None, (0, 1), pend=3), now)
 
     def share(link: str) -> ClaimDenied | None:
-        return group.share(Claim(Who("n", link), None, None, (0, 1)), now)
+        return group.share(Claim(GroupLink("n", link), None, None, (0, 1)), now)
 
     assert bound("1", 1) is None
     assert share("2") is ClaimDenied.MIXED, "it would get what the other leaves over"
     assert bound("3") is bound("4") is None
     for link in "13":
-        group.release(Who("m", link), now, orderly=True)
-    group.release(Who("m", "4"), now, orderly=True)
+        group.release(GroupLink("m", link), now, orderly=True)
+    group.release(GroupLink("m", "4"), now, orderly=True)
     assert share("2") is share("5") is None
     assert bound("6") is bound("6", 0) is ClaimDenied.MIXED
     group.sweep(Now(6, 2, {"m"}))

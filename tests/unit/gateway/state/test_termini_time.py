@@ -72,9 +72,9 @@ async def test_its_time_begins_with_the_end_of_its_link(world: World, seconds: i
 async def test_what_was_dropped_before_its_time_is_not_remembered() -> None:
     """Else attaching and closing one durable link, again and again, would fill the memory."""
     termini = MemoryTermini(lambda: 0.0)
-    stays = await termini.take("stays", "about", DAYS)
+    stays = await termini.acquire("stays", "about", DAYS)
     for _ in range(10_000):
-        kept = await termini.take("key", "about", DAYS)
+        kept = await termini.acquire("key", "about", DAYS)
         await termini.drop("key", kept.token)
     assert len(termini._ends) < 100
     assert await termini.save([Save("stays", stays.token, {0: 1}, DAYS)])

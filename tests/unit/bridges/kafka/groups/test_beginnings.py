@@ -62,7 +62,7 @@ async def test_records_without_ends_are_read() -> None:
     assert await Beginnings(termini).of("g", "n", "id", seen(Beginning(3, {}))) == Beginning(3, {})
     assert await Beginnings(termini).of("g", "n", "id", unasked) == Beginning(3, {})
     (key,) = termini._records
-    kept = await termini.take(key, termini._records[key].about, None)
+    kept = await termini.acquire(key, termini._records[key].about, None)
     assert kept.positions == {0: 3}
     await termini.save([Save(key, kept.token, {1: 5}, None)])
     assert await Beginnings(termini).of("g", "n", "id", unasked) == Beginning(3, {0: 5})

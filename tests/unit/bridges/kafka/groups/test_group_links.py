@@ -73,7 +73,7 @@ async def test_what_ends_a_link() -> None:
     for why, condition in (
         (RevocationReason.DISPLACED, STOLEN),
         (RevocationReason.LOST, DETACH_FORCED),
-        (RevocationReason.DEALT, DETACH_FORCED),
+        (RevocationReason.REBALANCED, DETACH_FORCED),
     ):
         world = World()
         lease = await world.lease()
