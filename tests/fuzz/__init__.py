@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing (docs/decisions/0020-fuzzing.md): targets, the corpus that is kept, and what runs them."""
+"""Coverage-guided fuzzing (docs/decisions/0020-sanitizers-and-fuzzing.md): targets, their corpus, and the runner."""
