@@ -1,6 +1,6 @@
 """AMQP decimals as numbers: IEEE 754-2008 in Binary Integer Decimal encoding (AMQP 1.0 part 1, 1.6.13 to 1.6.15).
 
-The codec keeps their bytes, for a relay has nothing to ask them; filters do.
+The codec leaves them as bytes, which is all a relay needs; filters need numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 DIGITS: Final = 38
-"""How many digits a decimal has in a filter, and how many of them may follow the point: what Arrow and Spark hold."""
+"""Digits of a decimal in a filter, and how many of them may follow the point: the limits of Arrow and Spark."""
 SCALE: Final = 18
 
 

@@ -1,4 +1,4 @@
-"""Predicates in words: how a filter was read, and what each of its terms is for a message (`scopegate filter`)."""
+"""Predicates in words: how a filter was read, and the result of each term for a message (`scopegate filter`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _GROUPS: Final = {And: "all of", Or: "any of", Not: "not", IsTrue: "is true"}
 
 
 class Term(NamedTuple):
-    """One node of a predicate for one message: how deep it is, what it says, and the values of its fields."""
+    """One node of a predicate for one message: its depth, its text, its result, and the values of its fields."""
 
     depth: int
     text: str
@@ -61,7 +61,7 @@ class Term(NamedTuple):
 
 
 class Explainer:
-    """What a predicate is, term by term, for encoded messages."""
+    """The result of a predicate for encoded messages, term by term."""
 
     def __init__(self, predicate: Predicate) -> None:
         slots, self._read = extraction(fields_of(predicate), MessageAccess())

@@ -1,8 +1,8 @@
 """LIKE without regular expressions (FX-5-7): a pattern is cut at its `%`, and each part is searched for once.
 
-Leftmost matches of the parts in turn are a match whenever there is one, so nothing is ever tried again: the time is
-linear in the text. A part without `_` between its characters is found by `str.find`, any other with integers as sets
-of places or of states: a few operations on some words for each character of the text or of the part.
+Taking the leftmost match of each part in turn finds a match whenever there is one, so there is no backtracking: the
+time is linear in the text. A part without `_` between its characters is found by `str.find`, any other with integers
+as sets of places or of states: a few operations on some words for each character of the text or of the part.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _ANY: Final = "%"
 _ONE: Final = "_"
 _FIRST_WINDOW: Final = 64
 _LAST_WINDOW: Final = 1 << 14
-"""Characters looked at in one go: few at first, for what is found early, then twice as many each time."""
+"""Characters searched at a time: few at first, for early matches, then twice as many each time."""
 _FEW: Final = 8
 """Different characters of a part for which `_by_place` is the faster one, and bounded."""
 
 
 class LikePart(NamedTuple):
-    """What is between two `%`: `length` characters, of which those in `chunks` are given."""
+    """The part between two `%`: `length` characters, of which those in `chunks` are literal."""
 
     length: int
     chunks: tuple[Chunk, ...]
 
 
 def parts(pattern: str, escape: str | None = None) -> list[LikePart] | None:
-    """What is around the `%` of a pattern, so one more than it has of them; `None`: it ends with its escape."""
+    """The parts around each `%` of a pattern, one more than it has of them; None: it ends with its escape."""
     found: list[list[str | None]] = [[]]
     characters = iter(pattern)
     for character in characters:
@@ -77,7 +77,7 @@ def compiled(pattern: str, escape: str | None = None) -> Callable[[str], bool] |
 
 
 Finder = Callable[[str, int, int], int]
-"""Where the leftmost occurrence of a part in `text[start:end]` ends, -1 where there is none."""
+"""The end of the leftmost occurrence of a part in `text[start:end]`; -1 if there is none."""
 
 
 def _like(text: str, first: LikePart, middle: list[Finder], last: LikePart) -> bool:
@@ -140,7 +140,7 @@ def _masked_finder(part: LikePart) -> Finder:
 
 
 Given = list[tuple[int, str]]
-"""The characters of a part that are not `_`, and where they stand."""
+"""The characters of a part that are not `_`, and their positions."""
 
 
 def _by_place(length: int, given: Given) -> Finder:

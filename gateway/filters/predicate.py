@@ -1,9 +1,9 @@
-"""The one predicate form: what every filter language compiles to and every back end evaluates (FX 1, FX 2).
+"""Predicates: the one form to which every filter language compiles and which every back end evaluates (FX 1, FX 2).
 
-A predicate is typed, immutable and three-valued: true, false or unknown; a filter delivers what is true and nothing
-else (FX-2-1). Front ends (property filters, SQL, event-stream filters, selectors) build it, `closure`, `arrow` and
-Spark's columns evaluate it, and none of them knows the others. What the nodes mean for values of each type is stated in
-`values`, in prose in `docs/filters.md`.
+A predicate is typed, immutable and three-valued: true, false or unknown; a filter delivers only messages for which it
+is true (FX-2-1). Front ends (property filters, SQL, event-stream filters, selectors) build it; `evaluate`, Arrow and
+Spark's columns evaluate it; none of them knows the others. `values` defines the meaning of the nodes for values of each
+type, and `docs/filters.md` describes it.
 
 Every node is hashable and comparable: equal terms of many filters are one term. Pure data: no behaviour beyond the
 walks at the end.
@@ -90,9 +90,9 @@ class Literal:
 class FieldReference:
     """A reference: the entry `name` of a section, and what `path` selects inside it (FX-5-18 to -22).
 
-    In the header and the properties `name` is the specification's field name, with hyphens; of an annotation whose key
-    is a number it is `numbered` that number. A step of the path is a
-    `str` (a key: looked up as string, then as symbol) or a `ValueExpression` (a zero-based index).
+    In the header and the properties `name` is the specification's field name, with hyphens; for an annotation whose key
+    is a number it is `numbered(number)`. A step of the path is a `str` (a key: looked up as string, then as symbol) or
+    a `ValueExpression` (a zero-based index).
     """
 
     section: MessageSection
@@ -252,7 +252,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """Unknown becomes false: what one filter says to the group it is a member of (FX-2-1, FX-3.3-1)."""
+    """Unknown becomes false: the result of a filter for the group it is a member of (FX-2-1, FX-3.3-1)."""
 
     item: Predicate
 

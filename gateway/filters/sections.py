@@ -21,7 +21,7 @@ FAMILIES: Final[dict[str, tuple[Family, ...]]] = {
     **dict.fromkeys(("content-type", "content-encoding"), (Family.TEXT,)),
     **dict.fromkeys(("absolute-expiry-time", "creation-time"), (Family.TIME,)),
 }
-"""What each of these fields may be (AMQP 3.2.1, 3.2.4); an id's ulong matches any integer type (FX-4-8)."""
+"""The families of each of these fields (AMQP 3.2.1, 3.2.4); an id's ulong matches any integer type (FX-4-8)."""
 
 SHORT: Final = {
     "h": MessageSection.HEADER,
@@ -36,6 +36,6 @@ SHORT: Final = {
 
 
 def section(word: str) -> MessageSection:
-    """What `word` of an expression means: long or short, hyphen or underscore, any case (FX-5-19)."""
+    """The section that `word` of an expression names: long or short, hyphen or underscore, any case (FX-5-19)."""
     word = word.lower()
     return SHORT[word] if word in SHORT else MessageSection(word.replace("_", "-"))

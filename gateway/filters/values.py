@@ -1,7 +1,7 @@
-"""What values mean to filters: families, SQL comparison, arithmetic, strict match (FX 4, FX 5; docs/filters.md).
+"""The rules for values in filters: families, SQL comparison, arithmetic, strict match (FX 4, FX 5; docs/filters.md).
 
-The one place of these rules for everything that evaluates a predicate in Python. Values are the codec's, as decoded:
-their Python type says the AMQP type. None of these functions raises, whatever value they get.
+Every evaluation of a predicate in Python uses them. Values are as the codec decodes them: their Python type determines
+the AMQP type. None of these functions raises, whatever value they get.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ LONG_MAX: Final = (1 << 63) - 1
 
 
 def family(value: object) -> Family | None:
-    """The family of a value; `None` for null, for what is absent, and for anything that is no AMQP value."""
+    """The family of a value; None for null, for an absent field, and for an object that is not an AMQP value."""
     return value.family if type(value) is Frozen else _FAMILIES.get(type(value))
 
 
@@ -172,7 +172,7 @@ _DOUBLE: Final[dict[Operator, Callable[[float, float], float]]] = {
 
 
 def calculator(operator: Operator) -> Callable[[Value, Value], int | float | None]:
-    """The operation on two values: an `int`, a `float`, or `None` where there is no number for an answer."""
+    """The operation on two values; its result is an `int`, a `float`, or None where no number is the answer."""
     whole, approximate = _INTEGER[operator], _DOUBLE[operator]
 
     def calculate(left: Value, right: Value) -> int | float | None:
@@ -251,7 +251,7 @@ def matcher(reference: Value) -> Callable[[Value], bool]:
 
 
 def _identity(value: Value) -> tuple[Family | None, Hashable]:
-    """Equal and of equal hash for values that match, and for no others; what matches nothing is a new object."""
+    """A key that is equal, with an equal hash, for values that match and for no others."""
     kind = family(value)
     if type(value) is Frozen:
         return kind, tuple(map(_identity, value.items))
@@ -289,7 +289,7 @@ def _map_matches(reference: Frozen, found: Frozen) -> bool:
 
 
 def _item_matches(reference: Value, value: Value) -> bool:
-    if reference is None:  # asks for nothing but that the entry be there
+    if reference is None:  # requires only that there is an entry
         return True
     if type(reference) is Frozen:
         return _composite_matches(reference, value)
@@ -308,7 +308,7 @@ def folded(text: str) -> str:
 
 
 def _simple(character: str) -> str:
-    """The folding of CaseFolding.txt, status C, else S; what has neither (\u00df, \u0130) stays."""
+    """The folding of CaseFolding.txt, status C, else S; a character without either (\u00df, \u0130) stays."""
     full = character.casefold()
     if len(full) == 1:
         return full

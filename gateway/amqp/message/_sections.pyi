@@ -1,4 +1,4 @@
-"""The usual forms of messages, read in C (`_sections.c`); `...` says: unusual, look yourself."""
+"""The usual forms of messages, read in C (`_sections.c`); `...` means: an unusual form, use the general function."""
 
 from types import EllipsisType
 from typing import TypeVar

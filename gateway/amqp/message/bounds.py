@@ -1,6 +1,6 @@
-"""How much of one message is looked through in Python: more of it would keep everybody waiting (docs/design.md, 5).
+"""Limits of what is examined in Python in one message: more would delay all other links (docs/design.md, 5).
 
-Bytes that are passed on untouched have no bound but the link's max-message-size.
+Bytes that are passed on untouched are limited by the link's max-message-size alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 ANNOTATIONS: Final = 64 * 1024
 """Bytes of the delivery annotations of a message, which are edited at each hop: with more it is rejected."""
 SECTIONS: Final = 10_000
-"""Sections of a message: what has more is not read as one."""
+"""Sections of a message; more are refused."""
 ITEMS: Final = 4096
 """Values in the header, annotations, properties and application properties of a message that becomes a record: each
 may be one of the record's headers. With more it is rejected."""

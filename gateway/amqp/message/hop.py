@@ -1,7 +1,7 @@
-"""Delivery annotations are for the next hop alone (AMQP 1.0 part 3, 3.2.2): what of them a link here understands.
+"""Delivery annotations, which are for the next hop alone (AMQP 1.0 part 3, 3.2.2): those that links here understand.
 
-What a peer puts on a message beside that ends where the message comes in, on every link. Most messages have no
-delivery annotations at all, which their first bytes tell (`may_be_annotated`, in C).
+Every link removes all others from a message that comes in. Most messages have no delivery annotations at all, which
+their first bytes show (`may_be_annotated`, in C).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["EVENTS", "ROUTING", "TARGETED", "may_be_annotated", "only", "too_man
 ROUTING: Final = frozenset(
     (b"response-address-cookie", b"response-link-target-address", b"response-address-cookie-expiry", b"address-cookie")
 )
-"""Of response routing (RA 2.3, 2.4): on every link; whether they may go on, the crossing says."""
+"""Of response routing (RA 2.3, 2.4): on every link; the crossing decides whether they may go on."""
 TARGETED: Final = ROUTING | {b"event-streams-target-partition"}
-"""Where a sender may say which partition its message is for (ES 4.6.6)."""
+"""On links where a sender may name the partition of its message (ES 4.6.6)."""
 EVENTS: Final = ROUTING | {
     b"event-streams-offset",
     b"event-streams-timestamp",
@@ -30,13 +30,14 @@ EVENTS: Final = ROUTING | {
     b"event-streams-assigned-partitions-changed",
     b"x-opt-kafka-timestamp-type",
 }
-"""What an event log says of an event (ES 5.1, 4.6.4, 4.6.5, which has two spellings of the last one; KM-3)."""
+"""The annotations of an event from an event log (ES 5.1, 4.6.4, 4.6.5, which spells the last one in two ways; KM-3)."""
 
 
 def only(data: bytes, names: frozenset[bytes]) -> bytes:
-    """The message with the delivery annotations of these names alone; what is no message stays as it is.
+    """The message with the delivery annotations of these names alone; malformed bytes stay as they are.
 
-    Whoever reads that says what is wrong with it. So does what has too many (`too_many`): its link rejects it.
+    The reader of malformed bytes reports the error. A message with too many annotations stays, too (`too_many`): its
+    link rejects it.
     """
     try:
         layout = walk(data)

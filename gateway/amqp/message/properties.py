@@ -37,9 +37,10 @@ MessageId = Ulong | uuid.UUID | bytes | str
 
 
 def field_value(field: bytes | None) -> Value:
-    """The value of an encoded field, None where there is none.
+    """The value of an encoded field; None for None.
 
-    `...` for a list, map, array or described value, which no property is: it is not decoded, for it may be very long.
+    `...` for a list, map, array or described value, which no property may be: it is not decoded, for it may be very
+    long.
     """
     if field is None:
         return None
@@ -93,7 +94,7 @@ class Properties:
         return ... if index < len(starts) - 1 and self._data[starts[index]] in _COMPOUND else self.value(index)
 
     def value(self, index: int) -> Value:
-        """A field as it is, `None` where it is absent or null."""
+        """The value of a field; None where it is absent or null."""
         return decode(self._data, self._starts[index])[0] if index < len(self._starts) - 1 else None
 
 
@@ -106,7 +107,7 @@ def property_field(data: bytes, layout: SectionOffsets, index: int) -> bytes | N
 
 
 def _property_field(data: bytes, layout: SectionOffsets, index: int) -> bytes | None:
-    """Any form of the section, and the errors."""
+    """The general form: any encoding of the section, and the errors."""
     position, end, count = opened(data, layout.properties)
     if index >= count:
         return None

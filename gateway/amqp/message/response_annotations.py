@@ -15,9 +15,9 @@ _REQUEST: Final = ("response-address-cookie", "response-link-target-address")
 
 
 def annotated(data: bytes) -> bool:
-    """Whether the message carries what only a target that announced support may get (RA-2.3-3).
+    """Whether the message has annotations that only a target that announced support may get (RA-2.3-3).
 
-    What is no message is not judged here: whoever reads it says what is wrong with it.
+    False for malformed bytes: their reader reports the error.
     """
     if b"response-" not in data:
         return False

@@ -1,8 +1,8 @@
 """Where the sections of an encoded message lie (AMQP 1.0 part 3, 3.2), found without decoding them.
 
-Called for every message that passes: it looks at descriptors, constructors and sizes only. Order and
-number of the sections are checked here, their contents by whoever reads them. A message without a
-body is let through: some clients send it, and a relay has no business to mend it.
+Called for every message: it looks at descriptors, constructors and sizes only. It checks order and number of
+the sections; the readers of sections check their contents. A message without a body is accepted: some clients
+send it, and a relay must not change it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def walk(data: bytes) -> SectionOffsets:
 
 
 def _walk(data: bytes) -> SectionOffsets:
-    """Any form of anything that may be there, and the errors."""
+    """The general form: any encoding of any section, and the errors."""
     length = len(data)
     position, previous, left = 0, 0, SECTIONS
     starts: list[int] = []
@@ -145,7 +145,7 @@ def descriptor(data: bytes, start: int) -> tuple[int, int]:
 
 
 def opened(data: bytes, start: int) -> tuple[int, int, int]:
-    """First item, end and count of the list or map that is the section at `start`; `walk` found it there."""
+    """First item, end and count of the list or map of the section at `start`, which `walk` has found."""
     try:
         position = start + 3 if data[start + 1] == _SMALL_ULONG else descriptor(data, start)[1]
         form = data[position]

@@ -1,7 +1,7 @@
 """Messages as bytes (AMQP 1.0 part 3, 3.2): read a section, edit the annotations, leave the rest alone.
 
 The bare message is immutable in transit (3.2), so everything here except `replace_properties` copies it
-untouched. This is the face of `layout` and `properties`; everything else imports from here.
+untouched. It re-exports `section_index` and `properties`, so that other packages import from one place.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def edit_map(
 ) -> bytes | None:
     """An annotations section with entries set and dropped, every other entry's bytes as they were.
 
-    `annotations` is the whole section or `b""`; then `code` says what to make. `None`: nothing is left.
-    A string key counts as the symbol of the same text, so that nobody hides an entry behind its type.
+    `annotations` is the whole section or `b""`; then `code` is that of the new section. None: no entry is left.
+    A string key counts as the symbol of the same text, so that its type cannot hide an entry.
     """
     entries: list[tuple[bytes, bytes]] = []
     if annotations:
@@ -165,9 +165,9 @@ def edit_map(
 
 
 def keep_entries(annotations: bytes, names: frozenset[bytes]) -> bytes | None:
-    """An annotations section with the entries of these names alone; the same object where there are no others.
+    """An annotations section with the entries of these names alone; the same object if there are no others.
 
-    `None`: nothing is left. A string key counts as the symbol of the same text.
+    None: no entry is left. A string key counts as the symbol of the same text.
     """
     position, end, count = opened(annotations, 0)
     kept = []

@@ -1,8 +1,8 @@
-"""How a filter gets at the fields it names: the contract of a source, and encoded messages as one (FX-2-3).
+"""How a filter reads the fields it names: the contract of a source, and encoded messages as one (FX-2-3).
 
-A source is whatever a filter is asked about: an encoded message here, a Kafka record in `bridges.kafka`. An `Access`
-makes, once for each filter, the function that reads just the fields this filter names; per message nothing but that
-function is called. The header's defaults apply here (FX-4-4), and data sections cannot be read at all (FX-2-4).
+A source is what a filter is evaluated for: an encoded message here, a Kafka record in `bridges.kafka`. An `Access`
+makes, once for each filter, a function that reads only the fields this filter names; for a message only that function
+is called. The header's defaults apply here (FX-4-4), and data sections cannot be read at all (FX-2-4).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PROPERTIES: Final = (
 HEADER: Final = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
 """The fields of the header in their order (AMQP 3.2.1)."""
 HEADER_DEFAULTS: Final = {"durable": False, "priority": Ubyte(4), "first-acquirer": False, "delivery-count": Uint(0)}
-"""What absent and null fields of the header stand for."""
+"""The values of absent and null fields of the header."""
 
 
 class Entries(Protocol[S_contra]):
@@ -52,10 +52,10 @@ class Entries(Protocol[S_contra]):
         """Read the field `name` into `slot` from now on; it is not among those that are read already."""
 
     def remove(self, name: str) -> None:
-        """Nobody asks for the field `name` any more."""
+        """No longer read the field `name`."""
 
     def read(self, source: S_contra, values: Slotted) -> None:
-        """Put what is there into `values`, as `Access.reader` says; may raise `MALFORMED`."""
+        """Put the values of present fields into `values`, as `Access.reader` does; may raise `MALFORMED`."""
 
     def salvage(self, source: S_contra, values: Slotted) -> set[int]:
         """As `read`, for a source that cannot be decoded: returns the slots of which that is true."""
@@ -111,11 +111,11 @@ class Access(Generic[S]):
         raise NotImplementedError
 
     def entries(self, section: MessageSection) -> Entries[S]:
-        """The same for names that come and go: none yet."""
+        """The same for names that are added and removed; at first there are none."""
         return FewEntries(partial(self.reader, section))
 
     def prefilter(self, section: MessageSection, texts: tuple[bytes, ...]) -> Callable[[S], bool] | None:
-        """A cheap test that no source with one of these texts in `section` fails, `None` where there is none.
+        """A cheap test that every source with one of these texts in `section` passes; None where there is no such test.
 
         It saves reading the fields of most messages that do not match.
         """

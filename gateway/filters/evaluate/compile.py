@@ -1,10 +1,10 @@
 """Predicates as Python closures: built when a link attaches, called for every message (FX-2-1).
 
-`compile_filter` takes the predicate and the `Access` to one kind of source and gives a function that says whether a
-source matches. It never raises, whatever the source holds, and reads only the fields the predicate names.
+`compile_filter` takes the predicate and the `Access` to one kind of source and returns a function that tells whether a
+source matches. The function never raises, whatever the source holds, and reads only the fields the predicate names.
 
-A predicate is compiled twice over, as "is it true" and as "is it false": what is neither is unknown. So the three
-values need no arithmetic, and both stop at the first operand that decides.
+A predicate is compiled twice, as "is it true" and as "is it false"; if neither holds, it is unknown. So the three
+values need no arithmetic, and both functions stop at the first operand that decides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ S = TypeVar("S")
 def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], bool]:
     """Whether a source matches: true and nothing else (FX-2-1). The function never raises.
 
-    A source of whose named fields one cannot be decoded does not match, whatever the filter says about it.
+    A source does not match if one of the named fields cannot be decoded, whatever the filter asks of that field.
     """
     prefilter = prefilter_of(predicate, access)
     matches = _stepwise([_stage(part, access) for part in _stages(conjuncts(predicate))])
@@ -77,7 +77,7 @@ def _stage(predicate: Predicate, access: Access[S]) -> tuple[Reader[S], Test]:
 
 
 def _stages(terms: list[Predicate]) -> list[Predicate]:
-    """The conjunction in parts that are asked for in turn: one for each section, then what needs several."""
+    """The conjunction in parts that are evaluated in turn: one for each section, then the terms of several sections."""
     parts: dict[MessageSection | None, list[Predicate]] = {}
     for item in terms:
         sections = sections_of(item)
@@ -87,7 +87,7 @@ def _stages(terms: list[Predicate]) -> list[Predicate]:
 
 
 def conjuncts(predicate: Predicate) -> list[Predicate]:
-    """What has to be true, every one, for `predicate` to be true."""
+    """The predicates that must all be true for `predicate` to be true."""
     if isinstance(predicate, IsTrue):
         return conjuncts(predicate.item)
     if isinstance(predicate, And):
@@ -99,7 +99,7 @@ def conjuncts(predicate: Predicate) -> list[Predicate]:
 
 
 def extraction(fields: Sequence[FieldReference], access: Access[S]) -> tuple[Slots, Reader[S]]:
-    """One function that reads the entries all these fields are in, and where it puts each."""
+    """The place of each entry among the values, and one function that reads all of them."""
     names: dict[MessageSection, dict[str, None]] = {}
     for field in fields:
         names.setdefault(field.section, {})[field.name] = None

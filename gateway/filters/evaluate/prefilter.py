@@ -1,7 +1,7 @@
-"""What a message must contain to match at all: texts that are searched for before any field is read.
+"""The bytes that a message must contain to match at all, searched for before any field is read.
 
-A filter lets through few messages of many, and most filters compare some field with a text. Where that text is not
-among the bytes of its section, the comparison is not true, whatever it is otherwise; one search in C tells so.
+A filter accepts few of many messages, and most filters compare some field with a text. Where the bytes of the section
+do not contain that text, the comparison cannot be true; one search in C finds that out.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gateway.filters.values import TEXTS
 
 RequiredBytes = tuple[MessageSection, tuple[bytes, ...]]
 _MOST: Final = 4
-"""More texts to search for than this cost more than reading the fields."""
+"""Searching for more texts than this takes longer than reading the fields."""
 
 
 def required_bytes(predicate: Predicate) -> RequiredBytes | None:
-    """A section and texts of which it must hold one for `predicate` to be true; `None`: nothing is known."""
+    """A section and texts of which it must contain one for `predicate` to be true; None: no such text is known."""
     if isinstance(predicate, Compare):
         return _of_compare(predicate)
     if isinstance(predicate, In):
@@ -56,7 +56,7 @@ def _constant(node: ValueExpression) -> Value:
 
 
 def _longest(node: Like) -> str | None:
-    """The longest run of characters that a pattern asks for."""
+    """The longest run of literal characters in a pattern."""
     chunks = [chunk for part in like.constant(node) or () for _, chunk in part.chunks]
     return max(chunks, key=len, default=None)
 

@@ -2,7 +2,7 @@
 
 Entries of maps are walked over by their constructors and sizes (AMQP 1.0 part 1, 1.2) and compared as encoded bytes;
 only what a filter names is decoded, integers as plain `int`, for their width means nothing to a filter. The functions
-raise `MALFORMED` or give wrong values for malformed bytes, never read outside.
+raise `MALFORMED` or return wrong values for malformed bytes, but never read beyond them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Encoded = tuple[bytes, SectionOffsets]
 
 
 class Absent:
-    """What a field is that is not there: like null to everything but `Exists` and the maps of property filters."""
+    """The value of an absent field: like null to everything but `Exists` and the maps of property filters."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Slotted(dict[int, Value]):
 _V = TypeVar("_V", list[Value], Slotted)
 _Read = Callable[[Encoded], Sequence[Value]]
 _LONGEST_KEY: Final = 1 << 16
-"""Bytes: no expression is as long, so nobody asks for a key that is."""
+"""Bytes of a key: no expression is as long, so no filter names a longer key."""
 _MAX_ULONG: Final = (1 << 64) - 1
 _DEPTH: Final = LIMITS.depth - 1
 _STRING8, _SYMBOL8, _NULL, _SMALL_ULONG, _MAP8, _MAP32 = 0xA1, 0xA3, 0x40, 0x53, 0xC1, 0xD1
@@ -86,7 +86,7 @@ def map_reader(place: int, names: tuple[str, ...]) -> _Read:
         start = layout[place]
         if start == layout[after]:
             return blank
-        if data[start + 1] == _SMALL_ULONG and data[start + 3] == _MAP8:  # what nearly everybody sends
+        if data[start + 1] == _SMALL_ULONG and data[start + 3] == _MAP8:  # the form that nearly all clients send
             return find(data, start + 6, start + 5 + data[start + 4], blank.copy(), wanted)
         position, end, count = opened(data, start)
         if end - position > FIELDS:
@@ -125,9 +125,9 @@ def _value_map(source: Encoded) -> tuple[int, int, int] | None:
 
 
 class MapEntries:
-    """The entries of a map under names that come and go one by one, for many filters at once.
+    """The entries of a map for many filters, whose names are added and removed one by one.
 
-    The cost of a message is that of the entries it has, however many names there are.
+    The cost of a message grows with the entries it has, not with the number of names.
     """
 
     def __init__(self, place: int | None) -> None:
@@ -144,13 +144,13 @@ class MapEntries:
         self._slots.update((key, slot) for key in _keys(name))
 
     def remove(self, name: str) -> None:
-        """Nobody asks for the entry `name` any more."""
+        """No longer read the entry `name`."""
         self._names -= 1
         for key in _keys(name):
             del self._slots[key]
 
     def read(self, source: Encoded, values: Slotted) -> None:
-        """Put what is there into `values`; raises MALFORMED for what cannot be decoded."""
+        """Put the values of present entries into `values`; raises MALFORMED where one cannot be decoded."""
         data, layout = source
         place = self._place
         if place is None:

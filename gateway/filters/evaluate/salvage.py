@@ -1,7 +1,7 @@
-"""Maps that cannot be decoded as a whole: what of them can be, found in one walk for all who ask.
+"""The entries of malformed maps that can be decoded, found in one walk for all filters.
 
-A filter matches no message of which a field that it names cannot be decoded. Which fields those are is the same
-whether the reader of one name or of many looks for them (`readers`); here it is found out for each name at once.
+A filter matches no message in which a field that it names cannot be decoded. The readers of one name and of many
+(`readers`) agree on which fields those are; this module finds it out for all names at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.amqp.message.bounds import ENTRIES
 from gateway.errors import AmqpError
 
 MALFORMED: Final = (AmqpError, IndexError, struct.error, UnicodeDecodeError)
-"""What a reader may raise for bytes that cannot be decoded: then the message matches no filter that asked for them."""
+"""The errors of a reader for malformed bytes: the message then matches no filter that names the field."""
 Slots = Mapping[bytes, int]
 Decoders = Sequence[Callable[[bytes, int, int], tuple[Value, int]]]
 _DEPTH: Final = LIMITS.depth - 1
@@ -24,7 +24,7 @@ _STRING8, _SYMBOL8 = 0xA1, 0xA3
 
 
 class _SalvagedEntries:
-    """The values of the entries that somebody asks for, the first of each, and the slots of those that are bad."""
+    """The values of the entries in `slots`, the first of each name, and the slots of malformed ones."""
 
     def __init__(self, data: bytes, slots: Slots, decoders: Decoders, values: dict[int, Value]) -> None:
         self.seen: Final = set[int]()
@@ -51,7 +51,7 @@ class _SalvagedEntries:
 def short_map(
     data: bytes, position: int, end: int, slots: Slots, decoders: Decoders, values: dict[int, Value]
 ) -> set[int]:
-    """Put what can be decoded into `values`; returns the slots of what cannot be, or is behind what cannot be."""
+    """Put the entries that can be decoded into `values`; returns the slots of malformed entries and all after them."""
     found = _SalvagedEntries(data, slots, decoders, values)
     try:
         while position < end:
@@ -70,7 +70,7 @@ def short_map(
 def long_map(
     data: bytes, position: int, end: int, count: int, slots: Slots, decoders: Decoders, values: dict[int, Value]
 ) -> set[int]:
-    """The same for a map that is walked to its end whatever is asked for: all of it is bad if anything is misplaced."""
+    """The same for a map that is always walked to its end: all of it is malformed if any entry is misplaced."""
     found = _SalvagedEntries(data, slots, decoders, values)
     if count >> 1 > ENTRIES:
         return set(slots.values())

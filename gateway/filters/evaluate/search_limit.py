@@ -1,7 +1,7 @@
-"""How long a text LIKE searches for a link: the work one message can cause is bounded (FX-5-25, docs/filters.md).
+"""The longest text that LIKE searches for a link, which bounds the work for one message (FX-5-25, docs/filters.md).
 
-A pattern whose parts are at the ends of a text costs next to nothing, any other one goes through the text, character by
-character where `_` is between characters. What all patterns of a link may cost together is shared evenly among them.
+A pattern whose parts are at the ends of a text costs next to nothing; any other one searches the text, character by
+character where `_` is between characters. The patterns of a link share the cost that is allowed for a message evenly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gateway.filters import like
 from gateway.filters.predicate import Like, Literal, Predicate, walk, with_longest
 
 WORK: Final = 1 << 25
-"""What all LIKE of a link may cost for one message: about as many nanoseconds."""
+"""The cost that all LIKE of a link may have for one message, in nanoseconds, roughly."""
 _FOUND: Final = 4
 """Cost of a character of a text in which parts without `_` between characters are searched for."""
 _STEPPED: Final = 64

@@ -1,7 +1,7 @@
 """The terms of a predicate as functions of the fields' values: true, false or unknown (`None`); never raising.
 
-What is constant is looked at here once, so that the common terms (a field against a constant) cost one look at a type
-and one comparison.
+Constants are examined here once, so that the common terms (a field against a constant) cost one look at a type and one
+comparison.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Slots = Mapping[tuple[MessageSection, str], int]
 """Where the value of each entry of a section is among the values."""
 
 LONGEST_PATTERN: Final = 4096
-"""Characters of a pattern that comes with a message: it is made ready for this message alone, which takes time."""
+"""Characters of a pattern that comes with a message: it is compiled for this message alone, which takes time."""
 _MIRRORED: Final = {
     Comparison.EQ: Comparison.EQ,
     Comparison.NE: Comparison.NE,
@@ -73,7 +73,7 @@ def leaf(predicate: Predicate, slots: Slots) -> Test:
 
 
 def value(node: ValueExpression, slots: Slots) -> Get:
-    """What a value is for given values of the fields."""
+    """The function that computes an expression from the values of the fields."""
     if isinstance(node, Literal):
         constant = node.value
         return lambda values: constant
@@ -285,7 +285,7 @@ def _short(get: Get, longest: int | None) -> Get:
 
 
 class _Unsearched:
-    """How many texts were too long for LIKE since the process began: each was as if it were not there."""
+    """Texts that were too long for LIKE since the process began; each counted as null."""
 
     texts = 0
 
@@ -347,7 +347,7 @@ _PARTS: Final[dict[Affix, Callable[[int], slice]]] = {
     Affix.SUFFIX: lambda size: slice(-size, None) if size else slice(0),
     Affix.WHOLE: lambda size: slice(size + 1),
 }
-"""What of a text is compared with an operand of `size` characters: folding changes no length."""
+"""The part of a text that is compared with an operand of `size` characters: folding changes no length."""
 _LEAVES: Final[dict[type, Callable[..., Test]]] = {
     Constant: _constant,
     Truth: _truth,

@@ -1,11 +1,11 @@
-"""Many filters over one stream of messages: which of them match, looked up instead of asked one by one.
+"""The index of many filters over one stream of messages: looks up those that match instead of evaluating each.
 
-Filters come and go at the cost of their own size. Each waits under keys (`keys`) in tables (`lookup`): a message's
-fields are read once, what waits under one of their values, or under a beginning or an end of a text, is evaluated, and
-the others are never looked at. What has no such key is evaluated for every message, terms that several share once.
-Equal filters are one. Nodes, topics and subscriptions use it; it knows none of them. Pure.
+Adding or removing a filter costs as much as its own size. Each filter is stored under keys (`keys`) in tables
+(`lookup`). The fields of a message are read once; the filters under one of their values, or under a beginning or an end
+of a text, are evaluated, and the others are never looked at. A filter without a key is evaluated for every message, but
+terms that several filters share only once. Equal filters are one. Nodes, topics and subscriptions use the index.
 
-What was tried and measured: docs/decisions/0003-filters.md.
+Pure: uses `gateway.filters.evaluate`. Measurements: docs/decisions/0003-filters.md.
 """
 
 from gateway.filters.index.index import PredicateIndex

@@ -1,4 +1,4 @@
-"""The index of predicates: entries, the fields they read, and what a message asks of them."""
+"""The index of predicates: its entries, the fields they read, and the predicates that match a message."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class PredicateIndex(Generic[K, S]):
         self._message = 0
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self._entry_of)
 
     @property
     def scanned(self) -> int:
-        """How many different predicates have no key and are evaluated for every message."""
+        """The number of different predicates without a key, which are evaluated for every message."""
         return len(self._scanned)
 
     # -- filters come and go
 
     def add(self, key: K, predicate: Predicate) -> None:
-        """`key` is among the answers from now on; raises ValueError for one that is there already."""
+        """Store `predicate` under `key`; raises ValueError for a key that has one already."""
         if key in self._entry_of:
             raise ValueError("this key has a predicate already")
         entry = self._entries.get(predicate)
@@ -60,7 +60,7 @@ class PredicateIndex(Generic[K, S]):
         self._entry_of[key] = entry
 
     def remove(self, key: K) -> None:
-        """`key` is no longer among the answers; raises KeyError for one that is not there."""
+        """Remove the predicate of `key`; raises KeyError for an unknown key."""
         entry = self._entry_of.pop(key)
         del entry.keys[key]
         if not entry.keys:
@@ -107,7 +107,7 @@ class PredicateIndex(Generic[K, S]):
         return term
 
     def _weight(self, key: LookupKey) -> int:
-        """How much is likely to fit a key: what waits there says how often it is asked for."""
+        """The likely number of matches of a key: keys of many filters are values of many messages."""
         slot = self._slots.get(self._fields.slot(key.field))
         broad = 0 if key.how is How.EQUAL else max(1, _SHORT - len(key.operand))
         return 1 + broad + (0 if slot is None else slot.waiting(key)) + _SHORT * (type(key.operand) is bool)
@@ -129,7 +129,7 @@ class PredicateIndex(Generic[K, S]):
                 yield from entry.keys
 
     def _salvaged(self, source: S) -> list[K]:
-        """Something cannot be decoded, perhaps a field that only some name: it is found out once which those are."""
+        """The keys that match a malformed message: predicates that name a field that cannot be decoded do not."""
         values, bad = Slotted(), set[int]()
         for section in self._fields.sections:
             bad |= section.entries.salvage(source, values)
@@ -198,7 +198,7 @@ def _never(values: Values) -> bool:
 
 
 class _IndexEntry(Generic[K, S]):
-    """One predicate, and the keys of those who asked it."""
+    """One predicate and the keys it has."""
 
     __slots__ = (
         "_access",
@@ -225,12 +225,12 @@ class _IndexEntry(Generic[K, S]):
         self.message = 0
         """The last message this was evaluated for."""
         self.slots: frozenset[int] | None = None
-        """Those of the fields it names, once somebody has asked."""
+        """The slots of the fields it names, once computed."""
         self._access: Final = access
         self._alone: Callable[[S], bool] | None = None
 
     def matches(self, source: S) -> bool:
-        """Whether it matches, asked by itself."""
+        """Whether it matches, evaluated without the index."""
         if self._alone is None:
             self._alone = compile_filter(self.predicate, self._access)
         return self._alone(source)
@@ -241,7 +241,7 @@ class _IndexEntry(Generic[K, S]):
 
 
 class _Term:
-    """A term of predicates without keys: evaluated once for a message, whoever shares it."""
+    """A term of predicates without keys: evaluated once for a message, however many predicates have it."""
 
     __slots__ = ("holds", "message", "predicate", "test", "users")
 
@@ -262,9 +262,9 @@ class _SectionReader(Generic[S]):
         self.entries: Final = entries
         self.read: Final = entries.read
         self.looked_up = 0
-        """How many of its fields have something waiting under their values: it is read of every message then."""
+        """The number of its fields that keys are about; unless 0, the section is read of every message."""
         self.message = 0
-        """The last message of which it was read, where it is not read of every one."""
+        """The last message of which it was read, if it is not read of every one."""
 
 
 class _Fields(Generic[S]):
@@ -277,10 +277,10 @@ class _Fields(Generic[S]):
         self._last = 0
         self.slots: Final[dict[tuple[MessageSection, str], int]] = {}
         self.always: tuple[Callable[[S, Slotted], None], ...] = ()
-        """What reads the sections that are read of every message."""
+        """The readers of the sections that are read of every message."""
 
     def use(self, predicate: Predicate) -> list[_SectionReader[S]]:
-        """Read the fields of a predicate from now on; gives the sections they are in."""
+        """Read the fields of a predicate from now on; returns the readers of their sections."""
         names = _names(predicate)
         for section, name in names:
             self._users[section, name] = self._users.get((section, name), 0) + 1
@@ -296,7 +296,7 @@ class _Fields(Generic[S]):
         return self._sections[section]
 
     def release(self, predicate: Predicate) -> None:
-        """This predicate is gone."""
+        """No longer read the fields of a predicate, unless others name them."""
         for section, name in _names(predicate):
             self._users[section, name] -= 1
             if not self._users[section, name]:
@@ -319,7 +319,7 @@ class _Fields(Generic[S]):
         return self.slots[field.section, field.name]
 
     def look_up(self, section: MessageSection, change: int) -> None:
-        """One field more, or less, of a section has something waiting."""
+        """Count a field of a section that a key is about: `change` is 1 or -1."""
         self._sections[section].looked_up += change
         self.always = tuple(section.read for section in self._sections.values() if section.looked_up)
 

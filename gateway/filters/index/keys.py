@@ -1,7 +1,7 @@
-"""What a message must have for a predicate to be true, as far as it can be looked up instead of compared.
+"""The keys of a predicate: necessary conditions that can be looked up instead of compared.
 
-A key says that some field is a value, or begins or ends with a text. A predicate has keys where it cannot be true of a
-message that fits none of them; whether it is true of one that fits is still to be seen.
+A key states that some field is a value, or begins or ends with a text. A predicate has keys if it cannot be true of a
+message that fits none of them; whether it is true of one that fits still has to be evaluated.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LookupKey(NamedTuple):
 
 Keys = tuple[LookupKey, ...]
 Weight = Callable[[LookupKey], int]
-"""How many messages are likely to fit a key, and how many predicates wait under it: less is better."""
+"""The likely number of messages that fit a key, and of predicates under it: fewer are better."""
 
 _EXACT: Final = 1 << 53
 """Beyond these a double may be equal to an integer by SQL's rules though Python calls them different."""
@@ -61,9 +61,9 @@ _HOW: Final = {Affix.PREFIX: How.PREFIX, Affix.SUFFIX: How.SUFFIX, Affix.WHOLE: 
 
 
 def keys_of(predicate: Predicate, weight: Weight) -> Keys | None:
-    """Keys of which a message fits one at least where `predicate` is true.
+    """Keys of which a message fits at least one if `predicate` is true.
 
-    No key at all: it never is. `None`: nothing is known, and it has to be evaluated for every message.
+    An empty tuple: it never is. None: there are no such keys, and it has to be evaluated for every message.
     """
     if isinstance(predicate, IsTrue):
         return keys_of(predicate.item, weight)
@@ -98,7 +98,7 @@ def texts_of(term: Predicate) -> tuple[FieldReference, frozenset[str]] | None:
     return None
 
 
-# -- terms: each of what they give would do
+# -- terms: each set of keys that they yield would do
 
 
 def _of_term(term: Predicate) -> Iterator[Keys]:

@@ -1,4 +1,4 @@
-"""What waits under keys: for each field a table of values, and trees of beginnings and ends of texts."""
+"""Items under keys: for each field a table of values, and trees of beginnings and ends of texts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ T = TypeVar("T", bound=Hashable)
 LOOKED_UP: Final = TEXTS | INTEGERS | APPROXIMATES | DECIMALS | {bool, bytes, UUID, Timestamp}
 """Types of values that may be equal to an operand."""
 Find = Callable[[Value, list[T]], None]
-"""Adds what waits for a value to a list: something twice, perhaps."""
+"""Adds the items under keys that a value fits to a list, perhaps some of them twice."""
 
 
 class _Table(Generic[T]):
-    """What waits for one value of the field."""
+    """Items under values of the field."""
 
     def __init__(self) -> None:
         self.waiting: Final[dict[Value, dict[T, None]]] = {}
@@ -52,7 +52,7 @@ class _Table(Generic[T]):
 
 
 class _Ends(Generic[T]):
-    """What waits for texts with a beginning, or with an end; `fold` is done to a message's text first."""
+    """Items under beginnings of texts, or under ends; `fold` is applied to a message's text first."""
 
     def __init__(self, how: How, fold: Callable[[str], str]) -> None:
         self._tree: Final = PrefixTree[T]()
@@ -85,7 +85,7 @@ class _Ends(Generic[T]):
 
 
 class Lookup(Generic[T]):
-    """What waits under the keys of one field."""
+    """The items under keys of one field."""
 
     __slots__ = ("_ends", "_folded", "_numbers", "equal", "more")
 
@@ -99,26 +99,26 @@ class Lookup(Generic[T]):
         }
         self._numbers = 0
         self.more: tuple[Find[T], ...] = ()
-        """How to find what does not wait in `equal` under the value itself."""
+        """The lookups beside that in `equal` for the value itself."""
 
     def add(self, key: LookupKey, item: T) -> None:
-        """`item` waits under `key`."""
+        """Put `item` under `key`."""
         self._of(key).add(key.operand, item)
         self._numbers += type(key.operand) is int
         self._choose()
 
     def remove(self, key: LookupKey, item: T) -> None:
-        """`item` waits under `key` no more."""
+        """Remove `item` from `key`."""
         self._of(key).remove(key.operand, item)
         self._numbers -= type(key.operand) is int
         self._choose()
 
     def waiting(self, key: LookupKey) -> int:
-        """How many wait under exactly this key."""
+        """The number of items under exactly this key."""
         return self._of(key).count(key.operand)
 
     def find(self, value: Value, found: list[T]) -> None:
-        """Add what waits for a message's `value` to `found`."""
+        """Add the items under keys that a message's `value` fits to `found`."""
         if type(value) in LOOKED_UP:
             waiting = self.equal.waiting.get(value)
             if waiting is not None:
@@ -144,7 +144,7 @@ class Lookup(Generic[T]):
 
 
 class Slot(Generic[T]):
-    """What waits under the keys of one entry of a section, and of what is below it."""
+    """The items under keys of one entry of a section, and of what is below it."""
 
     __slots__ = ("_below", "here")
 
@@ -153,14 +153,14 @@ class Slot(Generic[T]):
         self._below: Final[dict[FieldReference, tuple[Get, Lookup[T]]]] = {}
 
     def add(self, key: LookupKey, item: T, get: Get) -> None:
-        """`item` waits under `key`; `get` finds its field among a message's values."""
+        """Put `item` under `key`; `get` finds its field among a message's values."""
         if not key.field.path:
             self.here.add(key, item)
         else:
             self._below.setdefault(key.field, (get, Lookup[T]()))[1].add(key, item)
 
     def remove(self, key: LookupKey, item: T) -> None:
-        """`item` waits under `key` no more."""
+        """Remove `item` from `key`."""
         if not key.field.path:
             self.here.remove(key, item)
             return
@@ -170,18 +170,18 @@ class Slot(Generic[T]):
             del self._below[key.field]
 
     def waiting(self, key: LookupKey) -> int:
-        """How many wait under exactly this key."""
+        """The number of items under exactly this key."""
         if not key.field.path:
             return self.here.waiting(key)
         found = self._below.get(key.field)
         return 0 if found is None else found[1].waiting(key)
 
     def find(self, value: Value, values: Values, found: list[T]) -> None:
-        """Add what waits for a message to `found`, in which the entry is `value`."""
+        """Add the items under keys that a message fits to `found`; the entry of the message is `value`."""
         self.here.find(value, found)
         for get, lookup in self._below.values():
             lookup.find(get(values), found)
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Whether there is any item."""
         return bool(self.here or self._below)

@@ -1,7 +1,7 @@
-"""Texts with what waits under each, found by all beginnings of another text: a radix tree.
+"""A radix tree of texts with items: finds the items of all beginnings of another text.
 
-A text is looked at once, character by character as far as something may wait there; texts come and go at the cost of
-their own length.
+A lookup reads the text once, character by character, as far as there may be items; adding or removing a text costs as
+much as its own length.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Node(Generic[T]):
 
 
 class PrefixTree(Generic[T]):
-    """What waits for texts that begin with a given one."""
+    """Items under texts, found by any text that begins with one of them."""
 
     def __init__(self) -> None:
         self._root: Final = _Node[T]("")
@@ -67,7 +67,7 @@ class PrefixTree(Generic[T]):
         return len(node.items)
 
     def find(self, text: str, found: list[T]) -> None:
-        """Add what waits for any beginning of `text` to `found`."""
+        """Add the items of all beginnings of `text` to `found`."""
         node, at, end = self._root, 0, len(text)
         while True:
             if node.items:
@@ -103,7 +103,7 @@ def _split(parent: _Node[T], child: _Node[T], at: int) -> _Node[T]:
 
 
 def _merge(parent: _Node[T], node: _Node[T]) -> None:
-    """Nothing waits at `node` and one way goes on: the child takes its place."""
+    """A node without items and with one child is replaced by the child."""
     (child,) = node.children.values()
     child.text = node.text + child.text
     parent.children[child.text[0]] = child

@@ -1,4 +1,4 @@
-"""What the expression languages build with: conditions and values, each where it belongs, constants computed."""
+"""The builder that expression languages share: conditions and values where each belongs, constants computed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _COMPARISONS: Final = {item.value: item for item in Comparison} | {"!=": Compari
 
 
 def condition(part: Part) -> Predicate:
-    """`part` as something true or false: a bare boolean is one, too (FX-5-15)."""
+    """`part` as a condition; a bare boolean is one, too (FX-5-15). Raises AmqpError for any other value."""
     node = part.node
     if isinstance(node, Literal) and isinstance(node.value, bool):
         return Constant(node.value)
@@ -73,7 +73,7 @@ def condition(part: Part) -> Predicate:
 
 
 def value(part: Part) -> ValueExpression:
-    """`part` as something to compare or to compute with."""
+    """`part` as a value to compare or to compute with. Raises AmqpError for a condition."""
     if not isinstance(part.node, ValueExpression):
         raise fault(part.at, "found a condition instead of a value")
     return part.node
@@ -89,7 +89,7 @@ def over(node: Node, at: Token, *parts: Part) -> Part:
 
 @v_args(inline=True)
 class Builder(Transformer[Token, Part]):
-    """A method for each rule of `RULES`; what raises, raises AmqpError."""
+    """A method for each rule of `RULES`; all errors that they raise are AmqpError."""
 
     def disjunction(self, *parts: Part) -> Part:
         return over(Or(tuple(condition(part) for part in parts)), parts[0].at, *parts)

@@ -1,6 +1,6 @@
-"""What constants of an expression are, and arithmetic between them, which is exact (FX-5-10 to -14).
+"""Constants of an expression, and arithmetic between them, which is exact (FX-5-10 to -14).
 
-Fields are computed with by `values`; only here a point makes a number decimal rather than approximate, so that
+`values` does arithmetic with fields; only here a point makes a number decimal rather than approximate, so that
 `0.1 + 0.2 = 0.3`. Bounds are those of `docs/filters.md`: 38 digits, 18 of them after the point.
 """
 
@@ -83,7 +83,7 @@ def _exact(value: Decimal) -> bool:
 
 
 def _bounded(value: Decimal) -> Decimal | None:
-    """As a column holds it; None: it has no room there."""
+    """As a column holds it; None: it is too large for one."""
     if not value.is_finite() or abs(value) >= _BOUND:
         return None
     return value.quantize(_STEP, context=_CONTEXT).normalize(_CONTEXT)

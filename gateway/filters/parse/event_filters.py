@@ -1,6 +1,6 @@
 """The two filters that event streams define themselves: a map of positions, and a small SQL (ES 5.2.1, 5.2.2).
 
-Both end in the one predicate form. What the small SQL takes, the SQL filter takes too and means the same by it.
+Both become predicates. The SQL filter accepts every expression of the small SQL, with the same meaning.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A source's filter set as one predicate: what is in force, what is not, and where an event log may begin to read.
+"""A source's filter set as one predicate, the filters in force, and the position at which an event log begins.
 
-All filters of a set must hold (AMQP 3.5.1); groups of filters are filters (FX 3). What a filter is says its
-descriptor, as symbol or as number; the keys of the set are the client's own names. A filter of a type that is not
-known is left out, or refused where the policy says so (CORE-3); a malformed one of a known type is always refused,
-for a filter dropped in silence would flood the consumer.
+All filters of a set must hold (AMQP 3.5.1); groups of filters are filters (FX 3). The descriptor gives the type of a
+filter, as symbol or as number; the keys of the set are the client's own names. A filter of an unknown type is left out,
+or refused if the policy demands it (CORE-3); a malformed one of a known type is always refused, for without the filter
+the consumer would be flooded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gateway.filters.position.event_stream import FILTER_CODE, FILTER_NAME, LogP
 from gateway.filters.predicate import TRUE, And, In, IsTrue, MessageSection, Not, Or, Predicate, conjunction, walk
 
 CAPABILITIES: Final = ("AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0")
-"""What an open offers and a source announces (FX-2-6)."""
+"""The capabilities that an open offers and a source announces (FX-2-6)."""
 SELECTOR: Final = "apache.org:selector-filter:string"
 EVENT_SQL: Final = "amqp:event-streams-sql-filter"
 SQL: Final = "amqp:sql-filter"
@@ -41,7 +41,7 @@ CODES: Final[dict[int, str]] = {
     0x201: EVENT_SQL,
     0x0000_468C_0000_0004: SELECTOR,
 }
-"""Numbers that say what a filter is. 0xFEFEFEFE, which the draft gives to all its types, says nothing (ledger A14)."""
+"""Numeric descriptors. 0xFEFEFEFE, which the draft gives to all its types, identifies none of them (ledger A14)."""
 _SECTIONS: Final = (
     MessageSection.HEADER,
     MessageSection.DELIVERY_ANNOTATIONS,
@@ -52,7 +52,7 @@ _SECTIONS: Final = (
 )
 _NAME: Final = 100
 _EXPRESSIONS: Final = 2
-"""As many expressions of the greatest length may be in one set."""
+"""The number of expressions of the greatest length that may be in one set."""
 
 
 class Rules(NamedTuple):
@@ -68,25 +68,25 @@ class Rules(NamedTuple):
 
 
 RULES: Final = Rules()
-"""Those of a policy that says nothing of filters."""
+"""The rules of a policy without `filters`."""
 
 
 class FilterSet(NamedTuple):
-    """What a source's filters ask for."""
+    """The filters of a source."""
 
     predicate: Predicate
-    """Of the whole set; `TRUE` where nothing is asked. May hold `Latest`, which `predicate.bind` replaces."""
+    """Of the whole set; `TRUE` for an empty one. May contain `Latest`, which `predicate.bind` replaces."""
     in_force: ValueMap
-    """The set to answer with: what was understood, as it came (CORE-3)."""
+    """The set to answer with: the filters that were understood, as they came (CORE-3)."""
     position: LogPosition
     """Bounds within which all matches lie, and whether to begin at the end of the log."""
     left_out: tuple[str, ...] = ()
     """Names of the filters of unknown types."""
     places: frozenset[Value] = frozenset()
-    """Names of those in force that ask for a position and for nothing else."""
+    """Names of filters in force that give a position and no other condition."""
 
     def without_position(self) -> ValueMap:
-        """The set to answer with where the link begins by something else than a position asked for."""
+        """The set to answer with if the link does not begin at the position in the filters."""
         return {name: value for name, value in self.in_force.items() if name not in self.places}
 
 
@@ -100,7 +100,7 @@ class _FilterSetReader:
     def __init__(self, rules: Rules) -> None:
         self.rules: Final = rules
         self.positioned = False
-        """A filter of the event streams' own is there, whatever it says (ES-5.2-4)."""
+        """There is a filter that event streams define, whatever its content (ES-5.2-4)."""
         self._terms = 0
         self._characters = 0
 
@@ -152,7 +152,7 @@ class _FilterSetReader:
         return _GROUPS[kind](tuple(IsTrue(self._member(kind, item, depth)) for item in content))
 
     def _member(self, kind: str, item: Value, depth: int) -> Predicate:
-        """What a group cannot leave out: its answer would be another one."""
+        """The error for a member that a group cannot leave out: its result would change."""
         if not isinstance(item, Described):
             text = f"a member of {kind} is not a filter: a filter must be a described value (FX 3)"
             raise AmqpError(INVALID_FIELD, text)
@@ -173,7 +173,7 @@ def read(filters: Mapping[Value, Value], rules: Rules = RULES) -> FilterSet:
     """The filter set of a source.
 
     Raises AmqpError with `filter` in its info, the name of the entry: INVALID_FIELD for a malformed one,
-    NOT_IMPLEMENTED for an unknown one that is refused, RESOURCE_LIMIT_EXCEEDED for what is too large.
+    NOT_IMPLEMENTED for an unknown one that is refused, RESOURCE_LIMIT_EXCEEDED for one that is too large.
     """
     if len(filters) > rules.limits.items:
         raise exceeded(f"the filter set has {len(filters)} filters", rules.limits.items)
@@ -216,7 +216,7 @@ def _entry(reader: _FilterSetReader, name: object, value: object) -> Predicate |
 
 
 def _position(predicate: Predicate, positioned: bool) -> LogPosition:
-    """Where to begin: an event log starts at its end unless the filters speak of positions (ledger A4)."""
+    """Where to begin: an event log starts at its end unless the filters name a position (ledger A4)."""
     position = hint(predicate)
     if positioned or mentions_log(predicate):
         return position
@@ -231,7 +231,7 @@ def _shown(descriptor: object) -> str:
     return hex(descriptor) if isinstance(descriptor, int) else quoted(str(descriptor))
 
 
-# -- what is inside
+# -- the content of filters
 
 
 def _string(kind: str, content: Value) -> str:

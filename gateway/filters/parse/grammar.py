@@ -1,8 +1,8 @@
-"""From text to a predicate: the words the expression languages share, and errors that name line and column.
+"""From text to a predicate: the terminals that the expression languages share, and errors with line and column.
 
-LALR(1) with a lexer that knows what may come next: after a dot `[` begins a delimited name, after a name an index, and
-after `d.` hyphens are part of the name (FX-5-20). The builder works while the parser reduces, so that neither recurses.
-Whatever the text, the result is a predicate or an `AmqpError`, after work linear in the text.
+LALR(1) with a lexer that knows which terminals may follow: after a dot `[` begins a delimited name, after a name an
+index, and after `d.` hyphens are part of the name (FX-5-20). The builder works while the parser reduces, so that
+neither recurses. For every text the result is a predicate or an `AmqpError`, after work linear in the text.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def fault(at: Token, text: str) -> AmqpError:
 
 
 class Language:
-    """One grammar with what builds its predicates; made ready at its first use, which takes some milliseconds."""
+    """One grammar and the builder of its predicates; compiled at its first use, which takes some milliseconds."""
 
     def __init__(self, rules: str, builder: Transformer[Token, Part]) -> None:
         """`rules`: lark's notation, from `start` on; `builder` has a method for each and keeps no state."""
@@ -125,7 +125,7 @@ class Language:
         _ = self._parser
 
     def parse(self, text: str, limits: FilterLimits) -> Part:
-        """What the builder makes of `text`; raises AmqpError, INVALID_FIELD or RESOURCE_LIMIT_EXCEEDED."""
+        """The result of the builder for `text`; raises AmqpError, INVALID_FIELD or RESOURCE_LIMIT_EXCEEDED."""
         if len(text) > limits.length:
             raise exceeded(f"the expression has {len(text)} characters", limits.length)
         parser = self._parser.parse_interactive(text)

@@ -1,4 +1,4 @@
-"""How large a filter may be (FX-3-3, FX-5-25): what a peer attaches with has bounded cost from its first byte."""
+"""The size limits of filters (FX-3-3, FX-5-25), which bound the cost of an attach from its first byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FilterLimits(NamedTuple):
 
 LIMITS: Final = FilterLimits()
 NESTING: Final = 48
-"""Terms within terms of one expression: what walks the form may recurse this deep, whatever a policy says."""
+"""Terms within terms of one expression: functions that recurse over predicates rely on it, whatever the policy."""
 
 
 def exceeded(what: str, limit: int) -> AmqpError:

@@ -36,13 +36,13 @@ _MODIFIERS: Final[dict[str, tuple[Affix, bool]]] = {
     "&p:": (Affix.PREFIX, True),
     "&i:": (Affix.WHOLE, True),
 }
-"""What text of a reference may begin with, and whether case counts there not (FX-4-11 to -15)."""
+"""Prefixes of a text reference, and whether each ignores case (FX-4-11 to -15)."""
 
 
 def parse_properties(section: MessageSection, content: Value, limits: FilterLimits) -> Predicate:
     """The predicate of a property filter of `section` whose value is `content`.
 
-    Raises AmqpError: INVALID_FIELD for what is no reference, RESOURCE_LIMIT_EXCEEDED for too many entries.
+    Raises AmqpError: INVALID_FIELD for a value that is no reference, RESOURCE_LIMIT_EXCEEDED for too many entries.
     """
     if _size(content) > limits.items:
         raise exceeded("the property filter has too many entries", limits.items)
@@ -82,7 +82,7 @@ def _name(section: MessageSection, key: Value) -> str:
 
 
 def _element(field: FieldReference, reference: Value, *, keyed: bool) -> Predicate | None:
-    """What one reference asks; None: nothing. A map's entry asks that the key be there at least (FX-4-6, -19)."""
+    """The predicate of one reference; None: it has none. An entry of a map requires at least the key (FX-4-6, -19)."""
     if reference is None:
         return Exists(field) if keyed else None
     if not keyed and family(reference) not in FAMILIES[field.name]:

@@ -1,7 +1,7 @@
 """JMS message selectors, as JMS clients attach with them: `parse_selector("JMSPriority > 6 AND color = 'red'")`.
 
 The grammar is that of JMS 2.0, 3.8.1: bare names, BETWEEN, no sections; constants as Java writes them. Names of the
-JMS header stand for the fields that the AMQP JMS mapping gives them, and their constants for what is in these.
+JMS header stand for the fields that the AMQP JMS mapping assigns to them, and constants for the values of these.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _durable(how: Comparison, field: Part, constant: Part) -> Predicate:
 
 
 def _meant(part: Part, other: Node) -> ValueExpression:
-    """A constant as what is in the field it is compared with."""
+    """A constant in the form of the field it is compared with."""
     node = value(part)
     if not (isinstance(node, Literal) and isinstance(node.value, str)):
         return node

@@ -1,6 +1,6 @@
 """The SQL filter of Filter Expressions (FX 5): `parse_sql("a.color = 'red' AND h.priority > 4")`.
 
-Readings of what the draft leaves open are rows FX-5-1 to FX-5-25 of docs/conformance.md.
+Where the draft leaves something open, the interpretation is in rows FX-5-1 to FX-5-25 of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ def _no_section(name: str, below: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name in what the author may write instead; only its beginning where it is long."""
+    """A name for a suggestion in an error: only the beginning of a long one."""
     return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
 
 
 def _known(where: MessageSection, token: Token) -> str:
-    """The name as the section has it: in the header and the properties `_` may stand for `-`."""
+    """The name of the field in the section: in the header and the properties `_` may stand for `-`."""
     name = plain(token)
     if where not in FIXED:
         return name
@@ -112,7 +112,7 @@ def _known(where: MessageSection, token: Token) -> str:
 
 
 def plain(token: Token) -> str:
-    """A name without its brackets, of which doubled ones stand for one."""
+    """A name without its brackets; doubled brackets inside stand for one."""
     return token[1:-1].replace("[[", "[").replace("]]", "]") if token.type == "DELIMITED" else str(token)
 
 
@@ -120,7 +120,7 @@ LANGUAGE: Final = Language(RULES + _SQL % _SECTION + LOG_NAMES, _Sql())
 
 
 def parse_sql(text: str, *, limits: FilterLimits = LIMITS, seconds: bool = True) -> Predicate:
-    """The predicate an SQL filter says (FX 5); with `seconds`, as in the small SQL of event streams (ledger A6).
+    """The predicate of an SQL filter (FX 5); with `seconds`, as in the small SQL of event streams (ledger A6).
 
     Raises AmqpError: INVALID_FIELD with line, column and what was expected, or RESOURCE_LIMIT_EXCEEDED.
     """

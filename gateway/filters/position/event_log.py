@@ -1,8 +1,8 @@
-"""What filters say about an event's place in the log: sentinels, seconds, and where reading may begin (ES 5.1, 5.2).
+"""Positions in filters of an event log: sentinels, seconds, and where reading may begin (ES 5.1, 5.2).
 
-Offsets are text that sorts like the log; `@earliest` and `@latest` are places, never text (ledger A7). Whole seconds
+Offsets are text that sorts like the log; `@earliest` and `@latest` are positions, never text (ledger A7). Whole seconds
 in comparisons with the timestamp become milliseconds (ledger A6). `hint` finds the bounds that a conjunction implies,
-so that a reader skips what cannot match and nothing else.
+so that a reader skips only events that cannot match.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FALSE_OF_ANY: Final = Compare(Comparison.LT, OFFSET_FIELD, Literal(""))
 
 
 def mentions_log(predicate: Predicate) -> bool:
-    """Whether the filter speaks of delivery annotations at all (ES-5.2-4)."""
+    """Whether the filter names a delivery annotation (ES-5.2-4)."""
     return any(
         isinstance(node, FieldReference) and node.section is MessageSection.DELIVERY_ANNOTATIONS
         for node in walk(predicate)
@@ -64,7 +64,7 @@ def mentions_log(predicate: Predicate) -> bool:
 
 
 def normalised(predicate: Predicate, *, seconds: bool) -> Predicate:
-    """The predicate with sentinels as what they mean; with `seconds`, timestamps by the magnitude rule."""
+    """The predicate with sentinels replaced by their meaning; with `seconds`, timestamps by the magnitude rule."""
     changed: Predicate = _normalised(predicate, seconds)
     return changed
 
@@ -103,7 +103,7 @@ def _turned(node: Compare) -> tuple[Comparison, FieldReference, Literal] | None:
 
 
 def _place(how: Comparison, constant: Value) -> Compare | None:
-    """A comparison with a sentinel: equal to no offset, and below or above all there were (ES-5.1.1-6, -7)."""
+    """A comparison with a sentinel, which equals no offset and is below or above all of them (ES-5.1.1-6, -7)."""
     if constant not in (EARLIEST, LATEST):
         return None
     if how is Comparison.EQ:
@@ -122,7 +122,7 @@ def _milliseconds(item: ValueExpression) -> ValueExpression:
 
 
 def hint(predicate: Predicate) -> LogPosition:
-    """Bounds of what can match, from the comparisons that all have to hold (FX-3-5): EARLIEST where there are none."""
+    """The bounds that all conjuncts of a predicate imply (FX-3-5); EARLIEST if they imply none."""
     position = LogPosition(Start.EARLIEST)
     for item in _conjuncts(predicate):
         found = _turned(item) if isinstance(item, Compare) else None
@@ -168,7 +168,7 @@ def _times(how: Comparison, milliseconds: int) -> LogPosition:
 
 
 def beyond_position(predicate: Predicate) -> tuple[Predicate, ...]:
-    """What a predicate asks beyond what `hint` says of it: bounds of offsets, and of times from below."""
+    """The conjuncts of a predicate that `hint` does not cover: all but bounds of offsets and lower bounds of times."""
     return tuple(item for item in _conjuncts(predicate) if item != TRUE and not _positional(item))
 
 

@@ -1,8 +1,8 @@
 """Positions in an event log: offsets as symbols, and bounds of what a link may read (ES 5.1, 5.2).
 
 Offsets are symbols that compare bytewise. Because ours are fixed-width decimals, every literal, even a foreign one,
-splits the log at one number (`first_after`), so that a reader can begin there. What filters say about positions is read
-in `event_log`. Pure: positions in, positions out.
+splits the log at one number (`first_after`), so that a reader can begin there. `event_log` reads positions in
+filters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def offset_symbol(offset: int) -> str:
 
 
 class Start(Enum):
-    """What bounds the first event to be considered."""
+    """The lower bound of the events to be considered."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -45,7 +45,7 @@ class LogPosition(NamedTuple):
     first_offset: int = 0
     after_ms: int | None = None
     end_offset: int = NEVER
-    """No event from here on can match: a reader that is there has nothing more to read for this link."""
+    """No event from this offset on can match: a reader that has reached it has finished with this link."""
 
     def matches(self, offset: int, timestamp_ms: int) -> bool:
         """Whether the event at `offset` may be delivered."""
