@@ -1,9 +1,9 @@
-"""What the tasks of a commit write, counted by the tasks themselves, and whether they reach the archive's folder.
+"""Checks that the tasks of a commit write to the archive's folder, and counts the rows that they write.
 
-The driver only sees its own file system: a machine where the archive's folder is another one writes there, and no file
-says that anything is missing. So the driver leaves a token in the folder. A task that does not find it hands no row on
-and reports where it runs; any other task counts what it hands to the writer. The reports come back with the results of
-the tasks (as an accumulator), so an attempt that failed counts nothing.
+The driver only sees its own file system. A worker with another folder at the archive's path would write there, and no
+file would be missing. So the driver leaves a token in the folder. A task that does not find it writes no row and
+reports where it runs; any other task counts the rows for the writer. The reports come back in an accumulator with the
+results of the tasks, so failed attempts count nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class WrittenCount(NamedTuple):
 
 
 class WriteReport(NamedTuple):
-    """What tasks say: the rows by address and partition, and the places of tasks that did not find the token."""
+    """The tasks' report: rows by address and partition, and where tasks ran that did not find the token."""
 
     written: Mapping[tuple[str, int], WrittenCount]
     apart: frozenset[str] = frozenset()
@@ -61,21 +61,21 @@ def _both(one: WrittenCount, other: WrittenCount) -> WrittenCount:
 
 
 class Token(NamedTuple):
-    """A file in the archive's folder, and what it says."""
+    """A file in the archive's folder, and its content."""
 
     path: str
     text: str
 
     @classmethod
     def left(cls, path: Path) -> Token:
-        """Write a new one; raises `OSError`."""
+        """Write a new token. Raises `OSError`."""
         token = cls(str(path.absolute()), secrets.token_hex(16))
         path.write_text(token.text)
         return token
 
     @classmethod
     def shared(cls, path: Path) -> Token:
-        """The one that is there, or a new one, for all who ask at once; raises `OSError`."""
+        """The token that exists, or a new one; processes that ask at the same time get the same. Raises `OSError`."""
         token = cls(str(path.absolute()), secrets.token_hex(16))
         mine = path.with_name(f"{path.name}-{token.text}")
         try:
@@ -86,7 +86,7 @@ class Token(NamedTuple):
             mine.unlink(missing_ok=True)
 
     def seen(self) -> bool:
-        """Whether it is there, for the process that asks."""
+        """Whether this process sees the token."""
         try:
             return Path(self.path).read_text() == self.text
         except OSError:
@@ -94,25 +94,25 @@ class Token(NamedTuple):
 
 
 def _link(mine: Path, path: Path) -> None:
-    """Have `path` whole or not at all, and leave it where it is there."""
+    """Create `path` with its whole content, unless it exists."""
     try:
         os.link(mine, path)
     except FileExistsError:
         return
-    except OSError:  # of a file system without hard links
+    except OSError:  # the file system has no hard links
         if not path.exists():
             mine.replace(path)
 
 
 class WriteMonitor:
-    """Handed to the tasks of one commit."""
+    """Counts the rows of one commit within its tasks."""
 
     def __init__(self, spark: SparkSession, token: Token) -> None:
         self._token: Final = token
         self._reports: Accumulator[WriteReport] = spark.sparkContext.accumulator(WriteReport({}), _Sum())
 
     def monitored(self, batches: Iterator[pa.RecordBatch], address: str | None = None) -> Iterator[pa.RecordBatch]:
-        """The record batches of a task, counted; none without the token. Without `address` they have a column of it."""
+        """Pass on and count a task's batches; none without the token. Without `address`, they have that column."""
         if not self._token.seen():
             self._reports.add(WriteReport({}, frozenset({f"{socket.gethostname()}, working directory {os.getcwd()}"})))
             return
@@ -121,7 +121,7 @@ class WriteMonitor:
             yield batch
 
     def report(self) -> WriteReport:
-        """What all tasks said; for the driver, behind the job."""
+        """The report of all tasks, for the driver after the job."""
         return self._reports.value
 
 
@@ -136,7 +136,7 @@ def _counted(batch: pa.RecordBatch, address: str | None) -> Mapping[tuple[str, i
 
 
 def check_apart(report: WriteReport, folder: Path) -> None:
-    """Raise `PipelineError` where a task did not find the token in the archive's folder."""
+    """Raise `PipelineError` if a task did not find the token in the archive's folder."""
     for place in sorted(report.apart):
         raise PipelineError(
             f"a worker of Spark cannot reach the archive: for the one at {place}, {folder.absolute()} is another "
@@ -145,7 +145,7 @@ def check_apart(report: WriteReport, folder: Path) -> None:
 
 
 def differences(report: WriteReport, counts: Counts) -> list[str]:
-    """Where the files that were found hold something else than the tasks wrote."""
+    """How the files differ from what the tasks wrote."""
     found = []
     for place in sorted({*report.written, *counts}):
         wrote = report.written.get(place, WrittenCount(0, -1, -1))

@@ -1,6 +1,6 @@
-"""What the commands of `scopegate pipeline` take from a policy file: how to reach Kafka, and defaults (`pipeline`).
+"""Values that the commands of `scopegate pipeline` take from a policy file: Kafka clusters, and its key `pipeline`.
 
-The command line wins: the policy's values are click's defaults of the command (`default_map`).
+Options on the command line take precedence: the policy's values are click's defaults (`default_map`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def kafka_options(command: CommandFunction) -> CommandFunction:
-    """Options that say where Kafka is; `policy` is handed over loaded."""
+    """Add the options that name a Kafka cluster; `policy` is passed as a loaded policy."""
     for option in (
         click.option("--cluster", help="With --policy: the Kafka cluster.  [default: pipeline.kafka, or the only one]"),
         click.option(
@@ -76,7 +76,7 @@ def _archive(archive: PipelineArchive) -> dict[str, object]:
 
 
 def settings(bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None) -> dict[str, str]:
-    """librdkafka's settings for the cluster that the options mean; raises `click.UsageError`."""
+    """librdkafka's settings for the cluster of the options. Raises `click.UsageError`."""
     if policy is None:
         if bootstrap is None:
             raise click.UsageError("name the Kafka servers: --kafka HOST:PORT, or --policy FILE")

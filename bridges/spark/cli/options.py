@@ -76,7 +76,7 @@ class TimeParam(click.ParamType[datetime]):
 
 
 def spark_engine(master: str, conf: Mapping[str, str], jars: Path | None) -> SparkEngine:
-    """Which Spark runs the job, as the options of `spark_options` say; that it starts is printed to stderr."""
+    """The Spark that the options of `spark_options` name; a message on stderr says that it starts."""
     from bridges.spark.jobs import SparkEngine
 
     return SparkEngine(master, conf, jars, lambda text: click.echo(text, err=True))
@@ -84,7 +84,7 @@ def spark_engine(master: str, conf: Mapping[str, str], jars: Path | None) -> Spa
 
 @contextmanager
 def errors_reported() -> Iterator[None]:
-    """Print what goes wrong in a job as one sentence, and exit with code 1.
+    """Print an error of a job as one sentence, and exit with code 1.
 
     The job's module is imported inside the `with` block, so that a missing library is reported like any other error.
     """

@@ -1,4 +1,4 @@
-"""`scopegate pipeline quickstart`: the guided journey through the data pipeline (`make run-pipeline`)."""
+"""`scopegate pipeline quickstart`: the guided walkthrough of the data pipeline (`make run-pipeline`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scopegate pipeline report`: what flowed through the gateway, as tables and a page to look at."""
+"""`scopegate pipeline report`: the traffic of the gateway, as tables and as an HTML page."""
 
 from __future__ import annotations
 

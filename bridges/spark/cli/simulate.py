@@ -1,4 +1,4 @@
-"""`scopegate pipeline simulate`: what a candidate policy would have done to traffic that was, for a change review."""
+"""`scopegate pipeline simulate`: what a candidate policy would have done to past traffic, for a change review."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DIFFERENT: Final = 3
 
 
 class _Options(TypedDict):
-    """The options that choose the rows, the Spark and the output."""
+    """The options that select the rows, Spark and the output."""
 
     journal: tuple[str, ...]
     messages: tuple[str, ...]
@@ -174,7 +174,7 @@ def _milliseconds(when: datetime | None) -> int | None:
 
 
 def _write(rows: DataFrame, out: Path) -> None:
-    """The folder appears when it is whole."""
+    """Write the rows; the folder appears when it is complete. Raises `PipelineError`."""
     import pyarrow.parquet as pq
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -184,7 +184,7 @@ def _write(rows: DataFrame, out: Path) -> None:
         counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
         counted.write.mode("overwrite").parquet(file_url(fresh))
         there = sum(pq.read_metadata(path).num_rows for path in fresh.glob("*.parquet"))
-        if there != seen.get["rows"]:  # a worker wrote to a folder of its own
+        if there != seen.get["rows"]:  # a worker wrote to another folder
             text = f"{seen.get['rows']} rows were written, {there} are there"
             raise PipelineError(f"{text}: every machine of the job needs the same folder at this path")
         fresh.rename(out)
@@ -198,7 +198,7 @@ def _progress(text: str) -> None:
     click.echo(f"… {text}", err=True)
 
 
-# -- telling
+# -- output
 
 
 def _lines(
@@ -249,7 +249,7 @@ def _sample(each: CaseCount, policies: tuple[CompiledPolicy, CompiledPolicy]) ->
 
 
 def _where(policy: CompiledPolicy, finding: PolicyDifference) -> str:
-    """The lines that decide it."""
+    """The lines of the policy that decide the case."""
     from policies.explain.explanation import explain
 
     case = finding.case

@@ -1,4 +1,4 @@
-"""The options of `format("scopegate")`: unknown ones are a mistake, not a wish (docs/pipeline.md)."""
+"""The options of `format("scopegate")`; unknown ones are errors (docs/pipeline.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES: Final = (
 )  # fmt: skip
 WRITING: Final = (*_PEER, "progressLocation")
 _OF_SPARK: Final = ("checkpointLocation", "queryName")
-"""What Spark hands to a sink besides its own options."""
+"""Options that Spark adds to those of a sink."""
 Places = dict[int, int]
 
 
@@ -42,7 +42,7 @@ class _PeerFields(TypedDict):
 
 @dataclass(frozen=True)
 class PeerOptions:
-    """A node of an AMQP peer and how to log in; no secret is in it, only where one is found."""
+    """A node of an AMQP peer and how to log in; it names where secrets are and contains none."""
 
     endpoint: Endpoint
     address: str
@@ -55,7 +55,7 @@ class PeerOptions:
     plain: bool
 
     def credentials(self) -> Credentials:
-        """With the password looked up where this runs. Raises `PipelineError`."""
+        """The credentials, with the password as this process finds it. Raises `PipelineError`."""
         password = None
         if self.password_file is not None:
             try:
@@ -74,14 +74,14 @@ class PeerOptions:
 
 @dataclass(frozen=True)
 class ReadOptions(PeerOptions):
-    """What a source was asked for."""
+    """The options of a source."""
 
     starting: str | Places
-    """earliest, latest, or the first offset per partition."""
+    """earliest, latest, or the first offset by partition."""
     starting_time: int | None
     """Milliseconds since 1970; instead of `starting`."""
     ending: str | Places
-    """latest, or the offset after the last per partition."""
+    """latest, or the offset after the last one by partition."""
     ending_time: int | None
     filter: str | None
     max_events: int | None
@@ -91,14 +91,14 @@ class ReadOptions(PeerOptions):
 
 @dataclass(frozen=True)
 class WriteOptions(PeerOptions):
-    """What a sink was asked for."""
+    """The options of a sink."""
 
     progress: Path | None
-    """Where tasks of a streaming query note what was accepted."""
+    """Folder in which the tasks of a streaming query store what was accepted."""
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Spark's options, whose names have lost their case. Raises `PipelineError` with the option and what is allowed."""
+    """Options of a source; Spark gives their names in lower case. Raises `PipelineError` with the allowed values."""
     found = _known(given, NAMES)
     for offsets, time in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
         if offsets in found and time in found:
@@ -117,7 +117,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """The same for a sink; by default it notes its progress in the folder of the query's checkpoint."""
+    """Options of a sink; by default its progress is in the folder of the query's checkpoint. Raises `PipelineError`."""
     found = _known(given, WRITING, _OF_SPARK)
     checkpoint = _folder(found.get("checkpointLocation"))
     progress = found.get("progressLocation")
@@ -128,7 +128,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, ...] = ()) -> dict[str, str]:
-    """The options by the names as they are written; the two that are always needed are there."""
+    """The options by their documented names. Raises `PipelineError` for unknown, missing and contradictory ones."""
     spelled = {name.lower(): name for name in (*names, *silent)}
     for name in sorted(given):
         if name.lower() not in spelled:
@@ -144,7 +144,7 @@ def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, 
 
 
 def suggestion(name: str, names: tuple[str, ...]) -> str:
-    """The name that was meant, as a question; nothing where none is near."""
+    """The most similar name, as a question; empty if none is similar."""
     by_case = {each.lower(): each for each in names}
     near = get_close_matches(name.lower(), by_case, 1)
     return f", did you mean {by_case[near[0]]}?" if near else ""
@@ -194,7 +194,7 @@ def _number(found: Mapping[str, str], name: str) -> int | None:
 
 
 def _time(found: Mapping[str, str], name: str) -> int | None:
-    """Milliseconds since 1970, or a date or time as ISO 8601 has it, UTC unless it says otherwise."""
+    """A time in milliseconds since 1970; the option may also be ISO 8601, in UTC if no zone is given."""
     text = found.get(name)
     if text is None or text.isdigit():
         return None if text is None else int(text)
@@ -233,7 +233,7 @@ def _filter(text: str | None) -> str | None:
 
 
 def _folder(location: str | None) -> Path | None:
-    """A folder of the file system; `None` for what is elsewhere, as an object store."""
+    """A folder of the file system; `None` for other locations, such as an object store."""
     if location is None:
         return None
     scheme, colon, rest = location.partition(":")

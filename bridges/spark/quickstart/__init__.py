@@ -1,1 +1,4 @@
-"""`scopegate pipeline quickstart`: the guided walk through the pipeline, on an embedded Kafka."""
+"""The guided walkthrough of the pipeline, on an embedded Kafka: `scopegate pipeline quickstart`.
+
+Uses gateway.quickstart, and runs the commands of bridges.spark.cli in a process of their own.
+"""

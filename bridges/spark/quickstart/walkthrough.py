@@ -1,7 +1,7 @@
-"""The data pipeline's guided journey: traffic, archive, proof, simulation, replay, report, each step verified.
+"""The guided walkthrough of the data pipeline: traffic, archive, verification, simulation, replay, report.
 
-Every step is the command that anybody would type; what it did is compared with what the clients of the gateway sent,
-byte for byte, by code that has nothing to do with the step.
+Every step is a command as on the command line. Independent code compares its result with the messages that the
+gateway's clients sent, byte for byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gateway.quickstart.terminal_output import TerminalOutput
 from gateway.quickstart.traffic import AGAIN, ASKED, COUNT, ORDERS, RED, REFUSED, SentTraffic
 
 _MARK: Final = ".scopegate-pipeline"
-"""Says that a folder is an earlier journey's and may go."""
+"""Marks a folder of an earlier walkthrough, which may be removed."""
 _JOURNAL: Final = "scopegate.journal"
 _CHANGES: Final = (
     ('kafka: main, topic: "{topic}"}', 'kafka: main, topic: "v2-{topic}"}'),
@@ -46,14 +46,14 @@ _WOULD: Final = {
     "routed": f"reading {ORDERS}, in another topic",
     "rewritten": f"requests to {ASKED}",
 }
-"""What the changes come to, in `simulate`'s words."""
+"""The effects of the changes, by the differences of `simulate`."""
 _DIFFERENT: Final = 3
 _Totals = tuple[int, int, int]
 """Events found, and how many of them are wrong or missing."""
 
 
 def start(folder: Path, policy: Path | None, *, once: bool) -> int:
-    """The whole journey, with what it makes in `folder`; 0 only if every step was verified. Raises `PipelineError`."""
+    """Run the whole walkthrough in `folder`; returns 0 only if every step was verified. Raises `PipelineError`."""
     check_java()
     walkthrough = Walkthrough(_emptied(folder))
     title = "its data pipeline, from traffic to a report"
@@ -83,11 +83,11 @@ class Walkthrough:
         self._commands: Final = CommandRunner(folder / "spark.log")
 
     def close(self) -> None:
-        """End what was started."""
+        """End the process that runs the commands."""
         self._commands.close()
 
     def show(self, ports: Ports, bootstrap: str, terminal: TerminalOutput, checks: Checks) -> None:
-        """All steps."""
+        """Run all steps."""
         sent = traffic.make(ports, terminal, checks)
         terminal.heading("2  Archive: events as Parquet, each offset once")
         self._archived(ports, sent, terminal, checks)
@@ -100,7 +100,7 @@ class Walkthrough:
         self.close()
 
     def attach(self, ports: Ports, server: Server, bootstrap: str, terminal: TerminalOutput) -> None:
-        """It goes on serving: what to try, and the report in a browser where there is one."""
+        """While the gateway keeps serving: commands to try, and the report in a browser if there is one."""
         terminal.heading("It goes on serving: try it yourself")
         for words in (_read(ports, self._archive, ORDERS), ["verify", str(self._archive)]):
             terminal.code(_line(words))
@@ -175,7 +175,7 @@ class Walkthrough:
         terminal.code(str(self._page))
 
     def _command(self, terminal: TerminalOutput, words: list[str], *, code: int = 0) -> str:
-        """What it printed; another exit code is a failed step."""
+        """The output of a command. Raises `StepFailed` for another exit code."""
         terminal.gap()
         terminal.say(f"$ {_line(words)}")
         said = self._commands.run(words)
@@ -184,7 +184,7 @@ class Walkthrough:
         return said.out
 
     def _rows(self, address: str) -> list[tuple[int, int, bytes]]:
-        """Partition, offset and bare message of an address, as any reader of Parquet has them."""
+        """Partition, offset and bare message of an address, read as plain Parquet."""
         columns = ["partition", "offset", "bare_message"]
         files = (self._archive / f"address={address.replace('/', '%2F')}").rglob("*.parquet")
         found = [row for file in files for row in pq.ParquetFile(file).read(columns).to_pylist()]
@@ -201,7 +201,7 @@ def _line(words: Iterable[str]) -> str:
 
 
 def _same(got: Iterable[bytes], sent: list[SentTraffic]) -> tuple[_Totals, _Totals]:
-    """Two things that are equal if these are the events that were sent, each once; small, for a failure shows them."""
+    """Totals that are equal if each event was received once; short, since a failure prints them."""
     wanted, found = Counter(each.bare for each in sent), Counter(got)
     return (found.total(), len(found - wanted), len(wanted - found)), (wanted.total(), 0, 0)
 
@@ -217,5 +217,5 @@ def _disorder(events: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _elsewhere(page: str) -> tuple[int, int, int]:
-    """Plots, scripts, and links to other places."""
+    """Numbers of plots, scripts and external links."""
     return page.count("<svg "), page.count("<script"), page.count('src="') + page.count('href="http')

@@ -1,6 +1,6 @@
-"""What the report's page tells of its tables: chapters, plots, and the sentences between them (pure but for drawing).
+"""The chapters of the report's page: plots, tables and the sentences between them (pure but for drawing).
 
-Rows are those of `report_tables`, as dicts. A chapter that has no data says why, and how to have it the next time.
+Rows are those of `tables`, as dicts. A chapter without data says why, and how to get data for the next report.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from gateway.journal.readings import BOUNDS
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
 K = TypeVar("K")
 SHOWN: Final = 10
-"""Rows of a table on the page; the files have all."""
+"""Rows of a table on the page; the files have all rows."""
 _OUTCOMES: Final = ("accepted", "rejected", "released", "modified", "settled", "dropped")
 
 
 class ReportTerms(NamedTuple):
-    """How the page was asked for: seconds of a piece of time, keys by name or by rank, whether there is a journal."""
+    """Settings of the page: seconds of a time bucket, whether keys are named, whether there are archive and journal."""
 
     seconds: int
     keys: bool
@@ -35,7 +35,7 @@ class ReportTerms(NamedTuple):
 
 
 class Chapters:
-    """Makes the chapters; plots are numbered, so that their parts do not share names."""
+    """Makes the chapters; plots are numbered, so that the ids in them differ."""
 
     def __init__(self, tables: Tables, terms: ReportTerms) -> None:
         self._tables: Final = tables
@@ -43,7 +43,7 @@ class Chapters:
         self._numbers: Final = count(1)
 
     def chapters(self) -> Iterator[Chapter]:
-        """In the order of the page."""
+        """The chapters in the order of the page."""
         if self._terms.archive:
             yield Chapter("flow", "What flowed", self._flow_text(), tuple(self._flow()))
         if not self._terms.journal:
@@ -169,7 +169,7 @@ class Chapters:
         for row in rows:
             place = found.setdefault((words.place(row), row["action"]), {})
             name = "refused" if row["outcome"].startswith("refused") else row["outcome"]
-            if name != "refused":  # a refusal is counted among the outcomes that the peer heard, too
+            if name != "refused":  # a refusal is also counted among the outcomes that the peer got
                 place[name] = place.get(name, 0) + row["messages"]
         ranked = sorted(found.items(), key=lambda item: -sum(item[1].values()))[:SHOWN]
         parts = [name for name in _OUTCOMES if any(name in each for _, each in ranked)]
@@ -309,7 +309,7 @@ class Chapters:
     def _over_time(
         self, rows: Sequence[Row], name: Callable[[Row], str], value: str, axis: str, title: str, *, gaps: bool = False
     ) -> str:
-        """The heaviest series by themselves, the others as one; where nothing is told, nothing was, unless `gaps`."""
+        """A plot of the largest series and the sum of the others; a missing bucket is zero, or a gap with `gaps`."""
         timed = [row for row in rows if row["time"] is not None]
         totals = {key: sums[0] for key, sums in _sums(timed, name, value).items()}
         named = sorted(totals, key=lambda key: (-totals[key], key))[: SERIES if len(totals) <= SERIES else SERIES - 1]
@@ -339,7 +339,7 @@ _ASKED: Final = "From the gateway's journal: links and messages by scope, addres
 
 
 def _times(rows: Sequence[Row], seconds: int) -> list[datetime]:
-    """All pieces of time from the first that is told to the last."""
+    """All time buckets from the first row's to the last row's."""
     description = {row["time"] for row in rows}
     if not description:
         return []

@@ -1,4 +1,4 @@
-"""Numbers and names as the report says them (pure)."""
+"""Formats numbers and names for the report (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def count(value: float | None) -> str:
-    """1,234; – where nothing is known."""
+    """1,234; – if it is unknown."""
     return "–" if value is None else f"{value:,.0f}"
 
 
@@ -49,7 +49,7 @@ def moment(seconds: float) -> str:
 
 
 def width(seconds: int) -> str:
-    """How long a piece of time is: 10 s, 5 min, 1 h."""
+    """The length of a time bucket: 10 s, 5 min, 1 h."""
     for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= unit and seconds % unit == 0:
             return f"{seconds // unit} {name}"
@@ -57,18 +57,18 @@ def width(seconds: int) -> str:
 
 
 def place(row: Row) -> str:
-    """Where a link leads from, as people name it: its address, or what kind of link it is."""
+    """The address of a link, or its kind if it has none."""
     return row["address"] or f"({row.get('route') or 'no address'})"
 
 
 def reader(row: Row) -> str:
-    """Who reads: the group, or the user, and where."""
+    """The reader of a link: the group or the user, and the address."""
     who = row["group"] or row["user"] or "the gateway"
     return f"{who} at {row['address'] or row['to_topic']}"
 
 
 def key(value: bytes) -> str:
-    """A record key for people: its text, or its bytes where it is none."""
+    """A record key as text, or its bytes if it is not text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

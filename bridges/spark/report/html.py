@@ -1,7 +1,7 @@
-"""The report's page: one file of HTML with its style and its plots inside, which asks the network for nothing.
+"""The report's page: one HTML file with its style and its plots, without network requests.
 
-Made for a phone first: one column, 16 pixels of text, tables of few columns under each plot. What clients chose
-(addresses, groups, keys) is text here and nothing else.
+It is designed for a phone first: one column, text of 16 pixels, tables of few columns under each plot. Data of clients
+(addresses, groups, keys) is escaped text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from html import escape
 from typing import Final
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""What the page allows itself; a browser holds it to that."""
+"""The page's Content-Security-Policy."""
 _STYLE: Final = """
 :root { color-scheme: light dark; --paper: #fff; --card: #f6f7f9; --ink: #1b1f24; --muted: #57606a; --grid: #d5dae0;
   --s0: #0b62c4; --s1: #b3501b; --s2: #1a7f4b; --s3: #8a3ab0; --s4: #a3134f; --s5: #5b6b00; --s6: #6e7781;
@@ -61,12 +61,12 @@ footer { margin: 2rem 0 1rem }
 
 @dataclass(frozen=True)
 class PageTable:
-    """Rows as texts; columns whose names begin with `#` are numbers."""
+    """A table of texts; columns whose names begin with `#` are numbers."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     left: int = 0
-    """Rows that only the file has."""
+    """Number of rows that only the file has."""
     file: str = ""
 
 
@@ -82,7 +82,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A heading with what belongs under it."""
+    """A heading with its text and cards."""
 
     name: str
     title: str
@@ -92,7 +92,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Page:
-    """All of it; `tiles` are the few numbers to see first, `warnings` what makes them less than whole."""
+    """The whole page; `tiles` are the key figures, `warnings` say what they lack."""
 
     title: str
     about: Sequence[str]
@@ -103,7 +103,7 @@ class Page:
 
 
 def render(page: Page) -> str:
-    """The file."""
+    """The page as HTML."""
     return "\n".join(_lines(page)) + "\n"
 
 
@@ -149,7 +149,7 @@ def _card(card: Card) -> Iterable[str]:
 
 
 def _table(table: PageTable) -> Iterable[str]:
-    """Roles are said because a phone shows rows as grids, which a browser no longer takes for rows."""
+    """Roles are explicit, since the style shows rows as grids on a phone, which loses their meaning."""
     classes = [' class="n"' if name.startswith("#") else "" for name in table.columns]
     names = [name.removeprefix("#") for name in table.columns]
     wide = f' class="wide" style="--columns: {len(names) - 1}"' if len(names) > 2 else ""

@@ -1,6 +1,6 @@
-"""The report as a job: an archive and its journal to Parquet tables and one page of HTML (docs/pipeline.md).
+"""The job of the report: an archive and its journal become Parquet tables and one HTML page (docs/pipeline.md).
 
-A folder with the report appears when all of it is written; one that is there is replaced if it is a report.
+The folder appears when the report is complete; an existing folder is replaced if it is a report.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _ALL: Final = ArchiveSelection()
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What the report is to be of."""
+    """Selects what is reported."""
 
     selection: ArchiveSelection = _ALL
-    """Of the archive; its times also choose rows of the journal."""
+    """Rows of the archive; its times also select rows of the journal."""
     journals: Sequence[str] = ()
-    """Addresses of the archive, or other journals as `simulate` takes them; empty: the archive's own, if it has one."""
+    """Addresses of the archive, or other journals as for `simulate`; default: the archive's own, if it has one."""
     keys: bool = False
     """Show record keys on the page; they are data of the clients."""
     skip_bad: bool = False
@@ -63,7 +63,7 @@ def report(
     """Write the report of the archive at `path` into the folder `out`; return its page. Raises `PipelineError`."""
     _check(out)
     archive = Archive(path)
-    archive.placed()  # what is no archive is said before Spark starts
+    archive.placed()  # errors of the archive are reported before Spark starts
     check_java()
     on_progress("starting Spark")
     spark = open_session("report") if engine is None else open_session("report", master=engine.master, conf=engine.conf)
@@ -113,7 +113,7 @@ def make(
     tables: Path,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Write the tables into a folder; the page's text."""
+    """Write the tables into a folder; returns the page's HTML."""
     import pyarrow.parquet as pq
 
     there = {file.address for commit in archive.placed() for file in commit.files}
@@ -148,7 +148,7 @@ def _events(
 
 
 def _journal(spark: SparkSession, archive: Archive, request: ReportRequest, own: Sequence[str]) -> DataFrame | None:
-    """Rows of the archive's own journal and of others; None: there is none."""
+    """Rows of the archive's own journal and of others; `None` if there is none."""
     paths = [str(archive.path / f"address={quote(each, safe='')}") for each in own]
     paths += [each for each in request.journals if each not in own]
     if not paths:

@@ -1,8 +1,8 @@
 """The report's plots: SVG for a page, drawn by matplotlib without a screen, legible at the width of a phone.
 
-Drawn as wide as a phone shows them, so that a point is a pixel there; texts stay texts, in the page's own font. Colours
-are names of the page's style sheet, so light and dark are the page's business. Labels are data of clients: nothing in
-them is markup, neither of SVG nor of matplotlib's mathematics.
+They are as wide as a phone, so that a point is a pixel there. Texts stay texts in the page's font, and colours are
+variables of the page's style sheet, for light and dark pages. Labels are data of clients: nothing in them is read as
+markup, neither of SVG nor of matplotlib's mathematics.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
 SERIES: Final = 6
-"""As many series a plot tells apart."""
+"""Maximum number of series in a plot."""
 _WIDTH: Final = 5.0
-"""Inches of 72 points: 360 of them, what a phone has beside its margins."""
+"""Inches of 72 points: 360 points, the width of a phone without margins."""
 _INK, _MUTED, _GRID = "#0a0c00", "#0a0c01", "#0a0c02"
 _COLOURS: Final = tuple(f"#0a0b0{number}" for number in range(SERIES + 1))
 _NAMES: Final = {
@@ -42,7 +42,7 @@ _SETTINGS: Final[dict[RcKeyType, object]] = {
 
 
 class PlotSeries(NamedTuple):
-    """A line: what it is called, and its points in the order of time."""
+    """A line: its name, and its points in the order of time."""
 
     name: str
     times: Sequence[datetime]
@@ -50,7 +50,7 @@ class PlotSeries(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A bar: its label, its parts from left to right, and what is written behind it."""
+    """A bar: its label, its parts from left to right, and the text after it."""
 
     label: str
     values: Sequence[float]
@@ -58,12 +58,12 @@ class Bar(NamedTuple):
 
 
 def lines(number: int, series: Sequence[PlotSeries], axis: str, description: str) -> str:
-    """Values over time; `told` is the text for who does not see it."""
+    """Values over time; `description` is the text for screen readers."""
     with _style():
         figure, axes = _blank(3.0 + 0.27 * len(series))
         for colour, each in zip(_COLOURS, series, strict=False):
             mark = "o" if len(each.times) < 3 else ""
-            times: Any = each.times  # dates are numbers to matplotlib, and its types do not know
+            times: Any = each.times  # Any: matplotlib plots dates, but its stubs do not say so
             axes.plot(times, each.values, label=each.name, color=colour, marker=mark, markersize=4)
         _time_axis(axes)
         axes.set_ylim(bottom=0)
@@ -76,7 +76,7 @@ def lines(number: int, series: Sequence[PlotSeries], axis: str, description: str
 
 
 def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, description: str) -> str:
-    """Amounts side by side, each under its label, for labels are long and phones narrow."""
+    """Horizontal bars, each under its label, since labels are long and phones narrow."""
     with _style():
         named = len(parts) > 1
         figure, axes = _blank(0.8 + 0.58 * len(rows) + (0.27 * len(parts) if named else 0))
@@ -104,7 +104,7 @@ def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, desc
 
 
 def columns(number: int, labels: Sequence[str], series: Sequence[PlotSeries], axis: str, description: str) -> str:
-    """A distribution: one column per class, the series on top of each other."""
+    """A distribution: one column per class, with stacked series."""
     with _style():
         figure, axes = _blank(3.4 + 0.27 * len(series))
         base = [0.0] * len(labels)
@@ -129,7 +129,7 @@ def short(value: float) -> str:
 
 
 def cut(text: str, most: int = 40) -> str:
-    """A label that fits a phone, its start and its end kept."""
+    """A label shortened in the middle, to fit a phone."""
     return text if len(text) <= most else f"{text[: most - 16]}…{text[-15:]}"
 
 
@@ -160,21 +160,21 @@ def _ticks(count: int = 5) -> MaxNLocator:
 def _time_axis(axes: Axes) -> None:
     from matplotlib import dates
 
-    made: Any = dates  # without types of its own
+    made: Any = dates  # Any: this module has no stubs
     locator = made.AutoDateLocator(minticks=2, maxticks=5)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(made.ConciseDateFormatter(locator))
 
 
 def _legend(figure: Figure, axes: Axes, count: int) -> None:
-    """One below the other: names are long."""
+    """A legend with one name per line, since names are long."""
     if count:
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, [cut(name) for name in names], loc="outside lower left", fontsize=13, borderaxespad=0)
 
 
 def _svg(number: int, figure: Figure, description: str) -> str:
-    """The picture as an element of a page: its own ids, the page's colours and font, as wide as there is room."""
+    """The plot as an element of a page: with ids of its own, the page's colours and font, and flexible width."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
@@ -188,7 +188,7 @@ def _svg(number: int, figure: Figure, description: str) -> str:
     text = re.sub("|".join(_NAMES), lambda found: _NAMES[found[0]], text)
     head, _, rest = text.partition(">")
     box = re.search(r'viewBox="[^"]*"', head)
-    assert box is not None  # matplotlib writes one always
+    assert box is not None  # matplotlib always writes one
     label = _escaped(description)
     space = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     return f'<svg {box[0]} {space} role="img" aria-label="{label}">{rest.strip()}'

@@ -1,7 +1,7 @@
-"""The report's tables: what an archive and a journal say, added up by Spark's own functions (docs/pipeline.md).
+"""The report's tables: sums over an archive and a journal, computed by Spark's own functions (docs/pipeline.md).
 
-Every table is small: time is cut into at most `BUCKETS` pieces, and what may be many is cut off at `MOST`, the
-heaviest first. No row passes through Python.
+Every table is small: time is divided into at most `BUCKETS` buckets, and tables are cut off after the `MOST` largest
+rows. No row passes through Python.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 BUCKETS: Final = 120
 MOST: Final = 100_000
-"""Rows of one table."""
+"""Maximum number of rows of a table."""
 KEYS: Final = 20
-"""Keys of an address that are told singly."""
+"""Number of keys of an address that are listed."""
 _STEPS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000)
 _OUTCOMES: Final = ("accepted", "released", "rejected", "modified", "settled", "dropped")
 MORE: Final = 1 << 62
-"""Stands for the class of latency that has no upper bound."""
+"""The upper bound of the last class of latency."""
 _LINK: Final = (
     "scope", "user", "action", "address", "group", "route", "to_scope", "to_address", "to_connector", "to_cluster",
     "to_topic", "decision", "condition", "refused_by",
@@ -31,12 +31,12 @@ _READER: Final = ("scope", "user", "address", "group", "to_cluster", "to_topic")
 
 
 def width(seconds: float) -> int:
-    """How many seconds a piece of time has, so that there are at most `BUCKETS`."""
+    """The seconds of a time bucket, for at most `BUCKETS` of them."""
     return next((step for step in _STEPS if seconds / step < BUCKETS), int(seconds // BUCKETS) + 1)
 
 
 def span(archive: DataFrame | None, journal: DataFrame | None) -> tuple[float, float] | None:
-    """The first and last moment that either speaks of, in seconds since 1970; None: of none."""
+    """The first and last time in archive and journal, in seconds since 1970; `None` if both are empty."""
     from pyspark.sql import functions as F
 
     found: list[Row] = []
@@ -53,7 +53,7 @@ def span(archive: DataFrame | None, journal: DataFrame | None) -> tuple[float, f
 
 
 def events(archive: DataFrame) -> DataFrame:
-    """What the tables need of each event."""
+    """The columns of an event that the tables need."""
     from pyspark.sql import functions as F
 
     size = F.length("head") + F.length("bare_message")
@@ -61,7 +61,7 @@ def events(archive: DataFrame) -> DataFrame:
 
 
 def archive_tables(found: DataFrame, seconds: int) -> dict[str, DataFrame]:
-    """What flowed: over time, by address, by key; `found` as of `events`."""
+    """Traffic over time, by address and by key; `found` is the result of `events`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -95,7 +95,7 @@ def archive_tables(found: DataFrame, seconds: int) -> dict[str, DataFrame]:
 
 
 def journal_tables(rows: DataFrame, seconds: int) -> dict[str, DataFrame]:
-    """Who asked for what and what became of it; `rows` as of `simulation.journal_rows`."""
+    """Links, outcomes and readers; `rows` is the result of `simulate.job.journal_rows`."""
     from pyspark.sql import functions as F
 
     links, reads = rows.where(F.col("kind") == "link"), rows.where(F.col("kind") == "reading")
@@ -115,7 +115,7 @@ def journal_tables(rows: DataFrame, seconds: int) -> dict[str, DataFrame]:
 
 
 def _traffic() -> list[Column]:
-    """Counts of links; an anonymous link's messages count once more where they went, so not here."""
+    """Sums over links; messages of anonymous links are left out, since they are counted at their addresses."""
     from pyspark.sql import functions as F
 
     named = F.col("route").isNull() | (F.col("route") != "anonymous")
@@ -192,7 +192,7 @@ def _latency(reads: DataFrame) -> DataFrame:
 
 
 def _lag(reads: DataFrame, time: Column) -> DataFrame:
-    """The greatest distance from the log's end within each piece of time, per partition."""
+    """The greatest lag within each time bucket, by partition."""
     from pyspark.sql import functions as F
 
     each = reads.select(time, "to_ms", *_READER, F.explode("partitions").alias("at"))
@@ -215,7 +215,7 @@ def _ordered(frame: DataFrame, *names: str) -> DataFrame:
 
 
 def collected(frames: Mapping[str, DataFrame]) -> dict[str, tuple[pa.Table, bool]]:
-    """The tables as Arrow has them, and whether something was cut off."""
+    """The tables in Arrow, and whether rows were cut off."""
     found = {}
     for name, frame in frames.items():
         table = frame.limit(MOST + 1).toArrow()

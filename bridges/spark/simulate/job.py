@@ -1,7 +1,6 @@
-"""The simulation as a Spark job: rows in, distinct cases decided once each on the driver, verdicts joined back.
+"""The simulation as a Spark job: the driver decides each distinct case once, and the verdicts are joined to the rows.
 
-However long the journal is, the kinds of links in it are few; so Spark counts, Python decides, and no row passes
-through Python.
+Even a long journal has few kinds of links. So Spark counts, Python decides, and no row passes through Python.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MOST: Final = 200_000
-"""Cases that the driver decides."""
+"""Maximum number of cases that the driver decides."""
 JOURNAL: Final = "scopegate.journal"
-"""The address of the journal in an archive, where none is named."""
+"""The default address of the journal in an archive."""
 _KEYS: Final = Case._fields
 _SPECIAL: Final = ("temporary", "anonymous", "replies", "pair")
 _BAD: Final = "_bad"
 _OWN: Final = r"^(\$temp/|\$replies\.[^/]+/).+"
-"""Addresses that no policy is about, and each client has another one."""
+"""Addresses of single clients, which no policy names."""
 SCHEMA: Final = (
     "v int, kind string, gateway string, process string, seq bigint, from_ms bigint, to_ms bigint, scope string, "
     "user string, action string, address string, decision string, condition string, refused_by string, route string, "
@@ -56,7 +55,7 @@ SCHEMA: Final = (
 
 
 class CaseCount(NamedTuple):
-    """A finding with what it was about: links attached, messages and bytes on them, and messages looked at singly."""
+    """A case with its verdicts, and its counts: attached links, their messages and bytes, and single messages."""
 
     finding: PolicyDifference
     attached: int
@@ -64,20 +63,20 @@ class CaseCount(NamedTuple):
     bytes: int
     samples: int
     decided: str | None
-    """What the gateway really decided, where the journal says so."""
+    """The gateway's own decision, if the journal has it."""
 
 
 class SimulationOutcome(NamedTuple):
-    """What a simulation found."""
+    """The result of a simulation."""
 
     findings: list[CaseCount]
     lost: int
-    """Rows that the gateway says it lost."""
+    """Rows that the gateway reports as lost."""
     span: tuple[int, int] | None
     """Milliseconds since 1970 of the first and last row."""
 
     def changed(self) -> list[CaseCount]:
-        """Those with a difference, the heaviest first."""
+        """The cases with a difference, those with the most messages first."""
         different = [each for each in self.findings if each.finding.differences]
 
         def heavy(each: CaseCount) -> tuple[int, int, int, str]:
@@ -86,7 +85,7 @@ class SimulationOutcome(NamedTuple):
         return sorted(different, key=heavy)
 
     def surprises(self) -> int:
-        """Links of which the journal says something else than the present policy: it was not the one in force."""
+        """Links that the present policy decides otherwise than the journal says: it was not the one in force."""
         return sum(
             each.attached for each in self.findings
             if each.decided is not None and each.decided != each.finding.before.decision
@@ -145,9 +144,9 @@ def _parsed(frame: DataFrame, text: Column) -> DataFrame:
 
 
 def archived(spark: SparkSession, path: str, address: str | None = None) -> DataFrame | None:
-    """What is committed in an archive, or, where `path` ends with `address=…`, of that address; None: it is none.
+    """The committed rows of an archive, or of one address if `path` ends with `address=…`; `None` if it is no archive.
 
-    Of a whole archive only `address`, if one is given. Raises `PipelineError` for a URL.
+    `address` selects one address of a whole archive. Raises `PipelineError` for a URL.
     """
     if (problem := url_problem(path)) is not None:
         raise PipelineError(problem)
@@ -172,7 +171,7 @@ def _is_parquet(path: str) -> bool:
 
 
 def parquet(spark: SparkSession, path: str) -> DataFrame:
-    """A folder or file of Parquet; raises `PipelineError` for what is none."""
+    """A Parquet folder or file. Raises `PipelineError` if it cannot be read."""
     try:
         return spark.read.parquet(path)
     except Exception as error:
@@ -180,16 +179,16 @@ def parquet(spark: SparkSession, path: str) -> DataFrame:
 
 
 def check(rows: DataFrame, *, skip_bad: bool) -> int:
-    """How many rows the gateway itself says it lost.
+    """The number of rows that the gateway reports as lost.
 
-    Raises `PipelineError` for records that are no rows of a journal, or of a version that is not known here.
+    Raises `PipelineError` for records that are not rows of a journal, or have an unknown version.
     """
     from pyspark.sql import functions as F
 
     bad = F.col(_BAD).isNotNull() | F.col("v").isNull() | F.col("kind").isNull()
     newer, lost = F.when(F.col("v") > VERSION, F.col("v")), F.when(F.col("kind") == "lost", F.col("count"))
     found = rows.agg(F.count_if(bad).alias("bad"), F.max(newer).alias("newer"), F.sum(lost).alias("lost")).first()
-    assert found is not None  # an aggregate of everything has one row
+    assert found is not None  # an aggregate without groups has one row
     if found["newer"] is not None:
         versions = f"version {found['newer']}, and this scopegate reads version {VERSION}"
         raise PipelineError(f"the journal has rows of {versions}: update it")
@@ -199,10 +198,10 @@ def check(rows: DataFrame, *, skip_bad: bool) -> int:
 
 
 def between(rows: DataFrame, since: int | None, until: int | None) -> DataFrame:
-    """The rows of a time, in milliseconds since 1970: those that end after `since` and begin before `until`."""
+    """The rows that end after `since` and begin before `until`, in milliseconds since 1970."""
     from pyspark.sql import functions as F
 
-    untimed = F.col("to_ms").isNull()  # what is no row is told, whatever its time
+    untimed = F.col("to_ms").isNull()  # invalid rows are reported, whatever their time
     rows = rows if since is None else rows.where(untimed | (F.col("to_ms") >= since))
     return rows if until is None else rows.where(untimed | (F.col("from_ms") < until))
 
@@ -221,7 +220,7 @@ def journal_cases(rows: DataFrame) -> DataFrame:
         {
             "route": special,
             "reply_to": reply_to,
-            # What a node refused the policy had allowed.
+            # The policy had allowed what a node refused.
             "decision": F.when(F.col("refused_by").isNull() | (F.col("refused_by") != "node"), F.col("decision")),
             "filters": F.coalesce("filters", F.array().cast("array<string>")),
             "samples": F.when(F.col("kind") == "message", 1).otherwise(0),
@@ -249,7 +248,7 @@ def message_cases(frame: DataFrame, *, scope: str, user: str, by: str) -> DataFr
 
 
 def known_of(rows: DataFrame) -> KnownReceivers:
-    """What crossing rows say of receivers."""
+    """The properties of receivers in crossing rows."""
     from pyspark.sql import functions as F
 
     seen = rows.where(F.col("kind") == "crossing").select(
@@ -281,7 +280,7 @@ def simulate(
     cases: DataFrame, now: CompiledPolicy, candidate: CompiledPolicy, known: KnownReceivers,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> SimulationOutcome:  # fmt: skip
-    """Judge every case under both policies; `said` hears how far it is."""
+    """Decide every case under both policies; `on_progress` is called with a message."""
     from pyspark.sql import functions as F
 
     names = ("attached", "messages", "bytes", "samples")
@@ -313,7 +312,7 @@ def _case(row: Row) -> Case:
 
 
 def annotated_rows(cases: DataFrame, outcome: SimulationOutcome) -> DataFrame:
-    """The rows with what both policies say of them: columns `before`, `after` and `differences`."""
+    """The rows with the verdicts of both policies: columns `before`, `after` and `differences`."""
     import pyarrow as pa
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_schema

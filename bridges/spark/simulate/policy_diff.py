@@ -1,8 +1,8 @@
-"""What another policy would have done: one case, two policies, and what differs (pure; docs/journal.md).
+"""Compares the decisions of two policies for one case (pure; docs/journal.md).
 
-The questions are those the gateway itself asks: `ScopeRules.decide` for a link, `crossing_rule.choose` for what
-crosses, `filter_set.read` for filters. What only the traffic knew, such as which receivers announced that they follow
-annotations, comes from the journal's crossing rows; where it is not known, both answers are given.
+It decides with the gateway's own functions: `ScopeRules.decide` for a link, `crossing_rule.choose` for messages that
+cross, `filter_set.read` for filters. Facts of the traffic, such as which receivers announced that they follow
+annotations, come from the journal's crossing rows; if they are unknown, the verdict has both answers.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ DIFFERENCES: Final = {
 
 
 class Case(NamedTuple):
-    """One kind of link, or of message where `reply_to` is given; `user` None is the gateway itself.
+    """One kind of link, or of message if `reply_to` is given; the user `None` is the gateway itself.
 
-    `route` counts for links without an address of the policy's: temporary, anonymous, replies, pair.
+    `route` is for links without an address of the policy: temporary, anonymous, replies, pair.
     """
 
     scope: str
@@ -75,14 +75,14 @@ FilterReading: TypeAlias = tuple[object, ...]
 
 
 class CaseVerdict(NamedTuple):
-    """What a policy does with a case."""
+    """The decision of a policy for a case."""
 
     decision: str
     condition: str | None = None
     end: LinkEnd = LinkEnd()
     terms: tuple[Route, ...] = ()
     crossing: tuple[str, ...] = ()
-    """What may become of requests that cross; several where the receiver decides it and is not known."""
+    """How requests may cross; several ways if that depends on an unknown receiver."""
     filtered: FilterReading | None = None
     responses: str | None = None
     """Messages with a reply-to that cross: `home`, `nowhere`, or `refused` for want of a right."""
@@ -102,7 +102,7 @@ class CaseVerdict(NamedTuple):
 
 
 class CaseReceiver(NamedTuple):
-    """Where requests arrive, as crossing rows name it."""
+    """The receiver of requests, as crossing rows name it."""
 
     scope: str
     address: str | None
@@ -110,7 +110,7 @@ class CaseReceiver(NamedTuple):
 
 
 class KnownReceivers(NamedTuple):
-    """What crossing rows saw of receivers: did they announce support, and did their container count."""
+    """Receivers in crossing rows: whether they announced support, and whether their container was believed."""
 
     announced: Mapping[CaseReceiver, frozenset[bool]]
     believed: Mapping[CaseReceiver, frozenset[bool]]
@@ -122,10 +122,10 @@ _EITHER: Final = frozenset((False, True))
 
 
 class PolicyEvaluator:
-    """One policy, asked again and again; needs none of its secrets."""
+    """Evaluates cases under one policy; needs none of its secrets."""
 
     def __init__(self, policy: CompiledPolicy, rules: Rules = RULES, known: KnownReceivers = NOTHING) -> None:
-        """`rules` are those of the policy's filters (`policy_file.make_filter_rules`)."""
+        """`rules` are those of the policy's filters (`gateway.config.policy.make_filter_rules`)."""
         self.policy: Final = policy
         self._rules: Final = rules
         self._known: Final = known
@@ -149,7 +149,7 @@ class PolicyEvaluator:
         return CaseVerdict(ALLOW, None, end._replace(rule=None), routes, crossing, filtered, responses)
 
     def _special(self, case: Case) -> CaseVerdict:
-        """Links that no address rule is about (`Scope.unnamed`)."""
+        """Links without an address rule."""
         scope = self.policy.model.scopes[case.scope]
         if case.route == "anonymous" and not scope.anonymous_relay:
             return CaseVerdict(DENY, NOT_IMPLEMENTED)
@@ -191,7 +191,7 @@ class PolicyEvaluator:
         return tuple(sorted(choices))
 
     def _capable(self, replies: str, last: Route, end: LinkEnd) -> Iterable[bool]:
-        """Whether what receives the requests follows annotations, as far as that is known."""
+        """Whether the receiver of the requests follows annotations: both answers if that is unknown."""
         if isinstance(last, KafkaRoute):
             return {replies == "cookie"}
         if isinstance(last, ServiceRoute):
@@ -211,7 +211,7 @@ class PolicyEvaluator:
         return next(each for each in self.policy.model.scopes[end.to_scope].connect if each.name == end.to_connector)
 
     def _responses(self, case: Case, crossing: tuple[str, ...]) -> str | None:
-        """Where the response to this message would go: to its reply-to, if its requester may be answered there."""
+        """Whether the response to this message reaches its reply-to."""
         routed = not {ANNOTATED, REWRITTEN, IN_CORRELATION_ID}.isdisjoint(crossing)
         if case.reply_to is None or case.reply_to == "$me" or not routed:
             return None
@@ -242,7 +242,7 @@ class PolicyEvaluator:
 
 
 def differences(before: CaseVerdict, after: CaseVerdict) -> tuple[str, ...]:
-    """What is different, as words of `DIFFERENCES`; empty: nothing."""
+    """The differences, as keys of `DIFFERENCES`; empty if there are none."""
     return tuple(_differences(before, after))
 
 
@@ -281,7 +281,7 @@ class PolicyDifference(NamedTuple):
 
 
 def compare(before: PolicyEvaluator, after: PolicyEvaluator, cases: Iterable[Case]) -> list[PolicyDifference]:
-    """Every case, judged twice."""
+    """Evaluate every case under both policies."""
     found = []
     for case in cases:
         now, then = before.verdict(case), after.verdict(case)
