@@ -20,7 +20,7 @@ from gateway.amqp.message.response_annotations import SUPPORTED, annotated
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.internal_link import InternalLink
 from gateway.nodes.link import Delivery
-from gateway.nodes.reject import refuse
+from gateway.nodes.reject import reject_delivery
 from gateway.principal import Container, GatewayItself
 from gateway.routing.link_context import link_context
 
@@ -217,7 +217,7 @@ class PulledSender(InternalLink[Incoming], Incoming):
         self._busy += 1
         if not self._announced and annotated(data):
             text = "the target of this pull does not support response annotations"
-            refuse(self, delivery, AmqpError(NOT_IMPLEMENTED, text), settled)
+            reject_delivery(self, delivery, AmqpError(NOT_IMPLEMENTED, text), settled)
         else:
             self.handler.on_transfer(delivery, data, settled)
 

@@ -19,7 +19,7 @@ from gateway.amqp.link.outcomes import Rejected
 from gateway.connectors.reply_states import TRANSITIONS, ReplyAction, ReplyEvent, ReplyState
 from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.link import Delivery, IncomingLink
-from gateway.routing.anonymous_terminus import homing, window
+from gateway.routing.anonymous_terminus import response_destination, window
 from gateway.routing.link_context import link_context
 from gateway.routing.message_router import Destination
 from gateway.routing.response_router import ResponseRouter
@@ -181,7 +181,8 @@ class ConnectorReplyAddress:
             scope = self.scope()
         except KeyError:  # a reload has taken it away while this response waited
             raise AmqpError(NOT_FOUND, "the requester is gone") from None
-        return homing(scope, self._owner.responder)(scope.world.crossings.homecome(scope.name, data))
+        restored = scope.context.transforms.restore_at_connector(scope.name, data)
+        return response_destination(scope, self._owner.responder)(restored)
 
 
 class _ResponseHandler(ResponseRouter):
@@ -189,7 +190,7 @@ class _ResponseHandler(ResponseRouter):
 
     def __init__(self, link: Link, reply_address: ConnectorReplyAddress) -> None:
         scope = reply_address.scope()
-        super().__init__(link, reply_address.destination_of, scope.world.waits, window=window(scope))
+        super().__init__(link, reply_address.destination_of, scope.context.waits, window=window(scope))
         self._reply_address: Final = reply_address
 
     def on_attached(self, link: Link) -> None:

@@ -114,7 +114,7 @@ class LocalSource(InternalLink[Outgoing]):
         )
         self.target: Final = ABSENT._replace(present=True, address=self.name)
         self.properties: Final = {} if wish.partition is None else {Symbol(PARTITION): Symbol(wish.partition)}
-        self.filter_rules = scope.world.filter_rules
+        self.filter_rules = scope.context.filter_rules
         self.left: Final = None
         self.window = 0
         self.unsettled: Final = NothingUnsettled()

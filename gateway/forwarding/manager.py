@@ -30,8 +30,8 @@ def reads_logs(policy: Policy, scope: str, connector: str) -> bool:
 class BridgeManager:
     """One task for each; names are those of the policy, unique in their scope."""
 
-    def __init__(self, world: GatewayContext, shared: Shared, supervisor: Supervisor, readiness: Readiness) -> None:
-        self._world: Final = world
+    def __init__(self, context: GatewayContext, shared: Shared, supervisor: Supervisor, readiness: Readiness) -> None:
+        self._context: Final = context
         self._shared: Final = shared
         self._supervisor: Final = supervisor
         self._readiness: Final = readiness
@@ -52,7 +52,7 @@ class BridgeManager:
     def _make(self, key: tuple[str, str], model: Model) -> BridgeWorker:
         from gateway.forwarding.worker import BridgeWorker  # a gateway without bridges has no use for it
 
-        return BridgeWorker(key, model, self._world, self._shared)
+        return BridgeWorker(key, model, self._context, self._shared)
 
     def _add(self, key: tuple[str, str], bridge: BridgeWorker) -> None:
         self._running[key] = bridge

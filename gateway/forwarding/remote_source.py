@@ -23,7 +23,7 @@ from gateway.forwarding.checkpoints import WHOLE, Checkpoints
 from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.forwarding.local_source import ReadRequest, SourceOwner, filters, link_name, start
 from gateway.nodes.direct.receiver_filter import Test, message_test
-from gateway.nodes.reject import refuse
+from gateway.nodes.reject import reject_delivery
 from gateway.routing.event_annotations import CAPABILITY, GROUP, PARTITION, Event, read_event
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class RemoteSource(Incoming):
         """The policy's condition, where the container does not apply it."""
         own = filters(self._wish, None)
         left = {name: value for name, value in own.items() if link.source.filter.get(name) != value}
-        return message_test(read(left, self._scope.world.filter_rules or RULES).predicate)
+        return message_test(read(left, self._scope.context.filter_rules or RULES).predicate)
 
     def on_refused(self, error: AmqpError) -> None:
         self.end(error)
@@ -159,7 +159,7 @@ class RemoteSource(Incoming):
         text = f"this link is bound to partition {quoted(self._bound or '')}, the event is of {quoted(event.partition)}"
         error = AmqpError(INVALID_FIELD, text, info={"field": "event-streams-source-partition"})
         if self._link is not None:
-            refuse(self._link, delivery, error, settled)
+            reject_delivery(self._link, delivery, error, settled)
 
     def _unwanted(self, data: bytes, event: Event) -> bool:
         if self._behind and event.offset is not None and self._was_moved(self._partition(event), event.offset):

@@ -15,7 +15,7 @@ from gateway.amqp.message.response_annotations import SUPPORTED, annotated
 from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError
 from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.nodes.internal_link import InternalLink
-from gateway.nodes.reject import refuse
+from gateway.nodes.reject import reject_delivery
 from gateway.principal import Container, GatewayItself, Requester, nobody
 from gateway.routing.link_context import link_context
 
@@ -95,7 +95,7 @@ class ForwardingTarget(InternalLink[Incoming]):
             self._connector = connector = self._scope.connectors.get(self._end.connector)
             if connector is None:
                 raise AmqpError(DETACH_FORCED, f"connector {self._end.connector} is not in the policy")
-            connector.relay(self._end.address, self._scope.world.between).attach(self)
+            connector.relay(self._end.address, self._scope.context.transform_for).attach(self)
         except AmqpError as error:
             self.end(error)
 
@@ -151,7 +151,7 @@ class ForwardingTarget(InternalLink[Incoming]):
         data = only(item.event.data, self.understands) if may_be_annotated(item.event.data) else item.event.data
         if not self._announced and annotated(data):
             text = "the target of this bridge does not support response annotations"
-            refuse(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)
+            reject_delivery(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)
         else:
             self.handler.on_transfer(item, data, False)
 

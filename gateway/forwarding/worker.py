@@ -60,7 +60,7 @@ class BridgeCounts:
 class BridgeWorker:
     """One entry of `bridge`: runs as a task of the supervisor, ends with `stop`."""
 
-    def __init__(self, key: tuple[str, str], model: Model, world: GatewayContext, shared: Shared) -> None:
+    def __init__(self, key: tuple[str, str], model: Model, context: GatewayContext, shared: Shared) -> None:
         self.model: Final = model
         self.counts: Final = BridgeCounts()
         self.delay = 0.0
@@ -68,7 +68,7 @@ class BridgeWorker:
         self.lag: int | None = None
         """Events of a topic here that are not done with; None where that is not known."""
         self._scope: Final = key[0]
-        self._world: Final = world
+        self._context: Final = context
         self._shared: Final = shared
         self._loop: Final = asyncio.get_running_loop()
         self._flow = InFlight(self, model.credit, _PAUSES)
@@ -180,7 +180,7 @@ class BridgeWorker:
         route, positions = source.decision.routes[-1], source.positions()
         if isinstance(route, KafkaRoute) and positions:
             try:
-                self.lag = await self._world.kafka[route.cluster].behind(route.topic, positions)
+                self.lag = await self._context.kafka[route.cluster].behind(route.topic, positions)
             except (AmqpError, KeyError):
                 self.lag = None
 
@@ -203,13 +203,13 @@ class BridgeWorker:
         if self._may(self._start_target):
             end, source = self.model.to, self.model.source
             self._target = ForwardingTarget(
-                self, self._flow, self._world.scopes[self._scope], self._link_name, end, source
+                self, self._flow, self._context.scopes[self._scope], self._link_name, end, source
             )
             self._target.start()
 
     def _start_source(self) -> None:
         if self._may(self._start_source):
-            scope = self._world.scopes[self._scope]
+            scope = self._context.scopes[self._scope]
             if self.model.source.connector is None:
                 self._source = LocalSource(self, self._flow, scope, self.model)
             else:
@@ -225,7 +225,7 @@ class BridgeWorker:
 
     @property
     def _moving(self) -> bool:
-        return self._lease is not None and not self._over.is_set() and self._scope in self._world.scopes
+        return self._lease is not None and not self._over.is_set() and self._scope in self._context.scopes
 
     @property
     def _link_name(self) -> str:

@@ -19,7 +19,7 @@ from gateway.routing.transforms import TransformRegistry
 
 if TYPE_CHECKING:
     from gateway.journal.recorder import Journal
-    from gateway.nodes.decision import Decided
+    from gateway.nodes.decision import RouteDecision
     from gateway.nodes.link import Link
     from gateway.principal import Principal, Requester
     from policies.model.rules import Action
@@ -73,7 +73,7 @@ class Resolver(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def world(self) -> GatewayContext: ...
+    def context(self) -> GatewayContext: ...
     @property
     def rules(self) -> ScopeRules: ...
     @property
@@ -93,7 +93,7 @@ class Resolver(Protocol):
         `passed_on`: the address is another gateway's, even if it looks like a response address of ours.
         """
 
-    def decide(self, action: Action, address: str, principal: Principal) -> Decided:
+    def decide(self, action: Action, address: str, principal: Principal) -> RouteDecision:
         """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
 
     def takes_replies(self, address: str) -> bool:
@@ -106,7 +106,7 @@ class Resolver(Protocol):
         """The direct node at `address`, made when it is first used and gone when it is left."""
 
 
-NodeFactory: TypeAlias = "Callable[[Resolver, Any, Decided, str], Node]"
+NodeFactory: TypeAlias = "Callable[[Resolver, Any, RouteDecision, str], Node]"
 """Makes the node that a decision leads to: its scope, its last route, the decision, and the address in that scope.
 
 The route has the class that the factory is filed under.
@@ -119,7 +119,7 @@ class GatewayContext:
 
     scopes: Mapping[str, Resolver]
     kafka: Mapping[str, EventStreams]
-    crossings: TransformRegistry
+    transforms: TransformRegistry
     new_name: Callable[[], str]
     waits: AdmissionContext
     soon: Callable[[Callable[[], None]], None]
@@ -129,10 +129,10 @@ class GatewayContext:
     filter_rules: Rules = RULES
     journal: Journal | None = None
 
-    def between(self, origin: MessageOrigin, target: MessageTarget) -> Transform | None:
+    def transform_for(self, origin: MessageOrigin, target: MessageTarget) -> Transform | None:
         """How messages change from one link to another, by the present policy and the right of their requester."""
         right = permit(self.scopes.get(origin.context.scope), origin.requester)
-        crossing = self.crossings.between(origin, target, right)
+        crossing = self.transforms.transform_for(origin, target, right)
         if self.journal is None:
             return crossing
-        return self.journal.crossing(origin, target, self.crossings.choose(origin, target), crossing)
+        return self.journal.crossing(origin, target, self.transforms.choose(origin, target), crossing)

@@ -15,7 +15,7 @@ from gateway.amqp.link.handlers import takes_batches
 from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import AmqpError
 from gateway.nodes.link import Delivery, IncomingLink, Link, is_incoming, is_outgoing
-from gateway.nodes.reject import refuse
+from gateway.nodes.reject import reject_delivery
 from gateway.routing.cookie_offload import CookieOffload
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
 from gateway.routing.topic_requests import TopicRequests
@@ -118,12 +118,12 @@ class _CrossScopeHandler:
 
     def _not_crossed(self, delivery: Delivery, settled: bool, why: AmqpError | CookieOffload) -> None:
         if isinstance(why, AmqpError):
-            refuse(self._link, delivery, why, settled)
+            reject_delivery(self._link, delivery, why, settled)
             self._link.grant(1)
             return
         crossed = partial(self._kept, delivery, why.data, settled)
         if why.kept is None:
-            why.when_known(crossed)
+            why.on_persisted(crossed)
         else:  # known already, and not kept
             crossed(why.kept)
 
@@ -144,10 +144,10 @@ class _CrossScopeHandler:
 
     def _crossed(self) -> Transform | None:
         """How messages come in; decided anew when a reload has made new crossings."""
-        crossings = self._scope.world.crossings
-        if self._crossing[0] is not crossings:
+        transforms = self._scope.context.transforms
+        if self._crossing[0] is not transforms:
             capable = (RESPONSE_ADDRESS_SUPPORTED,) if self._link.context.replies == "cookie" else ()
             inside = _Inside(link_context(self._scope.name), _Target(capable))
-            made = self._scope.world.between(self._link, inside)
-            self._crossing = (crossings, made)
+            made = self._scope.context.transform_for(self._link, inside)
+            self._crossing = (transforms, made)
         return self._crossing[1]

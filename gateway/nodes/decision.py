@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class RouteDecision:
     """What the policy decided for a link: equal decisions keep the link on a reload."""
 
     scope: str
@@ -31,7 +31,7 @@ class DecidedLink(Protocol):
     """A link, as far as a reload looks at it."""
 
     context: LinkContext
-    decision: Decided | None
+    decision: RouteDecision | None
 
 
 def places(routes: tuple[Route, ...]) -> tuple[Route, ...]:
@@ -39,14 +39,14 @@ def places(routes: tuple[Route, ...]) -> tuple[Route, ...]:
     return tuple(replace(each, replies="auto", uses=None) if isinstance(each, RelayRoute) else each for each in routes)
 
 
-def differs(before: Decided, now: Decided) -> AmqpError | None:
+def differs(before: RouteDecision, now: RouteDecision) -> AmqpError | None:
     """Why a link that was attached under one decision cannot go on under another (reload); None: it can."""
     if places(now.routes) == places(before.routes) and (now.rule, now.action) == (before.rule, before.action):
         return None
     return AmqpError(DETACH_FORCED, "the rule for this address has changed; attach again")
 
 
-def answered_by(link: DecidedLink, before: Route, now: Decided) -> AmqpError | None:
+def follow_response_routing(link: DecidedLink, before: Route, now: RouteDecision) -> AmqpError | None:
     """Let a link that stays follow what its rule says of responses now; not where there were none, or are none now.
 
     What was announced for it would not be true any more (RA-2.2-4).

@@ -11,27 +11,27 @@ from gateway.nodes.service import ServiceNode
 from policies.rules import DirectRoute, KafkaRoute, RelayRoute, ServiceRoute
 
 if TYPE_CHECKING:
-    from gateway.nodes.decision import Decided
+    from gateway.nodes.decision import RouteDecision
 
 
-def _direct(scope: Resolver, route: DirectRoute, decided: Decided, address: str) -> Node:
+def _direct(scope: Resolver, route: DirectRoute, decided: RouteDecision, address: str) -> Node:
     return scope.direct_node(address, route.mode)
 
 
-def _remote(scope: Resolver, route: RelayRoute, decided: Decided, address: str) -> Node:
+def _remote(scope: Resolver, route: RelayRoute, decided: RouteDecision, address: str) -> Node:
     """A node of the container behind a connector; a route into another scope is followed before."""
     assert route.connector is not None
-    return scope.connectors[route.connector].relay(route.address, scope.world.between)
+    return scope.connectors[route.connector].relay(route.address, scope.context.transform_for)
 
 
-def _topic(scope: Resolver, route: KafkaRoute, decided: Decided, address: str) -> Node:
-    cluster = scope.world.kafka[route.cluster]
+def _topic(scope: Resolver, route: KafkaRoute, decided: RouteDecision, address: str) -> Node:
+    cluster = scope.context.kafka[route.cluster]
     if decided.action == "info":
         return cluster.info_node(route)
     return CrossScopeNode(cluster.node(route), scope)
 
 
-def _service(scope: Resolver, route: ServiceRoute, decided: Decided, address: str) -> Node:
+def _service(scope: Resolver, route: ServiceRoute, decided: RouteDecision, address: str) -> Node:
     return ServiceNode(scope)
 
 

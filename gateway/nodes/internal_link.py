@@ -16,7 +16,7 @@ from gateway.principal import Requester
 
 if TYPE_CHECKING:
     from gateway.filters.parse.filter_set import Rules
-    from gateway.nodes.decision import Decided
+    from gateway.nodes.decision import RouteDecision
     from gateway.nodes.link import LinkCounter, PolicyVerdict
     from gateway.routing.link_context import LinkContext
 
@@ -48,7 +48,7 @@ class InternalLink(Generic[HandlerT]):
         """`requester`: whose messages it carries."""
         self.context = context
         self.requester = requester
-        self.decision: Decided | None = None
+        self.decision: RouteDecision | None = None
         self.flow: LinkCounter | None = None
         self.leaving: Callable[[Any, Callable[[], None]], bytes | None] | None = None
         self.open = False

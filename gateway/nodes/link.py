@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.amqp.link.state import DetachKind
     from gateway.errors import AmqpError
     from gateway.filters.parse.filter_set import Rules
-    from gateway.nodes.decision import Decided, DecidedLink
+    from gateway.nodes.decision import DecidedLink, RouteDecision
     from gateway.principal import Requester
     from gateway.routing.link_context import LinkContext
 
@@ -100,7 +100,7 @@ class Link(Protocol):
 
     context: LinkContext
     """Where its messages come from or go to."""
-    decision: Decided | None
+    decision: RouteDecision | None
     """What the policy decided for it; None: no rule of the policy decides (temporary nodes, responses)."""
     flow: LinkCounter | None
     """Where the journal counts what is on it; None: there is no journal."""

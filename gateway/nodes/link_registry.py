@@ -26,7 +26,7 @@ class LinkRegistry:
     def __init__(self) -> None:
         self._holders: Final[dict[_Key, Link]] = {}
 
-    def claim(self, link: Link) -> Link | None:
+    def register(self, link: Link) -> Link | None:
         """Take the name for `link`; who had it gets `amqp:link:stolen` first, so that its node is free of it."""
         if not link.engine.remote_container:
             return None

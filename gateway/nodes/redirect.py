@@ -9,7 +9,7 @@ from policies.rules import RedirectRoute
 _TEXT = "this node is in another container: connect to network-host and port, and attach to address"
 
 
-def elsewhere(*, hostname: str, host: str, port: int, address: str) -> AmqpError:
+def redirect_error(*, hostname: str, host: str, port: int, address: str) -> AmqpError:
     """The error of a link to such a node: `host` and `port` to dial, `hostname` for open, SASL and TLS there."""
     info = {"hostname": hostname, "network-host": host, "port": Uint(port), "address": address}
     return AmqpError(LINK_REDIRECT, _TEXT, info=info)
@@ -17,4 +17,4 @@ def elsewhere(*, hostname: str, host: str, port: int, address: str) -> AmqpError
 
 def redirected(route: RedirectRoute) -> AmqpError:
     """The error that an address rule asks for."""
-    return elsewhere(hostname=route.hostname, host=route.host, port=route.port, address=route.address)
+    return redirect_error(hostname=route.hostname, host=route.host, port=route.port, address=route.address)

@@ -7,7 +7,7 @@ from gateway.errors import AmqpError
 from gateway.nodes.link import Delivery, MessageOrigin
 
 
-def refuse(link: MessageOrigin, delivery: Delivery, error: AmqpError, settled: bool) -> None:
+def reject_delivery(link: MessageOrigin, delivery: Delivery, error: AmqpError, settled: bool) -> None:
     """Reject the delivery; where no rejection can be heard, detach the link that carried it.
 
     Either way `info` names the delivery by its tag (ledger A24); of another scope nothing is told but the condition.

@@ -22,7 +22,7 @@ from gateway.errors import (
     quoted,
 )
 from gateway.nodes.base import GatewayContext, Node, Remotes, Resolver
-from gateway.nodes.decision import Decided, answered_by, differs
+from gateway.nodes.decision import RouteDecision, differs, follow_response_routing
 from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.node import DirectNode
 from gateway.nodes.link_registry import LinkRegistry
@@ -61,7 +61,7 @@ class Scope:
         self,
         name: str,
         rules: ScopeRules,
-        world: GatewayContext,
+        context: GatewayContext,
         *,
         anonymous: bool,
         temporary: bool,
@@ -70,9 +70,9 @@ class Scope:
     ) -> None:
         """`configure` says what the options are."""
         self.name: Final = name
-        self.world: Final = world
+        self.context: Final = context
         self.connectors: dict[str, Remotes] = {}
-        self.meetings: dict[tuple[str, str], DirectNode] = {}
+        self.direct_nodes: dict[tuple[str, str], DirectNode] = {}
         self.temporaries: Final = Temporaries(self)
         self.pairs: Final = Pairs(self, self.temporaries)
         self.names: Final = LinkRegistry()
@@ -99,7 +99,7 @@ class Scope:
         strict_desired: bool = False,
         response_rate: Rate | None = None,
     ) -> None:
-        """Take the rules of a new policy; links already attached are judged by `still`.
+        """Take the rules of a new policy; links already attached are judged by `revalidate`.
 
         `strict_desired`: the anonymous terminus is for connections that desired it when they were opened.
         """
@@ -117,7 +117,7 @@ class Scope:
         """Take a link of a peer in this scope."""
         pair = self.pairs.of(link)
         link.context = link_context(self.name, pair=pair if link.incoming else None)
-        link.filter_rules = self.world.filter_rules
+        link.filter_rules = self.context.filter_rules
         terminus = link.target if link.incoming else link.source
         peer = client(link)
         responses = pair is not None and not link.incoming and not self.pairs.consumes(link, pair)
@@ -160,14 +160,14 @@ class Scope:
             yield
         except AmqpError as error:
             error.scope = error.scope or self.name
-            if self.world.journal is not None:
-                self.world.journal.refused(link, self.name, address, user_name(principal), error)
+            if self.context.journal is not None:
+                self.context.journal.refused(link, self.name, address, user_name(principal), error)
             raise
 
     def _allowed(self, link: Link, address: str | None, principal: Principal, route: str) -> None:
         """Tell the journal before the node has the link: it counts from the first message on."""
-        if self.world.journal is not None:
-            self.world.journal.allowed(link, self.name, address, user_name(principal), route)
+        if self.context.journal is not None:
+            self.context.journal.allowed(link, self.name, address, user_name(principal), route)
 
     def takes_replies(self, address: str) -> bool:
         """Whether responses sent to `address` are this gateway's to bring home.
@@ -180,7 +180,7 @@ class Scope:
         separator, token = address[len(self._replies) : len(self._replies) + 1], address[len(self._replies) + 1 :]
         if separator != "/":
             return not separator
-        return self.rules.route(address) is None or self.world.crossings.issued(self.name, token)
+        return self.rules.route(address) is None or self.context.transforms.issued(self.name, token)
 
     def passes_on(self, address: str, cookie: bytes | None) -> bool:
         """Whether a response to a previous gateway's link target, with that gateway's cookie, only looks like ours.
@@ -190,13 +190,13 @@ class Scope:
         """
         if address != self._replies or self.rules.route(address) is None:
             return False
-        return cookie is None or not self.world.crossings.own_cookie(self.name, cookie)
+        return cookie is None or not self.context.transforms.own_cookie(self.name, cookie)
 
     def _attach_route(self, link: Link, address: str, principal: Principal) -> None:
         action: Action = "send" if link.incoming else "receive"
         decided = self.decide(action, address, principal)
         link.decision = decided
-        if (journal := self.world.journal) is not None:
+        if (journal := self.context.journal) is not None:
             journal.allowed(link, self.name, address, user_name(principal), "", decided.routes, decided.rule)
         first = decided.routes[0]
         if isinstance(first, RelayRoute) and link.context.replies == "auto":
@@ -213,7 +213,7 @@ class Scope:
         They are when the message crosses into another scope, and where every receiver that is there now said
         so; what is at a remote container is for the relay to find out.
         """
-        if not (link.incoming and self.world.crossings.routes(self.name)):
+        if not (link.incoming and self.context.transforms.routes(self.name)):
             return False
         if link.context.replies == "none":
             return False
@@ -221,7 +221,7 @@ class Scope:
             return True
         if not isinstance(node, DirectNode):
             return isinstance(routes[-1], RelayRoute)
-        honours = self.world.crossings.honours
+        honours = self.context.transforms.honours
         kinds = node.receivers.kinds
         return bool(kinds) and all(honours(self.name, each) for each in kinds)
 
@@ -238,7 +238,7 @@ class Scope:
 
     # -- policy
 
-    def decide(self, action: Action, address: str, principal: Principal) -> Decided:
+    def decide(self, action: Action, address: str, principal: Principal) -> RouteDecision:
         """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
         if principal.scope != self.name:  # a name of another scope says nothing here
             raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: not allowed to {DEEDS[action]} this address")
@@ -251,7 +251,7 @@ class Scope:
         rule = self.rules.rule(address.removesuffix(INFO_SUFFIX) if info else address)
         assert rule is not None  # it made the route
         routes = (route, *self._further(route))
-        return Decided(self.name, principal, "info" if info else action, address, rule.match.text, routes)
+        return RouteDecision(self.name, principal, "info" if info else action, address, rule.match.text, routes)
 
     def _decide_for_user(self, action: Action, address: str, user: str) -> tuple[Route | None, bool]:
         """The route, and whether it is its `$info`; by the access entries."""
@@ -277,7 +277,7 @@ class Scope:
         """The routes in the scopes that a relay leads to."""
         found: list[Route] = []
         while isinstance(route, RelayRoute) and route.scope is not None:
-            onward = self.world.scopes[route.scope].rules.route(route.address)
+            onward = self.context.scopes[route.scope].rules.route(route.address)
             if onward is None or len(found) >= MAX_HOPS:
                 raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
             if isinstance(onward, RedirectRoute):  # where to is the other scope's own business (RA 1)
@@ -288,7 +288,7 @@ class Scope:
             route = onward
         return tuple(found)
 
-    def still(self, link: DecidedLink) -> AmqpError | None:
+    def revalidate(self, link: DecidedLink) -> AmqpError | None:
         """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
         decided = link.decision
         assert decided is not None  # else there is nothing to ask again
@@ -298,7 +298,7 @@ class Scope:
         except AmqpError as error:
             error.scope = error.scope or self.name
             return error
-        return differs(decided, now) or answered_by(link, decided.routes[0], now)
+        return differs(decided, now) or follow_response_routing(link, decided.routes[0], now)
 
     def unnamed(self, link: PeerLink) -> AmqpError | None:
         """Why a link without an address of the policy's may not be; None: it may."""
@@ -315,24 +315,24 @@ class Scope:
 
     # -- nodes
 
-    def _node(self, decided: Decided) -> Node:
+    def _node(self, decided: RouteDecision) -> Node:
         scope: Resolver = self
         address, route = decided.address, decided.routes[0]
         for route in decided.routes:
             if not isinstance(route, RelayRoute) or route.scope is None:
                 break
-            scope, address = self.world.scopes[route.scope], route.address
-        return self.world.factories[type(route)](scope, route, decided, address)
+            scope, address = self.context.scopes[route.scope], route.address
+        return self.context.factories[type(route)](scope, route, decided, address)
 
     def direct_node(self, address: str, mode: str) -> DirectNode:
         """The direct node at `address`, made when it is first used and gone when it is left."""
         key = (address, mode)
-        if (meeting := self.meetings.get(key)) is None:
+        if (meeting := self.direct_nodes.get(key)) is None:
             kind = Multicast if mode == "multicast" else DirectNode
-            meeting = self.meetings[key] = kind(
-                address, self.world.between, unused=lambda _: self._drop(key), soon=self.world.soon
+            meeting = self.direct_nodes[key] = kind(
+                address, self.context.transform_for, unused=lambda _: self._drop(key), soon=self.context.soon
             )
         return meeting
 
     def _drop(self, key: tuple[str, str]) -> None:
-        self.meetings.pop(key, None)
+        self.direct_nodes.pop(key, None)

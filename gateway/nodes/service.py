@@ -45,7 +45,7 @@ class ServiceNode:
         """Take a sender of requests; raises AmqpError for a receiver."""
         if not is_incoming(link):
             raise AmqpError(NOT_ALLOWED, "this address accepts requests; responses go to their reply-to")
-        honours = self._scope.world.crossings.routes(link.context.scope) and link.context.replies != "none"
+        honours = self._scope.context.transforms.routes(link.context.scope) and link.context.replies != "none"
         MessageRouter(link, _AnswerLink(self._scope)).start(announced_capabilities(link, honours))
 
 
@@ -61,7 +61,7 @@ class _AnswerLink:
         scope = self._scope
         if link.context.scope != scope.name and (crossing := self._crossed(link)) is not None:
             data = crossing(data)
-        request = read_request(data, honoured=scope.world.crossings.routes(scope.name))
+        request = read_request(data, honoured=scope.context.transforms.routes(scope.name))
         address = _destination(link, request, scope.name)
         return Destination(
             (scope.name, address, ""), echo(request), _attach(scope, address, _responder(link, scope.name))
@@ -69,9 +69,9 @@ class _AnswerLink:
 
     def _crossed(self, link: IncomingLink) -> Transform | None:
         """How a request of another scope comes in; decided anew when a reload has made new crossings."""
-        crossings = self._scope.world.crossings
-        if self._crossing[0] is not crossings:
-            self._crossing = (crossings, self._scope.world.between(link, self._here))
+        transforms = self._scope.context.transforms
+        if self._crossing[0] is not transforms:
+            self._crossing = (transforms, self._scope.context.transform_for(link, self._here))
         return self._crossing[1]
 
 

@@ -68,9 +68,9 @@ class Temporaries:
 
     def add(self, kind: type[T], link: Link, **more: Any) -> T:
         """A node of `kind` that ends with `link`, which is still to be attached."""
-        address = f"{TEMPORARY}{self._scope.world.new_name()}"
-        world = self._scope.world
-        node = kind(address, world.between, unused=self._drop, soon=world.soon, **more)
+        address = f"{TEMPORARY}{self._scope.context.new_name()}"
+        context = self._scope.context
+        node = kind(address, context.transform_for, unused=self._drop, soon=context.soon, **more)
         node.creator = link
         self._nodes[address] = node
         return node

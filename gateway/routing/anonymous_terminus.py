@@ -38,39 +38,39 @@ _new: Final = tuple.__new__
 def attach_anonymous(scope: Resolver, link: IncomingLink) -> None:
     """The anonymous terminus of `scope` (AT 2.3)."""
 
-    world, name, replies = scope.world, scope.name, replies_address(scope.name)
-    rewritten, home, sender = replies + "/", homing(scope, link.user), client(link)
+    context, name, replies = scope.context, scope.name, replies_address(scope.name)
+    rewritten, home, sender = replies + "/", response_destination(scope, link.user), client(link)
 
     def attach(route: DestinationLink) -> None:
         scope.attach_to(route, route.key[1], sender)
 
-    def aim(link: IncomingLink, data: bytes) -> Destination:
+    def destination_of(link: IncomingLink, data: bytes) -> Destination:
         layout = walk(data)
         raw = property_field(data, layout, TO) or NULL
-        crossings = world.crossings
-        if (token := crossings.tokens[name].get(raw)) is not None:
-            return home(crossings.undo(name, token, data, layout))
+        transforms = context.transforms
+        if (token := transforms.tokens[name].get(raw)) is not None:
+            return home(transforms.undo(name, token, data, layout))
         to = address_text(raw, "to")
         if to is None:
             raise AmqpError(PRECONDITION_FAILED, "a message to the anonymous terminus needs a `to`")
         if to.startswith(rewritten) and scope.takes_replies(to):
             token = to[len(rewritten) :]
-            restored = crossings.undo(name, token, data, layout)
-            crossings.remember(name, raw, token)
+            restored = transforms.undo(name, token, data, layout)
+            transforms.remember(name, raw, token)
             return home(restored)
         if to == replies or (to == ME and link.context.pair is not None and link.context.pair.responder):
-            return home(crossings.restore(name, data))
+            return home(transforms.restore(name, data))
         return Destination((name, to, ""), data, attach)
 
     capabilities, properties = _wishes(scope, link)
     announced_capabilities(link, bool(capabilities))
     demands = RequiredCapabilities(frozenset(capabilities), frozenset(properties))
-    ResponseRouter(link, aim, scope.world.waits, demands).start(capabilities, properties)
+    ResponseRouter(link, destination_of, scope.context.waits, demands).start(capabilities, properties)
 
 
 def _wishes(scope: Resolver, link: IncomingLink) -> tuple[tuple[str, ...], dict[Any, Any]]:
     """What of a sender's wishes at least some destination can fulfil (AT-2.2.1-3); by policy, not by asking them."""
-    routed = scope.world.crossings.routes(scope.name) and scope.rules.responses
+    routed = scope.context.transforms.routes(scope.name) and scope.rules.responses
     wanted = routed and RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities
     bound = scope.rules.event_streams and _PARTITION in link.properties
     return (
@@ -83,18 +83,18 @@ def attach_replies(scope: Resolver, link: Link, address: str) -> None:
     """The addresses under which responses come home through this gateway."""
     if not is_incoming(link):
         raise AmqpError(NOT_ALLOWED, "this address accepts responses; nothing can be received from it")
-    aim = _responses(scope, address, link.user)
-    router = ResponseRouter(link, aim, scope.world.waits, window=window(scope))
-    router.start(announced_capabilities(link, scope.world.crossings.routes(link.context.scope)))
+    destination_of = _responses(scope, address, link.user)
+    router = ResponseRouter(link, destination_of, scope.context.waits, window=window(scope))
+    router.start(announced_capabilities(link, scope.context.transforms.routes(link.context.scope)))
 
 
 def _responses(scope: Resolver, address: str, user: str) -> Callable[[IncomingLink, bytes], Destination]:
-    world, name, home = scope.world, scope.name, homing(scope, user)
+    context, name, home = scope.context, scope.name, response_destination(scope, user)
     _, rewritten, token = address.partition("/")
     if not rewritten:
-        return lambda _, data: home(world.crossings.restore(name, data))
-    world.crossings.check(name, token)
-    return lambda _, data: home(world.crossings.undo(name, token, data))
+        return lambda _, data: home(context.transforms.restore(name, data))
+    context.transforms.check(name, token)
+    return lambda _, data: home(context.transforms.undo(name, token, data))
 
 
 def window(scope: Resolver) -> int:
@@ -102,17 +102,17 @@ def window(scope: Resolver) -> int:
     return WINDOW if scope.buckets is None else min(scope.buckets.burst, WINDOW)
 
 
-def homing(scope: Resolver, responder: str) -> Callable[[Restored], Destination]:
+def response_destination(scope: Resolver, responder: str) -> Callable[[Restored], Destination]:
     """What finds the responses of one link their routes home.
 
-    It raises `Tolled` where a response has to wait for its turn, or for a use that is left.
+    It raises `AdmissionRequired` where a response has to wait for its turn, or for a use that is left.
     """
 
     def attach(route: DestinationLink) -> None:
         origin, address, kind = route.key
         kind, passed_on = kind.removesuffix(_COUNTED), kind.removesuffix(_COUNTED).endswith(_PASSED_ON)
         route.context = link_context(scope.name, kind.removesuffix(_PASSED_ON), answer=True)
-        there = scope.world.scopes.get(origin)
+        there = scope.context.scopes.get(origin)
         if there is None:  # a reload has taken it away while this response waited
             raise AmqpError(NOT_FOUND, "the requester is gone")
         route.group = origin, asker(there, address)
@@ -124,12 +124,12 @@ def homing(scope: Resolver, responder: str) -> Callable[[Restored], Destination]
         assert address is not None  # a response without a destination was refused before
         assert cookie is not None  # what brought it
         kind, buckets = "auto" if onward else RESPONSE, scope.buckets
-        if target is not None and scope.world.scopes[origin].passes_on(target, cookie.inner_cookie):
+        if target is not None and scope.context.scopes[origin].passes_on(target, cookie.inner_cookie):
             kind += _PASSED_ON
         if buckets is None and cookie.uses is None:
             return _new(Destination, ((origin, address, kind), data, attach, cookie.expiry_ms))
         key = (origin, address, kind if cookie.uses is None else kind + _COUNTED)
-        aim = Destination(key, data, attach, cookie.expiry_ms)
-        raise AdmissionRequired(aim, None if buckets is None else buckets.of(responder), cookie, refuse)
+        destination = Destination(key, data, attach, cookie.expiry_ms)
+        raise AdmissionRequired(destination, None if buckets is None else buckets.of(responder), cookie, refuse)
 
     return home

@@ -30,12 +30,12 @@ class CookieOffload(Exception):
         if self._then is not None:
             self._then(kept)
 
-    def when_known(self, then: Callable[[bool], None]) -> None:
+    def on_persisted(self, then: Callable[[bool], None]) -> None:
         """Call `then` with `kept`, which is None so far."""
         self._then = then
 
 
-def keeping(change: Crossing, cookies: CookieStore, store: CounterStore, clock: Callable[[], int]) -> Crossing:
+def offloading(change: Crossing, cookies: CookieStore, store: CounterStore, clock: Callable[[], int]) -> Crossing:
     """`change` for messages whose cookies are kept on `cookies`; as it is where nothing ever is."""
     if cookies.limit is None:
         return change

@@ -44,7 +44,7 @@ class Pair:
 
 
 class ReplyAddress(Protocol):
-    """Where responses from the container behind a connector are taken (`homecoming`)."""
+    """Where responses from the container behind a connector are taken (`gateway.connectors.reply_queue`)."""
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ def link_context(
     answer: bool = False,
     uses: int | None = None,
 ) -> LinkContext:
-    """The one `Way` of these words: the per-message path compares by identity; as many as a policy has words."""
+    """The one context of these words: messages compare it by identity; there are as many as a policy has words."""
     made: Callable[..., LinkContext] = _cached if pair is None else LinkContext
     return made(scope, replies, announces, pair, answer, None, uses)
 

@@ -2,8 +2,9 @@
 
 The anonymous terminus and the reply addresses take messages for many nodes on one link. Each destination gets a
 `DestinationLink`: the same resolver, attach, errors and credit as a link of its own. What a destination does not take
-yet waits here, up to `HELD` messages and its share (`fair_share`), and is then released, so that a slow destination
-holds up nobody else. Credit comes back with the outcome: a sender that got it earlier would outrun its destination.
+yet waits here, up to `MAX_QUEUED` messages and its share (`fair_share`), and is then released, so that a slow
+destination holds up nobody else. Credit comes back with the outcome: a sender that got it earlier would outrun its
+destination.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from gateway.amqp.message.hop import ROUTING, TARGETED, may_be_annotated, only
 from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.internal_link import InternalLink
 from gateway.nodes.link import Delivery, IncomingLink, PolicyVerdict
-from gateway.nodes.reject import refuse
+from gateway.nodes.reject import reject_delivery
 from gateway.response.cookie_store import CookieNotLoaded
 from gateway.routing.requester_limits import BESIDE, DETACHED, HeldMessage, RequesterLimit, dispensable
 
 WINDOW: Final = 1000  # the credit of such a link
-HELD: Final = 250
+MAX_QUEUED: Final = 250
 """Messages that may wait for one destination's credit; a quarter of the window, so three others fit beside it."""
 ROUTES: Final = 256
 """Destinations one link keeps open; the longest unused idle one makes room, or else see `dispensable`."""
@@ -181,7 +182,7 @@ class DestinationLink(InternalLink[Incoming]):
         self.busy += 1
         if self.granted > 0 and self.open:
             self._give(delivery, data, settled)
-        elif len(self._waiting) < HELD and self.quota.take() and (not self._router.ended or self._stays(data)):
+        elif len(self._waiting) < MAX_QUEUED and self.quota.take() and (not self._router.ended or self._stays(data)):
             self._waiting.append(HeldMessage(delivery, data, settled, until_ms, charged=self._router.ended))
         else:
             self._release(delivery, settled)
@@ -288,12 +289,12 @@ class MessageRouter(Incoming):
     def __init__(
         self,
         link: IncomingLink,
-        aim: Callable[[IncomingLink, bytes], Destination],
+        destination_of: Callable[[IncomingLink, bytes], Destination],
         demands: RequiredCapabilities = RequiredCapabilities(),  # noqa: B008  immutable
     ) -> None:
         self.link: Final = link
         self.demands: Final = demands
-        self._aim: Final = aim
+        self._destination_of: Final = destination_of
         self._routes: OrderedDict[tuple[str, str, str], DestinationLink] = OrderedDict()
         self._owed = 0
 
@@ -307,7 +308,7 @@ class MessageRouter(Incoming):
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         try:
-            aim = self._aim(self.link, data)
+            destination = self._destination_of(self.link, data)
         except AmqpError as error:
             self.refuse(delivery, error, settled)
             return
@@ -315,11 +316,11 @@ class MessageRouter(Incoming):
             self.wait(wait, delivery, data, settled)
             return
         try:
-            route = self._routes.get(aim.key) or self._open(aim)
+            route = self._routes.get(destination.key) or self._open(destination)
         except AmqpError as error:
-            self.unreachable(delivery, error, settled, answer=aim.until_ms is not None)
+            self.unreachable(delivery, error, settled, answer=destination.until_ms is not None)
         else:
-            route.transfer(delivery, aim.data, settled, aim.until_ms)
+            route.transfer(delivery, destination.data, settled, destination.until_ms)
 
     def busy(self) -> None:
         """A destination has messages under way, after it had none."""
@@ -327,14 +328,14 @@ class MessageRouter(Incoming):
     def opened(self, route: DestinationLink) -> None:
         """A destination has taken its link."""
 
-    def _open(self, aim: Destination, kind: type[DestinationLink] = DestinationLink) -> DestinationLink:
+    def _open(self, destination: Destination, kind: type[DestinationLink] = DestinationLink) -> DestinationLink:
         self._make_room()
-        route = kind(self, self.link, aim.key)
-        aim.attach(route)
+        route = kind(self, self.link, destination.key)
+        destination.attach(route)
         if route.error is not None:
             raise route.error
         self.opened(route)
-        self._routes[aim.key] = route
+        self._routes[destination.key] = route
         return route
 
     def _make_room(self) -> None:
@@ -348,7 +349,7 @@ class MessageRouter(Incoming):
             route.end(None)
 
     def wait(self, wait: PendingDestination | CookieNotLoaded, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """See `homeward`; nothing waits here."""
+        """See `response_router`; nothing waits here."""
         raise wait
 
     def give_back(self) -> None:
@@ -372,7 +373,7 @@ class MessageRouter(Incoming):
             del self._routes[route.key]
 
     def refuse(self, delivery: Delivery, error: AmqpError, settled: bool) -> None:
-        refuse(self.link, delivery, error, settled)
+        reject_delivery(self.link, delivery, error, settled)
         self.passed()
 
     def unreachable(self, delivery: Delivery, error: AmqpError, settled: bool, *, answer: bool) -> None:

@@ -51,9 +51,9 @@ class AdmissionContext(NamedTuple):
 class AdmissionRequired(PendingDestination):
     """A response that has more to pass: a turn in `bucket`, and a use where its `cookie` limits them."""
 
-    def __init__(self, aim: Destination, bucket: Bucket | None, cookie: Cookie, refuse: Refusal) -> None:
+    def __init__(self, destination: Destination, bucket: Bucket | None, cookie: Cookie, refuse: Refusal) -> None:
         super().__init__()
-        self.aim: Final = aim
+        self.destination: Final = destination
         self.bucket: Final = bucket
         self.cookie: Final = cookie
         self.refuse: Final = refuse
@@ -142,12 +142,12 @@ class ResponseRouter(MessageRouter):
     def __init__(
         self,
         link: IncomingLink,
-        aim: Callable[[IncomingLink, bytes], Destination],
+        destination_of: Callable[[IncomingLink, bytes], Destination],
         waits: AdmissionContext,
         demands: RequiredCapabilities = RequiredCapabilities(),  # noqa: B008  immutable
         window: int = WINDOW,
     ) -> None:
-        super().__init__(link, aim, demands)
+        super().__init__(link, destination_of, demands)
         self.waits: Final = waits
         self.window: Final = window
         self._lot: Final = max(window // 4, 1)
@@ -267,7 +267,7 @@ class ResponseRouter(MessageRouter):
         elif wait == 0 and not self._held:
             self._count(toll, delivery, settled)
         else:
-            self._held.append((now + wait, toll, self._wait(delivery, toll.aim.data, settled)))
+            self._held.append((now + wait, toll, self._wait(delivery, toll.destination.data, settled)))
             if self._timer is None:
                 self._timer = self.waits.later(wait, self._turn)
 
@@ -286,17 +286,17 @@ class ResponseRouter(MessageRouter):
     def _count(self, toll: AdmissionRequired, delivery: Delivery, settled: bool) -> None:
         uses = toll.cookie.uses
         if uses is None:
-            self._forward(toll.aim, delivery, settled)
+            self._forward(toll.destination, delivery, settled)
             return
         claim = UseClaim(f"uses:{uses.nonce.hex()}", f"{instance()}-{next(_claims)}")
-        pending = self._wait(delivery, toll.aim.data, settled)
+        pending = self._wait(delivery, toll.destination.data, settled)
 
         def counted(taken: bool | None) -> None:
             if not self._resume(pending):
                 if taken:
                     self.waits.store.release(*claim)
             elif taken:
-                self._forward(toll.aim, delivery, settled, claim)
+                self._forward(toll.destination, delivery, settled, claim)
             elif taken is None:
                 self._release(delivery, settled)
             else:
@@ -305,10 +305,12 @@ class ResponseRouter(MessageRouter):
         ttl_ms = remaining(toll.cookie.expiry_ms, self.waits.now_ms())
         self.waits.store.acquire(*claim, uses.limit, ttl_ms, counted)
 
-    def _forward(self, aim: Destination, delivery: Delivery, settled: bool, claim: UseClaim | None = None) -> None:
+    def _forward(
+        self, destination: Destination, delivery: Delivery, settled: bool, claim: UseClaim | None = None
+    ) -> None:
         try:
-            route = self._routes.get(aim.key) or (
-                self._open(aim, DestinationLink if claim is None else UseLimitedRoute)
+            route = self._routes.get(destination.key) or (
+                self._open(destination, DestinationLink if claim is None else UseLimitedRoute)
             )
         except AmqpError as error:
             if claim is not None:
@@ -318,7 +320,7 @@ class ResponseRouter(MessageRouter):
         if claim is not None:
             assert isinstance(route, UseLimitedRoute)
             route.counted(delivery, claim)
-        route.transfer(delivery, aim.data, settled, aim.until_ms)
+        route.transfer(delivery, destination.data, settled, destination.until_ms)
         route.perhaps_done()
 
     # -- none of it

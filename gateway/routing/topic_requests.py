@@ -72,7 +72,7 @@ class TopicRequests:
         except CookieOffload as wait:
             known = partial(self._known, place, wait.data, again)
             if wait.kept is None:
-                wait.when_known(known)
+                wait.on_persisted(known)
             else:
                 known(wait.kept)
             return None
@@ -83,12 +83,12 @@ class TopicRequests:
             self._kept[place] = crossed
             again()
         else:
-            self._scope.world.waits.later(_AGAIN, again)
+            self._scope.context.waits.later(_AGAIN, again)
 
     def _crossed(self) -> Transform | None:
         """How they change; decided anew when a reload has made new crossings."""
-        crossings = self._scope.world.crossings
-        if self._crossing[0] is not crossings:
+        transforms = self._scope.context.transforms
+        if self._crossing[0] is not transforms:
             right = permit(self._scope, nobody(self._scope.name))
-            self._crossing = (crossings, crossings.between(self._topic, self._link, right))
+            self._crossing = (transforms, transforms.transform_for(self._topic, self._link, right))
         return self._crossing[1]

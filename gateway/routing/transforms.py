@@ -32,7 +32,7 @@ from gateway.response.crossing_rule import (
 )
 from gateway.response.keys import KeyRing
 from gateway.response.rewrite import Rewriter
-from gateway.routing.cookie_offload import keeping
+from gateway.routing.cookie_offload import offloading
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, HasContext, LinkContext
 from gateway.routing.reserved import asks_me, own_address, replies_address, with_own_address
 
@@ -111,7 +111,7 @@ class TransformRegistry:
         carries = home is not None and home.address is not None
         return choose(wanted, keys=self._ring is not None, capable=self._capable(target), carries=carries)
 
-    def between(self, origin: HasContext, target: MessageTarget, right: Right) -> Transform | None:
+    def transform_for(self, origin: HasContext, target: MessageTarget, right: Right) -> Transform | None:
         """How messages from `origin` must change for `target`; None: not at all.
 
         `right` is that of their requester to be answered where they say.
@@ -190,7 +190,7 @@ class TransformRegistry:
         """The crossing, so that long cookies are kept first; unchanged where none ever is."""
         if self._cookies is None or self._store is None:
             return crossing
-        return keeping(crossing, self._cookies, self._store, self._clock)
+        return offloading(crossing, self._cookies, self._store, self._clock)
 
     def _annotator(self, key: tuple[str, str, str | None, int | None, Hashable]) -> Annotator:
         """One for all requesters with the same rights; so what it remembers of them was permitted to each."""
@@ -265,7 +265,7 @@ class TransformRegistry:
             self._targets[scope] = target
         return target
 
-    def homecome(self, scope: str, data: bytes) -> Restored:
+    def restore_at_connector(self, scope: str, data: bytes) -> Restored:
         """A response that came to a connector's own address in `scope`: by its cookie, or by its correlation-id."""
         if self._ring is None:
             raise AmqpError(NOT_FOUND, "no such response address")

@@ -99,23 +99,23 @@ class Gateway:
         self.connectors: dict[tuple[str, str], connectors.Connector] = {}
         self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
-        self._crossings = self._make_crossings(policy)
+        self._transforms = self._make_transforms(policy)
         waits = AdmissionContext(self._state.store, now_ms, loop.time, loop.call_later)
         new_name = partial(secrets.token_urlsafe, _NAME_BYTES)
         self.scopes: Final[dict[str, Scope]] = {}
-        self.world: Final = GatewayContext(
-            self.scopes, self.clusters, self._crossings, new_name, waits, self.memory.hub.soon, NODE_FACTORIES
+        self.context: Final = GatewayContext(
+            self.scopes, self.clusters, self._transforms, new_name, waits, self.memory.hub.soon, NODE_FACTORIES
         )
-        self.world.filter_rules = make_filter_rules(policy.model.filters)
+        self.context.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
-        self.bridges: Final = BridgeManager(self.world, shared, self.supervisor, self.readiness)
+        self.bridges: Final = BridgeManager(self.context, shared, self.supervisor, self.readiness)
         settings = policy.model.gateway
         self._journaling: Final = Journaling(settings.journal, settings.id, self.clusters, self.flush)
-        self.world.journal = self.report.journal = self._journaling.journal
+        self.context.journal = self.report.journal = self._journaling.journal
         self._observe()
         loop.set_exception_handler(self._loop_error)
 
-    def _make_crossings(self, policy: CompiledPolicy) -> TransformRegistry:
+    def _make_transforms(self, policy: CompiledPolicy) -> TransformRegistry:
         signing = policy.signing
         if signing is None:
             return TransformRegistry(None, 0, (*policy.model.scopes,), now_ms)
@@ -150,7 +150,7 @@ class Gateway:
         if bind is not None:
             from gateway.observability.http.server import keep_http, make_app
             started = asyncio.Event()
-            app = make_app(self.report.metrics, self.readiness, GroupAdmin(self.leases, self.world))
+            app = make_app(self.report.metrics, self.readiness, GroupAdmin(self.leases, self.context))
             keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
             await started.wait()
         self.supervisor.start(off_loop(prepare_filters), "filter-languages")
@@ -162,11 +162,11 @@ class Gateway:
 
     async def apply(self, policy: CompiledPolicy, materials: CredentialFiles) -> None:
         """Take a new policy: links it still allows stay, others are told why they go."""
-        crossings, filter_rules = self._make_crossings(policy), make_filter_rules(policy.model.filters)
+        transforms, filter_rules = self._make_transforms(policy), make_filter_rules(policy.model.filters)
         prepared = self._prepare(policy)  # what can go wrong has, before anything is replaced
         self.policy_state.replacing()
         self._warn_of_restart(self.policy, policy)
-        self.policy, self.world.crossings, self.world.filter_rules = policy, crossings, filter_rules
+        self.policy, self.context.transforms, self.context.filter_rules = policy, transforms, filter_rules
         await self._install(policy, materials, prepared)
         revoked = close_revoked(self.listening)
         closed = await self._judge()
@@ -227,7 +227,7 @@ class Gateway:
             if name in scopes:
                 scopes[name].configure(rules, **options, response_rate=rate)
             else:
-                scopes[name] = Scope(name, rules, self.world, **options, response_rate=rate)
+                scopes[name] = Scope(name, rules, self.context, **options, response_rate=rate)
         for name in set(self.scopes) - set(policy.model.scopes):
             del self.scopes[name]
 

@@ -45,9 +45,9 @@ def announced(policy: CompiledPolicy) -> str:
 class GroupAdmin:
     """Answers operators about consumer groups, at any process for all of them."""
 
-    def __init__(self, leases: Leases, world: GatewayContext) -> None:
+    def __init__(self, leases: Leases, context: GatewayContext) -> None:
         self._leases: Final = leases
-        self._world: Final = world
+        self._context: Final = context
 
     async def show(self, scope: str, address: str, group: str) -> dict[str, Any]:
         """Which member owns which partition, and how many links wait."""
@@ -58,11 +58,11 @@ class GroupAdmin:
         return self._shown(await self._leases.rebalance(self._key(scope, address, group)))
 
     def _key(self, scope: str, address: str, group: str) -> str:
-        found = self._world.scopes.get(scope)
+        found = self._context.scopes.get(scope)
         route = found.rules.route(address) if found is not None else None
         if not isinstance(route, KafkaRoute):
             raise AmqpError(NOT_FOUND, f"{quoted(address)} is not an event log in scope {quoted(scope)}")
-        cluster: Any = self._world.kafka[route.cluster]
+        cluster: Any = self._context.kafka[route.cluster]
         key: str = cluster.group_key(route.topic, group)
         return key
 

@@ -249,7 +249,7 @@ class Listener:
             self.revoke(connection)
 
     def requested(self, connection: Connection, link: Link) -> None:
-        if (stolen := self._scope.names.claim(link)) is not None:
+        if (stolen := self._scope.names.register(link)) is not None:
             self._quota.detached(stolen.user, stolen)
         self._quota.attach(connection.peer.user, link)
         self._scope.attach(link)

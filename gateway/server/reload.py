@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, INTERNAL_ERROR, AmqpError, Fault
-from gateway.nodes.decision import Decided
+from gateway.nodes.decision import RouteDecision
 from gateway.nodes.resolver import Scope
 from policies.rules import KafkaRoute, RelayRoute
 
@@ -72,14 +72,14 @@ class LinkRevalidator:
     def decided(self, link: DecidedLink) -> AmqpError | None:
         """The same for what the policy had decided; for what no rule decides there is no reason to go."""
         node = link.decision
-        if not isinstance(node, Decided):
+        if not isinstance(node, RouteDecision):
             return None
         scope = self._scopes.get(node.scope)
         if scope is None:
             return AmqpError(CONNECTION_FORCED, "the scope was removed from the policy")
-        return scope.still(link) or self._backend(node)
+        return scope.revalidate(link) or self._backend(node)
 
-    def _backend(self, node: Decided) -> AmqpError | None:
+    def _backend(self, node: RouteDecision) -> AmqpError | None:
         last = node.routes[-1]
         if isinstance(last, KafkaRoute) and last.cluster in self._replaced.clusters:
             return AmqpError(DETACH_FORCED, "the cluster behind this address has changed; attach again")
@@ -88,7 +88,7 @@ class LinkRevalidator:
         return None
 
 
-def _home(node: Decided) -> str:
+def _home(node: RouteDecision) -> str:
     """The scope of the last route: where the relay before it leads."""
     before = node.routes[-2] if len(node.routes) > 1 else None
     return before.scope if isinstance(before, RelayRoute) and before.scope is not None else node.scope

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from gateway.errors import AmqpError
 from gateway.nodes.link import Link
-from gateway.nodes.redirect import elsewhere
+from gateway.nodes.redirect import redirect_error
 from gateway.state.leases.manager import Leases
 
 Place = tuple[str, int]
@@ -78,7 +78,7 @@ class PartitionOwnership:
         if process is None or process.member == self._me or link.scope not in process.places:
             return None
         host, port = process.places[link.scope]
-        return elsewhere(hostname=host, host=host, port=port, address=link.address or "")
+        return redirect_error(hostname=host, host=host, port=port, address=link.address or "")
 
     def mine(self, link: Link, partitions: Iterable[int]) -> tuple[int, ...]:
         """Those that are served here."""

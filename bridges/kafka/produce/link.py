@@ -27,7 +27,7 @@ from gateway.amqp.link.handlers import BatchIncoming
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.amqp.message import sections
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
-from gateway.nodes.reject import refuse
+from gateway.nodes.reject import reject_delivery
 from gateway.observability.redaction import shown
 
 _ANY: Final = -1
@@ -207,7 +207,7 @@ class LogSender(BatchIncoming):
             self._count(outcome)
             # A link that is gone has freed its deliveries: only `settle` knows that.
             if isinstance(outcome, Rejected) and outcome.error is not None and self._link.open:
-                refuse(self._link, delivery, outcome.error, settled=False)
+                reject_delivery(self._link, delivery, outcome.error, settled=False)
             else:
                 self._link.settle(delivery, outcome)
         self._returned()
@@ -218,7 +218,7 @@ class LogSender(BatchIncoming):
             self._lost(Rejected(error))
         else:
             self._counters.rejected += 1
-        refuse(self._link, delivery, error, settled)
+        reject_delivery(self._link, delivery, error, settled)
         self._returned()
 
     def _put_off(self, delivery: Any, settled: bool) -> None:

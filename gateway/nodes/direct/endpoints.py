@@ -60,7 +60,7 @@ class SenderEndpoint(Incoming):
         self._node = node
         self.link = link
         self.left = self.level = 0
-        """Messages that it may send until its credit is looked at, and where `Shares` has filed it."""
+        """Messages that it may send until its credit is looked at, and where `SenderCredit` has filed it."""
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """Straight to the one receiver where that is all there is to do; else the node decides."""

@@ -22,7 +22,7 @@ from gateway.nodes.direct.queue import WaitingMessage
 from gateway.nodes.direct.receiver_filter import source_of
 from gateway.nodes.direct.state import Facts
 from gateway.nodes.link import Delivery, MessageOrigin, TransformFactory
-from gateway.nodes.reject import refuse
+from gateway.nodes.reject import reject_delivery
 from gateway.routing.cookie_offload import CookieOffload
 
 _FEW: Final = 64
@@ -120,7 +120,7 @@ class Multicast(DirectNode):
             self.distribute_credit()
             return
         if len(data) * len(receivers) > COPIES:
-            refuse(link, delivery, AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH), settled)
+            reject_delivery(link, delivery, AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH), settled)
             self.distribute_credit()
             return
         self._pace.sent += 1
@@ -218,7 +218,7 @@ class Multicast(DirectNode):
                 link.settle(delivery, SETTLED if settled else RELEASED)
 
         if wait.kept is None:
-            wait.when_known(known)
+            wait.on_persisted(known)
         else:
             known(False)
 

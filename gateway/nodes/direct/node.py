@@ -22,7 +22,7 @@ from gateway.nodes.direct.receivers import Receivers
 from gateway.nodes.direct.sender_credit import SenderCredit
 from gateway.nodes.direct.state import Facts, NodeEvent, NodeState, next_state
 from gateway.nodes.link import Delivery, Link, MessageOrigin, TransformFactory, is_incoming, is_outgoing
-from gateway.nodes.reject import refuse
+from gateway.nodes.reject import reject_delivery
 from gateway.routing.cookie_offload import CookieOffload
 from gateway.routing.link_context import LinkContext, announced_capabilities
 
@@ -241,7 +241,7 @@ class DirectNode:
                 if transform is not None:
                     data = transform(data)
             except AmqpError as error:
-                refuse(link, delivery, error, settled)
+                reject_delivery(link, delivery, error, settled)
                 self.distribute_credit()
                 return
             except CookieOffload as wait:

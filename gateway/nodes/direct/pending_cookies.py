@@ -51,7 +51,7 @@ class PendingCookieQueue:
             return
         self._node.waiting.add(message, ())
         self.message = message
-        wait.when_known(lambda kept: self._known(message, receiver, wait.data if kept else None))
+        wait.on_persisted(lambda kept: self._known(message, receiver, wait.data if kept else None))
 
     def _known(self, message: WaitingMessage, receiver: ReceiverEndpoint, data: bytes | None) -> None:
         if self.message is message:

@@ -33,9 +33,9 @@ class Crossings:
         self.outcomes = list(outcomes)
         self.later: list[Callable[[], None]] = []
         waits = SimpleNamespace(later=lambda _, call: self.later.append(call))
-        self.world = SimpleNamespace(crossings=self, waits=waits)
+        self.context = SimpleNamespace(transforms=self, waits=waits)
 
-    def between(self, *_: object) -> Callable[[bytes], bytes]:
+    def transform_for(self, *_: object) -> Callable[[bytes], bytes]:
         return self.cross
 
     def cross(self, data: bytes) -> bytes:
@@ -49,8 +49,8 @@ class Crossings:
 def leave(monkeypatch: pytest.MonkeyPatch) -> Callable[[Crossings], TopicRequests]:
     monkeypatch.setattr("gateway.routing.topic_requests.permit", lambda *_: None)
 
-    def make(crossings: Crossings) -> TopicRequests:
-        scope: Any = SimpleNamespace(name="core", world=crossings.world)
+    def make(transforms: Crossings) -> TopicRequests:
+        scope: Any = SimpleNamespace(name="core", context=transforms.context)
         return TopicRequests(scope, None)
 
     return make
@@ -71,15 +71,15 @@ def test_a_cookie_that_could_not_be_kept_is_tried_again(
     leave: Callable[[Crossings], TopicRequests], known: bool
 ) -> None:
     wait = CookieOffload(b"lost", KEPT)  # type: ignore[arg-type]
-    crossings, called = Crossings(wait, b"crossed"), list[str]()
-    leaving = leave(crossings)
+    transforms, called = Crossings(wait, b"crossed"), list[str]()
+    leaving = leave(transforms)
     if known:
         wait.answered(False)
     assert leaving(EVENT, lambda: called.append("again")) is None
     if not known:
         wait.answered(False)
     assert called == []
-    crossings.later.pop()()
+    transforms.later.pop()()
     assert called == ["again"]
     assert leaving(EVENT, lambda: None) == b"crossed"
 

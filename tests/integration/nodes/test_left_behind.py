@@ -8,7 +8,7 @@ from tests.support.amqp.messages import message, sections
 from tests.support.gateway.crossing import Inbox, Outbox, Place, start
 from tests.support.gateway.gateway import Gateways
 
-HELD = 250
+MAX_QUEUED = 250
 """How many messages may wait for one destination."""
 WINDOW = 1000
 """The credit of an anonymous link."""
@@ -57,18 +57,18 @@ def test_what_senders_leave_takes_no_more_than_sixteen_mebibytes(place: Place, o
     before = place.gateway.metrics().get(dropped, 0.0)
     size, names = 40_000, ["q/large-0", "q/large-1"]
     inboxes = [Inbox(place.edge, name, credit=0) for name in names]
-    for number in range(2 * HELD):
+    for number in range(2 * MAX_QUEUED):
         outbox.post(message(bytes(size), to=names[number % 2]), settled=True)
     leave(outbox, "link")
     most = 2**24 // size
-    gone = place.gateway.wait_metric(dropped, lambda value: value >= before + 2 * HELD - most) - before
-    left = 2 * HELD - round(gone)
+    gone = place.gateway.wait_metric(dropped, lambda value: value >= before + 2 * MAX_QUEUED - most) - before
+    left = 2 * MAX_QUEUED - round(gone)
     assert 0.9 * most < left
     held = 'scopegate_held_bytes{kind="detached"}'
     place.gateway.wait_metric(held, lambda value: value >= left * size)  # it is on the account of the process
     for inbox in inboxes:
         inbox.peer.flow(0, link_credit=WINDOW, delivery_count=0)
-    for inbox, count in zip(inboxes, (HELD, left - HELD), strict=True):
+    for inbox, count in zip(inboxes, (MAX_QUEUED, left - MAX_QUEUED), strict=True):
         for _ in range(count):
             inbox.take()
         assert inbox.empty()

@@ -36,7 +36,7 @@ scopes:
     response_routing: false
     temporary: false
 """
-HELD = 250
+MAX_QUEUED = 250
 """How many messages may wait for one destination."""
 WINDOW = 1000
 """The credit of an anonymous link."""
@@ -309,10 +309,10 @@ def test_what_is_no_message_is_rejected_alone(place: Place, outbox: Outbox, payl
 
 @pytest.mark.row("AT-2.2-5")
 def test_slow_destinations_hold_up_nobody(place: Place, outbox: Outbox) -> None:
-    """Each may keep HELD waiting; what is more comes back released; the others go on as if there were none."""
+    """Each may keep MAX_QUEUED waiting; what is more comes back released; the others go on as if there were none."""
     slow = [Inbox(place.edge, f"q/slow-{n}", credit=0) for n in range(3)]
     quick = Inbox(place.edge, "q/quick", credit=WINDOW)
-    waiting = [outbox.post(message(b"%d" % n, to=f"q/slow-{n % 3}")) for n in range(3 * HELD)]
+    waiting = [outbox.post(message(b"%d" % n, to=f"q/slow-{n % 3}")) for n in range(3 * MAX_QUEUED)]
     extra = outbox.post(message(to="q/slow-0"))
     assert outbox.outcome(extra).matches("released")
     dropped = 'scopegate_dropped_total{rule="$anonymous",scope="edge"}'
@@ -325,8 +325,8 @@ def test_slow_destinations_hold_up_nobody(place: Place, outbox: Outbox) -> None:
         delivery = outbox.post(message(b"%d" % n, to="q/quick"))
         assert sections(quick.take())["data"] == b"%d" % n
         assert outbox.outcome(delivery).matches("accepted")
-    slow[1].peer.flow(0, link_credit=HELD, delivery_count=0)
-    for n in range(HELD):
+    slow[1].peer.flow(0, link_credit=MAX_QUEUED, delivery_count=0)
+    for n in range(MAX_QUEUED):
         assert sections(slow[1].take())["data"] == b"%d" % (3 * n + 1)
         assert outbox.outcome(waiting[3 * n + 1]).matches("accepted")
 

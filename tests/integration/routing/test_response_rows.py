@@ -26,7 +26,7 @@ from tests.support.gateway.gateway import Gateways
 THEIRS = b"\x00\xfftheirs"
 RETURNED = b"\x00\x53\x71\xc1\x1b\x02\xa3\x0eaddress-cookie\xa0\x08\x00\xfftheirs"
 """The whole section of delivery annotations on a response: one symbol, one binary."""
-HELD = 250
+MAX_QUEUED = 250
 """How many messages may wait for one destination."""
 
 
@@ -141,9 +141,9 @@ def test_a_responder_hears_that_the_reply_address_is_full(place: Place, capable:
     full = Inbox(place.edge, f"{reply_to}/full", credit=0)
     client.post(message(reply_to=f"{reply_to}/full", message_id="m"))
     responder = Service(place, service.take())
-    waiting = [responder.respond(b"%d" % number) for number in range(HELD)]
+    waiting = [responder.respond(b"%d" % number) for number in range(MAX_QUEUED)]
     assert responder.link.outcome(responder.respond(b"too many")).matches("released")
-    full.peer.flow(0, link_credit=HELD + 1)
+    full.peer.flow(0, link_credit=MAX_QUEUED + 1)
     for number, delivery in enumerate(waiting):
         assert sections(full.take())["data"] == b"%d" % number
         assert responder.link.outcome(delivery).matches("accepted")

@@ -113,12 +113,12 @@ def rules() -> ScopeRules:
 def make_scope() -> Scope:
     names = itertools.count()
     waits = AdmissionContext(MemoryCounterStore(), lambda: 0, lambda: 0.0, lambda _seconds, _call: NoTimer())
-    crossings = TransformRegistry(None, 0, ("edge",), lambda: 0)
+    transforms = TransformRegistry(None, 0, ("edge",), lambda: 0)
     scopes: dict[str, Scope] = {}
-    world = GatewayContext(
-        scopes, {}, crossings, lambda: f"name-{next(names)}", waits, lambda _: None, NODE_FACTORIES
+    context = GatewayContext(
+        scopes, {}, transforms, lambda: f"name-{next(names)}", waits, lambda _: None, NODE_FACTORIES
     )
-    scopes["edge"] = Scope("edge", rules(), world, anonymous=True, temporary=True)
+    scopes["edge"] = Scope("edge", rules(), context, anonymous=True, temporary=True)
     return scopes["edge"]
 
 
@@ -269,7 +269,7 @@ def survive(data: bytes, sizes: list[int]) -> None:
     assert receiver.frames()[-1].payload == message(b"bystander")
     for side in (hostile, receiver, sender):
         side.free()
-    assert not scope.meetings, "a node is left behind"
+    assert not scope.direct_nodes, "a node is left behind"
     assert not len(scope.temporaries), "a temporary node is left behind"
 
 

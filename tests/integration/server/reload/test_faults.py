@@ -142,7 +142,7 @@ async def test_a_link_that_cannot_be_judged_goes_and_the_others_stay(
 ) -> None:
     port, gateway = reloading.document.edge, reloading.gateway
     peers = {address: await asyncio.to_thread(receiving, port, address) for address in ("chat/a", "chat/b")}
-    fail_once(Scope, "still", monkeypatch)
+    fail_once(Scope, "revalidate", monkeypatch)
     changed = reloading.document.but()
     changed.scope()["addresses"].append({"match": "more", "direct": "balanced"})
     assert await reloading.reload(changed) == 1

@@ -149,9 +149,9 @@ def test_messages_into_a_topic_cross_in_batches_and_in_their_order() -> None:
     def crossing(data: bytes) -> bytes:
         return data.upper()
 
-    between = lambda link, inside: crossing  # noqa: E731
-    world = SimpleNamespace(crossings=object(), between=between)
-    scope: Any = SimpleNamespace(name="core", world=world)
+    transform_for = lambda link, inside: crossing  # noqa: E731
+    context = SimpleNamespace(transforms=object(), transform_for=transform_for)
+    scope: Any = SimpleNamespace(name="core", context=context)
     link: Any = SimpleNamespace(context=SimpleNamespace(replies="rewrite"), open=True)
     handler = Batches()
     entrance = _CrossScopeHandler(link, handler, scope)
@@ -184,7 +184,7 @@ def test_what_crosses_is_handed_on_before_what_ends_the_link() -> None:
         settle = message_refused = grant = ignored
 
     scope: Any = SimpleNamespace(
-        name="core", world=SimpleNamespace(crossings=object(), between=lambda link, inside: crossing)
+        name="core", context=SimpleNamespace(transforms=object(), transform_for=lambda link, inside: crossing)
     )
     handler, link = Batches(), Ending()
     handed: Any = link
