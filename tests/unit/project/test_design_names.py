@@ -67,3 +67,25 @@ def test_members_belong_to_their_module_or_class() -> None:
         if found and not {owner, member} <= KEYS and not any(re.search(rf"\b{member}\b", text) for text in texts):
             wrong[f"{owner}.{member}"] = named
     assert wrong == {}
+
+
+def definitions() -> dict[str, list[str]]:
+    """By name, the beginning of each definition in the product: enough to hold its parameters or fields."""
+    found: dict[str, list[str]] = {}
+    for text in PRODUCT.values():
+        for match in re.finditer(r"\bdef (\w+)|^class (\w+)", text, re.MULTILINE):
+            found.setdefault(match[1] or match[2], []).append(text[match.start() : match.start() + 1500])
+    return found
+
+
+def test_parameters_belong_to_their_function_or_class() -> None:
+    calls = {named: re.match(r"(?:[\w/]+\.)*(\w+)\(([^()]*)\)", named) for named in NAMED}
+    defined, wrong = definitions(), []
+    for named, call in calls.items():
+        if call is None or call[1] == "format":  # Spark's
+            continue
+        arguments = re.findall(r"\b[a-z_]\w*\b", re.sub(r"=[^,]*", "", call[2]))
+        if not any(all(re.search(rf"\b{each}\b", text) for each in arguments) for text in defined.get(call[1], ())):
+            wrong.append(named)
+    assert len(calls) > 100
+    assert wrong == []
