@@ -1,7 +1,7 @@
-"""What the gateway and its command line take from the bridges, each imported by whoever asks for it.
+"""What the gateway and its command line use of the bridges: the only module of the gateway that imports them.
 
-Part of the composition root, kept apart from `app`: the only room that knows bridges. A command that needs one function
-of a bridge pays for that one: librdkafka and Spark take a while to load, and so does the gateway itself.
+Part of the composition root. Each function imports what it needs when it is called: librdkafka and Spark take a while
+to load, and so does the gateway itself.
 """
 
 from __future__ import annotations

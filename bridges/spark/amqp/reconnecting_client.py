@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
-from bridges.spark.amqp.client import BlockingClient
-from bridges.spark.datasource.options import PeerOptions
+from bridges.spark.amqp.client import BlockingClient, Credentials
 from gateway.errors import AmqpError
+from policies.model.units import Endpoint
+
+
+class Peer(Protocol):
+    """Where to connect, and with which credentials."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+    def credentials(self) -> Credentials: ...
 
 
 class ReconnectingClient:
@@ -16,7 +24,7 @@ class ReconnectingClient:
     For use in a `with` statement.
     """
 
-    def __init__(self, peer: PeerOptions) -> None:
+    def __init__(self, peer: Peer) -> None:
         self._peer: Final = peer
         self._client: BlockingClient | None = None
 
