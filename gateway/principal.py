@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal, Protocol
 
 Purpose = Literal["pull", "bridge", "response"]
 
@@ -65,7 +65,14 @@ def nobody(scope: str) -> User:
     return User(scope, "")
 
 
-def client(link: Any) -> User:
+class HasRequester(Protocol):
+    """A link, as far as it says whose messages it carries."""
+
+    @property
+    def requester(self) -> Requester: ...
+
+
+def client(link: HasRequester) -> User:
     """The user behind a link of a listener; raises TypeError for any other link."""
     if not isinstance(link.requester, User):
         raise TypeError(f"no client of a listener: {link.requester}")

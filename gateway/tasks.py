@@ -17,10 +17,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Work: TypeAlias = Coroutine[Any, Any, T]
+"""What a coroutine function returns: what it yields to the loop, and gets from it, is between asyncio and itself."""
 
 _AGAIN = 1.0
 """Seconds after which a task that has not ended is cancelled once more."""
@@ -42,24 +45,24 @@ class Supervisor:
         """`on_error` hears of every task that fails, `on_restart` of every kept one that is begun again."""
         self._on_error = on_error
         self._on_restart = on_restart
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._down: dict[object, str] = {}
 
-    def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def start(self, coroutine: Work[T], name: str) -> asyncio.Task[T]:
         """Run `coroutine` until it ends or the supervisor closes; errors go to `on_error`."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
-    def keep(self, run: Callable[[], Coroutine[Any, Any, Any]], name: str) -> asyncio.Task[Any]:
+    def keep(self, run: Callable[[], Work[object]], name: str) -> asyncio.Task[None]:
         """Run an essential task until it returns, is cancelled or the supervisor closes; after an error, again.
 
         `name` up to the first colon is what metrics call it, so it is a word of ours.
         """
         return self.start(self._kept(run, name), name)
 
-    async def _kept(self, run: Callable[[], Coroutine[Any, Any, Any]], name: str) -> None:
+    async def _kept(self, run: Callable[[], Work[object]], name: str) -> None:
         me, pause = object(), _FIRST
         try:
             while not await self._ran(run, name, me):
@@ -69,7 +72,7 @@ class Supervisor:
         finally:
             self._down.pop(me, None)
 
-    async def _ran(self, run: Callable[[], Coroutine[Any, Any, Any]], name: str, me: object) -> bool:
+    async def _ran(self, run: Callable[[], Work[object]], name: str, me: object) -> bool:
         """Whether it came to its own end."""
         proof = asyncio.get_running_loop().call_later(_PROVEN, self._down.pop, me, None)
         try:
@@ -95,7 +98,7 @@ class Supervisor:
             return True, "all run"
         return False, "failed and begun again: " + ", ".join(sorted(self._down.values()))
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _ended(self, task: asyncio.Task[T]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(task.get_name(), error)
@@ -112,7 +115,7 @@ class Supervisor:
             await asyncio.wait(tasks, timeout=_AGAIN)
 
 
-async def together(*coroutines: Coroutine[Any, Any, None]) -> None:
+async def together(*coroutines: Work[None]) -> None:
     """Run all of them; the first error ends the others and is raised."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(each) for each in coroutines]
@@ -141,7 +144,7 @@ async def set_within(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
-async def until(condition: Callable[[], Any], seconds: float) -> None:
+async def until(condition: Callable[[], object], seconds: float) -> None:
     """Wait for a condition that events of the loop bring about; give up after `seconds`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -157,19 +160,17 @@ async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(error: BaseException | None, result: Any = None) -> None:
-        if done.done():  # whoever waited has gone
-            return
-        done.set_result(result) if error is None else done.set_exception(error)
+    def settle(give: Callable[[], None]) -> None:
+        if not done.done():  # whoever waited may have gone
+            give()
 
     def run() -> None:
-        error, result = None, None
         try:
-            result = work(*args, **kwargs)
-        except BaseException as raised:
-            error = raised
+            give = partial(done.set_result, work(*args, **kwargs))
+        except BaseException as error:
+            give = partial(done.set_exception, error)
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, error, result)
+            loop.call_soon_threadsafe(settle, give)
 
     threading.Thread(target=run, name="off-loop", daemon=True).start()
     return await done

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from gateway.amqp.codec.types import ValueMap
 from gateway.amqp.engine.proton_data import ABSENT, AttachReply
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome
@@ -49,7 +50,7 @@ class PullOwner(Protocol):
 
     @property
     def name(self) -> str: ...
-    def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
+    def later(self, seconds: float, call: Callable[[], None]) -> object: ...
     def pulling(self, source: str, to: str) -> None: ...
     def pull_failed(self, source: str, to: str, detail: str) -> None: ...
 
@@ -130,7 +131,7 @@ class PulledSender(InternalLink[Incoming], Incoming):
         self.address: Final = wish.to
         self.source: Final = ABSENT._replace(present=True, address=wish.source)
         self.target: Final = ABSENT._replace(present=True, address=wish.to)
-        self.properties: Final[dict[Any, Any]] = {}
+        self.properties: Final[ValueMap] = {}
         self._far: Link | None = None
         self._announced = False
         self._owed = 0
@@ -145,7 +146,7 @@ class PulledSender(InternalLink[Incoming], Incoming):
         max_message_size: int = 0,
         capabilities: Iterable[str] = (),
         understands: frozenset[bytes] = ROUTING,
-        **_: Any,
+        **_: object,
     ) -> None:
         """The node takes the link: now the queue is asked."""
         if not self.accepted(self.instrumented(handler)):

@@ -11,8 +11,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from gateway.amqp.link.handlers import Delivery
 from gateway.amqp.link.outcomes import Accepted, Modified, Outcome, Rejected, Released
 from gateway.routing.event_annotations import Event
 
@@ -20,12 +21,16 @@ _MOST: Final = 64 * 1024 * 1024
 """Bytes held above which nothing more is asked for."""
 
 
+Origin: TypeAlias = Delivery
+"""What its source calls an event: the delivery that brought it, or the message of a topic; the flow hands it back."""
+
+
 class InFlightEvent(NamedTuple):
     """An event under way: `origin` is what its source link knows it by; compared by `serial`, the order of coming."""
 
     serial: int
     event: Event
-    origin: Any
+    origin: Origin
     source: FlowSource
 
 
@@ -43,7 +48,7 @@ class FlowOwner(Protocol):
 
     @property
     def valid(self) -> bool: ...
-    def later(self, seconds: float, call: Callable[[], None]) -> Any: ...
+    def later(self, seconds: float, call: Callable[[], None]) -> object: ...
     def moved(self, item: InFlightEvent) -> None: ...
     def repeats(self, item: InFlightEvent, outcome: Outcome) -> None: ...
     def given_up(self, item: InFlightEvent, outcome: Outcome) -> None: ...
@@ -155,7 +160,7 @@ class InFlight:
         self._again.clear()
         self._source = None
 
-    def came(self, source: FlowSource, origin: Any, event: Event) -> int:
+    def came(self, source: FlowSource, origin: Origin, event: Event) -> int:
         """An event of the source; returns its serial. `pump` sends it on."""
         self._serial += 1
         self._bytes += len(event.data)

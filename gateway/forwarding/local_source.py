@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gateway.amqp.codec.types import Described, Symbol
+from gateway.amqp.codec.types import Described, Symbol, ValueMap
 from gateway.amqp.engine.proton_data import ABSENT
-from gateway.amqp.link.handlers import Outgoing
+from gateway.amqp.link.handlers import Outgoing, SendContext
 from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import SQL
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, LATEST, OFFSET
 from gateway.forwarding.flow import InFlight, InFlightEvent
-from gateway.forwarding.target import TargetEnd, inside
+from gateway.forwarding.target import BridgeEngine, TargetEnd
 from gateway.nodes.internal_link import InternalLink, NothingUnsettled
+from gateway.nodes.link import OutgoingMessages
 from gateway.principal import GatewayItself, nobody
 from gateway.routing.event_annotations import PARTITION, read_event
 from gateway.routing.link_context import link_context
@@ -57,10 +58,11 @@ class SourceOwner(Protocol):
     def valid(self) -> bool: ...
     @property
     def fence(self) -> int: ...
-    def soon(self, call: Callable[[], None]) -> Any: ...
+    def soon(self, call: Callable[[], None]) -> object: ...
     def source_stands(self, how: str) -> None: ...
     def source_ended(self, error: AmqpError | None) -> None: ...
-    def passed(self, event: str) -> None: ...
+    def skipped(self) -> None: ...
+    def misplaced(self) -> None: ...
 
 
 def link_name(scope: str, name: str) -> str:
@@ -68,9 +70,9 @@ def link_name(scope: str, name: str) -> str:
     return f"bridge-{scope}-{name}"
 
 
-def filters(wish: ReadRequest, position: str | None) -> dict[Any, Any]:
+def filters(wish: ReadRequest, position: str | None) -> ValueMap:
     """The filter set to ask for: the policy's condition, and events after `position`."""
-    found: dict[Any, Any] = {}
+    found: ValueMap = {}
     if wish.filter is not None:
         found[Symbol(SQL)] = Described(Symbol(SQL), wish.filter)
     if position is not None:
@@ -97,7 +99,7 @@ class LocalSource(InternalLink[Outgoing]):
         self._flow: Final = flow
         self._scope: Final = scope
         self._aim: Final = wish.keep_partitions
-        self.engine: Final = inside(scope.name)
+        self.engine: Final = BridgeEngine(scope.name)
         self.scope: Final = scope.name
         self.name: Final = link_name(scope.name, wish.name)
         self.address: Final = wish.source.address
@@ -131,7 +133,7 @@ class LocalSource(InternalLink[Outgoing]):
 
     # -- what a node does
 
-    def accept(self, handler: Any, *, durable: bool = False, **_: Any) -> None:
+    def accept(self, handler: Any, *, durable: bool = False, **_: object) -> None:
         """The node takes the link."""
         if not self.accepted(handler):
             return
@@ -149,14 +151,14 @@ class LocalSource(InternalLink[Outgoing]):
     def keep(self, size: int) -> None:
         """What comes back is of a few events: a flow has no more on its way."""
 
-    def send(self, data: bytes, context: Any, settled: bool = False) -> None:
+    def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
         """One event."""
         self.window -= 1
         self.unsettled_bytes += len(data)
         self._flow.came(self, context, read_event(data, aim=self._aim))
         self._flow.pump()
 
-    def send_all(self, messages: Any) -> None:
+    def send_all(self, messages: OutgoingMessages) -> None:
         """Several events, each its own context."""
         self.window -= len(messages)
         for message in messages:
@@ -164,7 +166,7 @@ class LocalSource(InternalLink[Outgoing]):
             self._flow.came(self, message, read_event(message[0], aim=self._aim))
         self._flow.pump()
 
-    def take_unsettled(self) -> list[Any]:
+    def take_unsettled(self) -> list[SendContext]:
         """The flow knows what is under way."""
         return []
 

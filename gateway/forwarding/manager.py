@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from gateway.observability.counters import Reading
 from gateway.observability.readiness import Readiness
 from gateway.tasks import Supervisor
 
@@ -36,7 +37,7 @@ class BridgeManager:
         self._supervisor: Final = supervisor
         self._readiness: Final = readiness
         self._running: Final[dict[tuple[str, str], BridgeWorker]] = {}
-        self._tasks: Final[set[asyncio.Task[Any]]] = set()
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
         shared.report.metrics.count_source(self._count)
 
     def install(self, policy: Policy) -> None:
@@ -92,10 +93,10 @@ class BridgeManager:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_END)
 
-    def _count(self) -> Iterator[tuple[str, Any, float]]:
+    def _count(self) -> Iterator[Reading]:
         for key, bridge in self._running.items():
-            for event in bridge.counts.__slots__:
-                yield "bridge_events", (*_labels(key), ("event", event)), float(getattr(bridge.counts, event))
+            for event, count in bridge.counts.by_event():
+                yield "bridge_events", (*_labels(key), ("event", event)), float(count)
 
 
 def _part(key: tuple[str, str]) -> str:

@@ -8,11 +8,11 @@ comes again all the same, say because the log has lost its terminus, is left out
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from gateway.amqp.codec.types import Symbol
+from gateway.amqp.codec.types import Symbol, ValueMap
 from gateway.amqp.engine.proton_data import AttachReply
-from gateway.amqp.link.handlers import Incoming
+from gateway.amqp.link.handlers import Delivery, Incoming
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message.hop import EVENTS
 from gateway.amqp.message.sections import walk
@@ -29,7 +29,7 @@ from gateway.routing.event_annotations import CAPABILITY, GROUP, PARTITION, Even
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
     from gateway.amqp.link.link import Link
-    from gateway.nodes.base import Resolver
+    from gateway.nodes.base import Remotes, Resolver
     from gateway.nodes.link import PolicyVerdict
 
 
@@ -45,7 +45,7 @@ class RemoteSource(Incoming):
         self._wish: Final = wish
         self._marks: Final = marks
         self._name: Final = link_name(scope.name, wish.name)
-        self._connector: Any = None
+        self._connector: Remotes | None = None
         self._link: Link | None = None
         self._bound: str | None = None
         self._test: Test | None = None
@@ -91,9 +91,9 @@ class RemoteSource(Incoming):
         if self._asked:
             self.end(AmqpError(DETACH_FORCED, "the connection was lost"))
 
-    def _properties(self) -> dict[Any, Any]:
+    def _properties(self) -> ValueMap:
         """ES-4.5.1-6: in a group no partition, so that one is assigned; unless the policy names one."""
-        wish, found = self._wish, dict[Any, Any]()
+        wish, found = self._wish, ValueMap()
         if wish.group is not None:
             found[Symbol(GROUP)] = wish.group
         if wish.partition is not None:
@@ -138,12 +138,12 @@ class RemoteSource(Incoming):
     def on_refused(self, error: AmqpError) -> None:
         self.end(error)
 
-    def on_transfer(self, delivery: Any, data: bytes, settled: bool) -> None:
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         event = read_event(data, aim=self._wish.keep_partitions)
         if self._bound is not None and event.partition not in (None, self._bound):
             self._misplaced(delivery, event, settled)
         elif self._unwanted(data, event):
-            self._owner.passed("skipped")
+            self._owner.skipped()
             if self._link is not None:
                 self._link.settle(delivery, ACCEPTED)
         else:
@@ -152,10 +152,10 @@ class RemoteSource(Incoming):
                 self._marks.came(serial, self._partition(event), event.offset)
         self._flow.pump()
 
-    def _misplaced(self, delivery: Any, event: Event, settled: bool) -> None:
+    def _misplaced(self, delivery: Delivery, event: Event, settled: bool) -> None:
         """ES-4.4-3: not of the partition that this link is bound to."""
         assert event.partition is not None
-        self._owner.passed("misplaced")
+        self._owner.misplaced()
         text = f"this link is bound to partition {quoted(self._bound or '')}, the event is of {quoted(event.partition)}"
         error = AmqpError(INVALID_FIELD, text, info={"field": "event-streams-source-partition"})
         if self._link is not None:

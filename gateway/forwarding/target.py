@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from gateway.amqp.codec.types import ValueMap
 from gateway.amqp.engine.config import EngineConfig, PeerInfo
 from gateway.amqp.engine.proton_data import ABSENT
 from gateway.amqp.link.handlers import Incoming
@@ -20,7 +20,7 @@ from gateway.principal import Container, GatewayItself, Requester, nobody
 from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
-    from gateway.nodes.base import Resolver
+    from gateway.nodes.base import Remotes, Resolver
     from gateway.nodes.link import PolicyVerdict
 
 
@@ -46,19 +46,19 @@ def _author(scope: str, source: TargetEnd) -> Requester:
     return nobody(scope) if source.connector is None else Container(scope, source.connector)
 
 
-def inside(scope: str) -> Any:
-    """What nodes read of a link's engine, where the gateway itself is the peer."""
-    return SimpleNamespace(
-        config=EngineConfig(container_id=""),
-        peer=PeerInfo(scope=scope, user=""),
-        remote_container="bridge",
-        blocked=False,
-        closed=False,
-        granting=True,
-        desired=frozenset(),
-        links=(),
-        unsettled={},
-    )
+class BridgeEngine:
+    """What nodes read of a link's engine (`gateway.nodes.link.LinkEngine`), where the gateway itself is the peer."""
+
+    remote_container: Final = "bridge"
+    opened: Final = True
+    blocked: Final = False
+    closed: Final = False
+    offered: Final = frozenset[str]()
+    desired: Final = frozenset[str]()
+
+    def __init__(self, scope: str) -> None:
+        self.config: Final = EngineConfig(container_id="")
+        self.peer: Final = PeerInfo(scope=scope, user="")
 
 
 class ForwardingTarget(InternalLink[Incoming]):
@@ -76,15 +76,15 @@ class ForwardingTarget(InternalLink[Incoming]):
         self._flow: Final = flow
         self._scope: Final = scope
         self._end: Final = end
-        self.engine: Final = inside(scope.name)
+        self.engine: Final = BridgeEngine(scope.name)
         self.scope: Final = scope.name
         self.name: Final = name
         self.address: Final = end.address
         self.source: Final = ABSENT._replace(present=True, address=name)
         self.target: Final = ABSENT._replace(present=True, address=end.address)
-        self.properties: Final[dict[Any, Any]] = {}
+        self.properties: Final[ValueMap] = {}
         self._announced = False
-        self._connector: Any = None
+        self._connector: Remotes | None = None
 
     def start(self) -> None:
         """Attach; the bridge hears `target_stands` or `target_ended`."""
@@ -108,7 +108,7 @@ class ForwardingTarget(InternalLink[Incoming]):
         max_message_size: int = 0,
         capabilities: Iterable[str] = (),
         understands: frozenset[bytes] = ROUTING,
-        **_: Any,
+        **_: object,
     ) -> None:
         """The node takes the link."""
         if not self.accepted(self.instrumented(handler)):

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.link.outcomes import Outcome, Rejected
 from gateway.errors import AmqpError
@@ -55,6 +55,16 @@ class BridgeCounts:
         """Events that the source brought and the bridge does not want."""
         self.misplaced = 0
         """Events of another partition than their link's (ES-4.4-3)."""
+
+    def by_event(self) -> tuple[tuple[str, int], ...]:
+        """The totals by the word of the metric's label `event`."""
+        return (
+            ("given_up", self.given_up),
+            ("misplaced", self.misplaced),
+            ("moved", self.moved),
+            ("repeated", self.repeated),
+            ("skipped", self.skipped),
+        )
 
 
 class BridgeWorker:
@@ -286,10 +296,10 @@ class BridgeWorker:
         """Greater than that of every earlier owner."""
         return 0 if self._lease is None else self._lease.fence
 
-    def later(self, seconds: float, call: Callable[[], None]) -> Any:
+    def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, call)
 
-    def soon(self, call: Callable[[], None]) -> Any:
+    def soon(self, call: Callable[[], None]) -> asyncio.Handle:
         return self._loop.call_soon(call)
 
     def moved(self, item: InFlightEvent) -> None:
@@ -310,8 +320,13 @@ class BridgeWorker:
             log = self._shared.report.log
             log.warning("bridge gives an event up", **self._ids, **event, detail=detail, given_up=self.counts.given_up)
 
-    def passed(self, event: str) -> None:
-        setattr(self.counts, event, getattr(self.counts, event) + 1)
+    def skipped(self) -> None:
+        """The source has brought an event that the bridge does not want."""
+        self.counts.skipped += 1
+
+    def misplaced(self) -> None:
+        """The source has brought an event of another partition than its link's."""
+        self.counts.misplaced += 1
 
     def message_refused(self, error: AmqpError) -> None:
         """The event's outcome follows, and is logged."""

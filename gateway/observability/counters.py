@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
+Reading = tuple[str, Labels, float]
+"""A value at scrape time: the metric without `scopegate_` and `_total`, its labels, and the value."""
 
 
 class Series(NamedTuple):

@@ -8,12 +8,12 @@ through; never a body, a secret or a cookie. Metric labels are words of the poli
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.errors import STANDARD, AmqpError, Fault
 from gateway.filters.evaluate.readers import UNREAD
 from gateway.filters.evaluate.terms import UNSEARCHED
-from gateway.observability.counters import LinkCounters
+from gateway.observability.counters import LinkCounters, Reading
 from gateway.observability.logs import get_logger
 from gateway.observability.metrics import Metrics
 from gateway.observability.redaction import shown
@@ -28,14 +28,14 @@ class _ClusterReadings(Protocol):
     def states(self) -> Mapping[str, float]: ...
 
 
-def kafka_events(clusters: Mapping[str, _ClusterReadings]) -> Iterator[tuple[str, Any, float]]:
+def kafka_events(clusters: Mapping[str, _ClusterReadings]) -> Iterator[Reading]:
     """The counters of clusters, for metrics."""
     for name, cluster in clusters.items():
         for event, count in cluster.counts().items():
             yield "kafka_events", (("cluster", name), ("event", event)), float(count)
 
 
-def kafka_states(clusters: Mapping[str, _ClusterReadings]) -> Iterator[tuple[str, Any, float]]:
+def kafka_states(clusters: Mapping[str, _ClusterReadings]) -> Iterator[Reading]:
     """The gauges of clusters."""
     for name, cluster in clusters.items():
         for state, value in cluster.states().items():
@@ -46,7 +46,7 @@ _REFUSED: Final = 100
 """Refused links of one connection that are logged each; then the 128th, 256th, 512th…: it cannot flood the log."""
 
 
-def _filter_events() -> Iterator[tuple[str, Any, float]]:
+def _filter_events() -> Iterator[Reading]:
     """What LIKE did not search, and what was not looked through for any filter, for metrics."""
     yield "filter_texts_unsearched", (), float(UNSEARCHED.texts)
     yield "filter_sections_unread", (), float(UNREAD.sections)
@@ -65,7 +65,7 @@ class LinkEvents:
         """Count one rare event."""
         self.metrics.bump(name, *labels)
 
-    def bad_input(self, reason: str, **ids: Any) -> None:
+    def bad_input(self, reason: str, **ids: object) -> None:
         """Something a peer did that AMQP or our limits forbid."""
         self.bump("bad_input", reason)
         self.log.warning("bad input", reason=reason, **ids)
@@ -161,7 +161,7 @@ def _direction(link: Link) -> str:
     return "in" if link.incoming else "out"
 
 
-def _ids(link: Link) -> dict[str, Any]:
+def _ids(link: Link) -> dict[str, str | None]:
     return {
         "connection": link.engine.peer.connection,
         "link": shown(link.name),
@@ -171,7 +171,7 @@ def _ids(link: Link) -> dict[str, Any]:
     }
 
 
-def _why(error: AmqpError) -> dict[str, Any]:
+def _why(error: AmqpError) -> dict[str, str]:
     reason = getattr(error.__cause__, "reason", None)
     why = {"condition": error.condition, "description": shown(error.description)}
     return why | ({"reason": str(reason)} if reason is not None else {})

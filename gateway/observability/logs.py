@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, Literal, TextIO, cast
+from collections.abc import Mapping
+from typing import Final, Literal, TextIO, cast
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 Logger = FilteringBoundLogger
 Style = Literal["auto", "console", "json"]
@@ -60,7 +60,7 @@ def get_logger(name: str) -> Logger:
     return cast(Logger, structlog.get_logger(logger_name=name))
 
 
-def clean(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def clean(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """A processor: hide secrets, cut and escape everything that came from elsewhere."""
     for key, value in event.items():
         if key == "exception":
@@ -70,7 +70,7 @@ def clean(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutabl
     return event
 
 
-def _named(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _named(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     # structlog keeps the argument name `logger` for itself.
     event["logger"] = event.pop("logger_name", "")
     return event
@@ -83,7 +83,7 @@ def escape(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _clean(key: str, value: Any, depth: int) -> Any:
+def _clean(key: str, value: object, depth: int) -> object:
     if value is None or isinstance(value, bool | int | float):
         # Numbers of cookies or bodies are worth counting, and a number is nobody's password here.
         return value

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gateway.observability.counters import CounterTable, Labels, LinkCounters, Sample, SocketCounters
+from gateway.observability.counters import CounterTable, Labels, LinkCounters, Reading, Sample, SocketCounters
 
-Source = Callable[[], Iterable[tuple[str, Labels, float]]]
+Source = Callable[[], Iterable[Reading]]
 Made = TypeVar("Made", bound=CounterTable)
+Family = CounterMetricFamily | GaugeMetricFamily
 
 PREFIX: Final = "scopegate_"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -137,7 +138,7 @@ class Metrics:
         assert isinstance(found, kind)
         return found
 
-    def _read(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def _read(self) -> Iterator[Family]:
         gauges = [*self._gauge_samples(), *(each for source in self._gauge_sources for each in self._sourced(source))]
         sources = [sample for source in self._sources for sample in self._sourced(source)]
         own = (sample for counters in self._counters.values() for sample in counters.samples())
@@ -166,20 +167,20 @@ class Metrics:
 
 
 class _CounterCollector(Collector):
-    def __init__(self, read: Callable[[], Iterator[Any]]) -> None:
+    def __init__(self, read: Callable[[], Iterator[Family]]) -> None:
         self._read = read
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[Family]:
         return self._read()
 
-    def describe(self) -> list[Any]:
+    def describe(self) -> list[Metric]:
         """Nothing: registering must not read."""
         return []
 
 
-def _families(kind: Any, samples: Iterable[Sample]) -> Iterator[Any]:
+def _families(kind: Callable[..., Family], samples: Iterable[Sample]) -> Iterator[Family]:
     """One family per metric, since the text format wants its samples together."""
-    families: dict[str, Any] = {}
+    families: dict[str, Family] = {}
     for name, labels, value in samples:
         family = families.get(name)
         if family is None:

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 
 Part = Callable[[], tuple[bool, str]]
 """`() -> (ready, detail)`; must not block. The detail is read by operators and holds no secret."""
+
+
+class PartReport(TypedDict):
+    """What `/readyz` shows of a part."""
+
+    ready: bool
+    detail: str
+
+
+class ReadinessReport(TypedDict):
+    """What `/readyz` shows."""
+
+    ready: bool
+    parts: dict[str, PartReport]
 
 
 class Readiness:
@@ -23,14 +37,14 @@ class Readiness:
         """Stop asking, as after a reload without it."""
         self._parts.pop(name, None)
 
-    def report(self) -> tuple[bool, dict[str, Any]]:
+    def report(self) -> tuple[bool, ReadinessReport]:
         """Whether all are ready, and what `/readyz` shows."""
         parts = {name: _ask(part) for name, part in self._parts.items()}
         ready = all(part["ready"] for part in parts.values())
         return ready, {"ready": ready, "parts": parts}
 
 
-def _ask(part: Part) -> dict[str, Any]:
+def _ask(part: Part) -> PartReport:
     try:
         ready, detail = part()
     except Exception as error:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.transport.connection import Connection
@@ -26,6 +26,7 @@ from gateway.journal.journaling import Journaling
 from gateway.nodes.base import GatewayContext
 from gateway.nodes.factories import NODE_FACTORIES
 from gateway.nodes.resolver import Scope
+from gateway.observability.counters import Reading
 from gateway.observability.link_events import LinkEvents, kafka_events, kafka_states
 from gateway.observability.metrics import Metrics
 from gateway.observability.readiness import Readiness
@@ -97,7 +98,7 @@ class Gateway:
         self.listeners: Final = self.listening.serving
         self._replaced = Replaced(set(), set())
         self.connectors: dict[tuple[str, str], connectors.Connector] = {}
-        self._connector_tasks: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._connector_tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
         self._transforms = self._make_transforms(policy)
         waits = AdmissionContext(self._state.store, now_ms, loop.time, loop.call_later)
@@ -149,8 +150,9 @@ class Gateway:
         bind = self.policy.model.gateway.http
         if bind is not None:
             from gateway.observability.http.server import keep_http, make_app
-            started = asyncio.Event()
-            app = make_app(self.report.metrics, self.readiness, GroupAdmin(self.leases, self.context))
+
+            started, groups = asyncio.Event(), GroupAdmin(self.leases, self.scopes, self.clusters)
+            app = make_app(self.report.metrics, self.readiness, groups)
             keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
             await started.wait()
         self.supervisor.start(off_loop(prepare_filters), "filter-languages")
@@ -324,7 +326,7 @@ class Gateway:
         metrics.gauge("scopegate_links", lambda: float(sum(1 for _ in self.links())))
         metrics.gauge("scopegate_unsettled", lambda: float(self.unsettled()))
 
-    def _count(self) -> Iterator[tuple[str, Any, float]]:
+    def _count(self) -> Iterator[Reading]:
         """Bring the counters of live links and connections up to now (they count for themselves)."""
         self.flush()
         for listener in self.listening:
@@ -341,9 +343,10 @@ class Gateway:
             if link.decision is not None:  # pulled: it has no near half that counts
                 self.report.flush(link)
 
-    def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """What asyncio could give to nobody: bugs."""
-        error = context.get("exception") or RuntimeError(context.get("message", "unknown"))
+        found = context.get("exception")
+        error = found if isinstance(found, BaseException) else RuntimeError(context.get("message", "unknown"))
         connection = context.get("connection")
         self.report.task_failed(f"connection:{connection}" if connection else "loop", error)
 

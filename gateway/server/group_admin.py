@@ -6,7 +6,8 @@ Part of the composition root, kept apart from `service`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.errors import NOT_FOUND, AmqpError, quoted
 from gateway.state.leases.claim import whole
@@ -17,7 +18,7 @@ from gateway.tasks import Supervisor
 from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
-    from gateway.nodes.base import GatewayContext
+    from gateway.nodes.base import Resolver
     from gateway.observability.readiness import Readiness
     from policies.rules import CompiledPolicy
 
@@ -42,31 +43,39 @@ def announced(policy: CompiledPolicy) -> str:
     return json.dumps({"gateway": policy.model.gateway.id, "places": known}, sort_keys=True)
 
 
+class GroupKeys(Protocol):
+    """A Kafka cluster, as far as its groups go."""
+
+    def group_key(self, topic: str, group: str) -> str:
+        """What the leases call the group of a topic."""
+
+
 class GroupAdmin:
     """Answers operators about consumer groups, at any process for all of them."""
 
-    def __init__(self, leases: Leases, context: GatewayContext) -> None:
+    def __init__(
+        self, leases: Leases, scopes: Mapping[str, Resolver], clusters: Mapping[str, GroupKeys]
+    ) -> None:
         self._leases: Final = leases
-        self._context: Final = context
+        self._scopes: Final = scopes
+        self._clusters: Final = clusters
 
-    async def show(self, scope: str, address: str, group: str) -> dict[str, Any]:
+    async def show(self, scope: str, address: str, group: str) -> dict[str, object]:
         """Which member owns which partition, and how many links wait."""
         return self._shown(await self._leases.view(self._key(scope, address, group)))
 
-    async def rebalance(self, scope: str, address: str, group: str) -> dict[str, Any]:
+    async def rebalance(self, scope: str, address: str, group: str) -> dict[str, object]:
         """Ask every link whose partition was assigned to end in good order and to attach again (ES-4.5.1-5)."""
         return self._shown(await self._leases.rebalance(self._key(scope, address, group)))
 
     def _key(self, scope: str, address: str, group: str) -> str:
-        found = self._context.scopes.get(scope)
+        found = self._scopes.get(scope)
         route = found.rules.route(address) if found is not None else None
         if not isinstance(route, KafkaRoute):
             raise AmqpError(NOT_FOUND, f"{quoted(address)} is not an event log in scope {quoted(scope)}")
-        cluster: Any = self._context.kafka[route.cluster]
-        key: str = cluster.group_key(route.topic, group)
-        return key
+        return self._clusters[route.cluster].group_key(route.topic, group)
 
-    def _shown(self, group: Group) -> dict[str, Any]:
+    def _shown(self, group: Group) -> dict[str, object]:
         owners = [
             {
                 "partition": number,

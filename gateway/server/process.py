@@ -9,17 +9,17 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from gateway.config.credential_files import CredentialFilesError
 from gateway.config.policy import load
 from gateway.observability.logs import configure_logs
 from gateway.server.composition import check_cluster, make_cluster
 from gateway.server.gateway import Gateway
-from gateway.tasks import off_loop
+from gateway.tasks import Work, off_loop
 from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
 
@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[CompiledPolicy, Stamp | None]:
     return load(path), seen
 
 
-def run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def run_loop(main: Callable[[], Work[int]]) -> int:
     """Run a coroutine as this process, on uvloop where it is installed."""
     prepare_process()
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final
+from typing import ClassVar, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -46,19 +45,17 @@ class Waiting:
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with deadlines and a place in `waiting`."""
+    """uvicorn's HTTP/1.1 with deadlines and a place in `waiting`; `bounded` makes the class of one listener."""
 
-    def __init__(self, *args: Any, waiting: Waiting, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._waiting: Final = waiting
-        self._deadline: asyncio.TimerHandle | None = None
-        self._answering: object = None
+    waiting: ClassVar[Waiting]
+    _deadline: asyncio.TimerHandle | None = None
+    _answering: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
         if len(self.connections) > CONNECTIONS:
-            self._waiting.drop_first()
+            self.waiting.drop_first()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -79,14 +76,14 @@ class BoundedProtocol(H11Protocol):
         self.transport.abort()
 
     def _wait(self) -> None:
-        self._waiting.add(self)
+        self.waiting.add(self)
         self._within(HEAD)
 
     def _look(self) -> None:
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and cycle is not self._answering:
             self._answering = cycle
-            self._waiting.remove(self)
+            self.waiting.remove(self)
             self._within(ANSWER)
 
     def _within(self, seconds: float) -> None:
@@ -95,15 +92,21 @@ class BoundedProtocol(H11Protocol):
         self._deadline = self.loop.call_later(seconds, self._too_slow)
 
     def _too_slow(self) -> None:
-        self._waiting.dropped("http-too-slow")
+        self.waiting.dropped("http-too-slow")
         self.drop()
 
     def _stop(self) -> None:
-        self._waiting.remove(self)
+        self.waiting.remove(self)
         if self._deadline is not None:
             self._deadline.cancel()
 
 
-def bounded(dropped: Callable[[str], None]) -> Any:
+def bounded(dropped: Callable[[str], None]) -> type[BoundedProtocol]:
     """What uvicorn makes protocols with; `dropped` hears why a connection was dropped, in a word."""
-    return partial(BoundedProtocol, waiting=Waiting(dropped))
+
+    class ListenerProtocol(BoundedProtocol):
+        """The connections of this listener."""
+
+        waiting = Waiting(dropped)
+
+    return ListenerProtocol

@@ -6,9 +6,9 @@ no users. A browser that a web page sends here says so (`Origin`) and is refused
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,12 +16,15 @@ from starlette.routing import Route
 
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
+Question = Callable[[str, str, str], Awaitable[Mapping[str, object]]]
+"""What is asked about a group, by scope, address and group."""
+
 
 class GroupAdminHandler(Protocol):
     """Who answers; raises AmqpError when there is no such event log, or no answer."""
 
-    async def show(self, scope: str, address: str, group: str) -> Mapping[str, Any]: ...
-    async def rebalance(self, scope: str, address: str, group: str) -> Mapping[str, Any]: ...
+    async def show(self, scope: str, address: str, group: str) -> Mapping[str, object]: ...
+    async def rebalance(self, scope: str, address: str, group: str) -> Mapping[str, object]: ...
 
 
 def group_routes(desk: GroupAdminHandler) -> list[Route]:
@@ -38,12 +41,12 @@ def group_routes(desk: GroupAdminHandler) -> list[Route]:
     return [Route("/groups", show), Route("/groups/rebalance", rebalance, methods=["POST"])]
 
 
-async def _answer(request: Request, ask: Any) -> Response:
-    wanted = [request.query_params.get(name, "") for name in ("scope", "address", "group")]
-    if not all(wanted):
+async def _answer(request: Request, ask: Question) -> Response:
+    scope, address, group = (request.query_params.get(name, "") for name in ("scope", "address", "group"))
+    if not (scope and address and group):
         return _error(400, "name scope, address and group in the query: /groups?scope=…&address=…&group=…")
     try:
-        return JSONResponse(await ask(*wanted))
+        return JSONResponse(await ask(scope, address, group))
     except AmqpError as error:
         return _error(503 if error.condition == INTERNAL_ERROR else 404, error.description)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -19,7 +19,7 @@ from gateway.observability.http.bounded import bounded
 from gateway.observability.http.groups import GroupAdminHandler, group_routes
 from gateway.observability.metrics import CONTENT_TYPE, Metrics
 from gateway.observability.readiness import Readiness
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, Work
 
 GRACE: Final = 1
 """Seconds that requests in progress get at the end."""
@@ -43,15 +43,22 @@ def make_app(metrics: Metrics, readiness: Readiness, groups: GroupAdminHandler |
     return Starlette(routes=routes + (group_routes(groups) if groups is not None else []))
 
 
-def keep_http(supervisor: Supervisor, host: str, port: int, *more: Any) -> None:
+def keep_http(
+    supervisor: Supervisor,
+    host: str,
+    port: int,
+    app: ASGIApp,
+    started: asyncio.Event,
+    dropped: Callable[[str], None] = lambda reason: None,
+) -> None:
     """`serve_http` as an essential task; raises OSError when the address is taken now, and not later."""
-    first = [serve_http(host, port, *more)]
-    supervisor.keep(lambda: first.pop() if first else serve_http(host, port, *more), "http")
+    first = [serve_http(host, port, app, started, dropped)]
+    supervisor.keep(lambda: first.pop() if first else serve_http(host, port, app, started, dropped), "http")
 
 
 def serve_http(
     host: str, port: int, app: ASGIApp, started: asyncio.Event, dropped: Callable[[str], None] = lambda reason: None
-) -> Coroutine[Any, Any, None]:
+) -> Work[None]:
     """What serves until it is cancelled, then finishes what is being answered; sets `started` in between.
 
     The port is taken now, so that `OSError` meets whoever starts the gateway and not a task in the background.
