@@ -26,7 +26,7 @@ from bridges.kafka.admin.offset_queries import OffsetQueryCoalescer, heard
 from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from bridges.kafka.consume.reader import PartitionReader, join_all
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.held.logs import LogShare, LogWish, TurnBudget, unlimited, whole
+from gateway.held.logs import LogDemand, LogShare, TurnBudget, unlimited, whole
 from gateway.tasks import Supervisor
 from policies.rules import legal_topic
 
@@ -102,7 +102,7 @@ class Cluster:
         self._trouble = asyncio.Event()
         self.probed: Final = asyncio.Event()
         self.turn_budget = unlimited(loop)
-        self._share = whole(LogWish(config.cache, config.max_readers))
+        self._share = whole(LogDemand(config.cache, config.max_readers))
         self.scheduler: Final = self._make_scheduler(COMMITTED)
         self._uncommitted: FetchScheduler | None = None
         self._together: Final = OffsetQueryCoalescer(self._bounds, supervisor)

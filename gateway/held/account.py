@@ -1,8 +1,8 @@
-"""Who holds how much, and who has to wait or is refused for it. Pure: integers in bytes, no clock, no socket.
+"""Accounts of connections and their limits: which have to wait, and which are refused. Pure; integers are bytes.
 
-A limit of its own bounds each connection. What connections share is a `Pool`: one for each user, one for the process.
-Above three quarters of a pool, who holds more than a fair part of it is slowed down; above all of it, who does is
-refused. So whoever holds little never notices the others.
+Each connection has a limit of its own. Connections share a `Pool`: one for each user, one for the process. When a pool
+is three quarters full, connections that hold more than a fair share of it are slowed down; when it is full, they are
+refused. So a connection that holds little never notices the others.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 SMALL: Final = 16 * 1024
-"""Bytes that every connection may hold each way whatever others do; changes below it are not even looked at."""
+"""Bytes that every connection may hold in each direction; changes below it are not examined."""
 CONNECTION: Final = 36 * 1024
-"""What a connection takes that holds nothing."""
+"""Bytes of a connection that holds no message."""
 LINK: Final = 6 * 1024
-"""What a link takes that holds nothing."""
+"""Bytes of a link that holds no message."""
 
 
 class Level(IntEnum):
-    """What a holder has to bear."""
+    """The consequence for a connection."""
 
     FREE = 0
     SLOW = 1
@@ -28,12 +28,12 @@ class Level(IntEnum):
 
 
 class HeldBytes(NamedTuple):
-    """What is held for one connection, in bytes, and how many deliveries.
+    """Bytes and deliveries held for one connection.
 
-    `received`: messages of the peer that have no outcome yet, wherever they wait; `unfinished`: what came of messages
-    that are not complete; `unsettled`: messages to the peer that have no outcome yet; `events`: those of logs once
-    more, as they are at hand to be sent again; `output`: what it has not read; `kept`: what it gave back of logs, to be
-    sent again or on its way to a dead-letter topic.
+    `received`: messages of the peer that have no outcome yet, wherever they wait; `unfinished`: bytes of incomplete
+    messages; `unsettled`: messages to the peer that have no outcome yet; `events`: those of logs once
+    more, as they are at hand to be sent again; `output`: bytes it has not read; `kept`: events of logs that it
+    released, to be sent again or on their way to a dead-letter topic.
     """
 
     received: int = 0
@@ -53,7 +53,7 @@ class HeldBytes(NamedTuple):
 
     @property
     def sent(self) -> int:
-        """What is on its way to the peer, and its outcome."""
+        """Bytes sent to the peer whose outcome is awaited."""
         return self.unsettled + self.events + self.output
 
 
@@ -61,9 +61,9 @@ NOTHING: Final = HeldBytes()
 
 
 class Pool:
-    """What several accounts share: `limit` bytes; `holders` of them hold more than a little.
+    """The `limit` in bytes that several accounts share; `holders` counts those that hold more than a little.
 
-    `common` of `total` is nobody's share: what is held for all of them together, and connections and links themselves.
+    `common` of `total` belongs to no share: bytes held for all of them together, and connections and links themselves.
     """
 
     __slots__ = ("common", "holders", "limit", "total")
@@ -75,7 +75,7 @@ class Pool:
 
     @property
     def share(self) -> int:
-        """What one holder may have when there is not enough for all, each way."""
+        """Bytes that one connection may hold in each direction when there is not enough for all."""
         return max((self.limit - self.common) // (2 * max(self.holders, 1)), SMALL)
 
     @property
@@ -84,27 +84,27 @@ class Pool:
         return self.total > self.limit - self.limit // 4
 
     def room(self, part: int) -> int:
-        """What who holds `part` one way may hold more before it is slowed down; below 0: it is."""
+        """Bytes that a connection with `part` in one direction may add before it is slowed down; below 0: it is."""
         return max(self.share - part, self.limit - self.limit // 4 - self.total)
 
     def level(self, part: int) -> Level:
-        """What who holds `part` one way has to bear."""
+        """The consequence for a connection that holds `part` in one direction."""
         if not self.crowded or part <= self.share:
             return Level.FREE
         return Level.SLOW if self.total <= self.limit else Level.REFUSE
 
 
 class Account:
-    """What one connection holds; `reading` and `sending` say what its peer has to bear for it.
+    """The account of one connection; `reading` and `sending` are the consequences for its peer.
 
-    `keeping`: the same for what is sent the first time. What it gave back is sent again though there is much of it:
-    there is no other way for it to become less.
+    `keeping`: the same for events that are sent the first time. Released events are sent again even if there are many:
+    that is the only way for them to become fewer.
     """
 
     __slots__ = ("_count", "_peak", "_pools", "end", "fixed", "held", "keeping", "limit", "reading", "sending", "total")
 
     def __init__(self, limit: int, pools: tuple[Pool, ...], end: Callable[[], None]) -> None:
-        """`end` ends the connection where nothing else gives back what it holds."""
+        """`end` ends the connection if nothing else frees what it holds."""
         self.limit: Final = limit
         self.end: Final = end
         self._pools: Final = pools
@@ -113,7 +113,7 @@ class Account:
         self.reading = self.sending = self.keeping = Level.FREE
 
     def charge(self, held: HeldBytes, buffer: int = 0) -> None:
-        """Say anew what is held; `buffer`: the size of the buffer that output is written to.
+        """Set what is held; `buffer`: the size of the buffer that output is written to.
 
         proton keeps it, and the memory of deliveries that are settled for the next ones, as long as the connection
         lives.
@@ -127,17 +127,17 @@ class Account:
 
     @property
     def room(self) -> int:
-        """What the peer may be sent before it is slowed down; below 0: it is."""
+        """Bytes that may be sent to the peer before it is slowed down; below 0: it is."""
         sent = self.held.sent
         return min(self.limit // 2 - sent, *(pool.room(sent) for pool in self._pools))
 
     @property
     def retained(self) -> int:
-        """What nobody needs and only the end of the connection gives back."""
+        """Unused bytes that only the end of the connection frees."""
         return self.total - self.held.size - self.fixed
 
     def times(self) -> bool:
-        """Count that its peer had to wait; whether to say so: the 1st, 2nd, 4th, 8th time."""
+        """Count that its peer had to wait; returns whether to log it: the 1st, 2nd, 4th, 8th time and so on."""
         self._count += 1
         return self._count & (self._count - 1) == 0
 
@@ -167,7 +167,7 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.pool: Final = Pool(limit)
         self.logs = self.detached = 0
-        """What is kept of event logs, and of what came settled on links that have ended: for all links together."""
+        """Bytes of event logs, and of settled messages of links that have ended: for all links together."""
         self._users: Final[dict[tuple[str, str], tuple[Pool, set[Account]]]] = {}
 
     def open(
@@ -179,7 +179,7 @@ class Budget:
         connection: int | None = None,
         per_user: int | None = None,
     ) -> Account:
-        """An account for a connection of `user`; limits in bytes, None: half of what the process may hold."""
+        """An account for a connection of `user`; limits in bytes, None: half of the process's budget."""
         half = self.pool.limit // 2
         pool, accounts = self._users.setdefault((scope, user), (Pool(per_user or half), set()))
         account = Account(connection or half, (pool, self.pool), end)
@@ -196,12 +196,12 @@ class Budget:
                 del self._users[scope, user]
 
     def charge_logs(self, size: int) -> None:
-        """Say anew what is kept of event logs."""
+        """Set the bytes held of event logs."""
         self._charge_common(size - self.logs)
         self.logs = size
 
     def charge_detached(self, size: int) -> None:
-        """Say anew what waits settled though its link has ended."""
+        """Set the bytes of settled messages that wait though their link has ended."""
         self._charge_common(size - self.detached)
         self.detached = size
 
@@ -215,7 +215,7 @@ class Budget:
         return (account for _, accounts in list(self._users.values()) for account in list(accounts))
 
     def heaviest(self) -> Iterator[Account]:
-        """Who has to go, the heaviest first, until there is room again: nothing else gives back what they hold."""
+        """The connections to end, the heaviest first, until the total is below the limit; nothing else frees memory."""
         over = self.pool.total - self.pool.limit
         if over <= 0:
             return

@@ -1,4 +1,4 @@
-"""Gives free memory back to the system: glibc keeps what was freed below something that is still in use."""
+"""Returns free memory to the system: glibc keeps freed memory that lies below memory in use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 _ENOUGH: Final = 16 * 2**20
-"""Bytes that have to be given back before it is worth a look at all of the heap."""
+"""Bytes that must have been freed before it is worth trimming the heap."""
 
 
 def _trim() -> Callable[[int], object] | None:
@@ -19,14 +19,14 @@ def _trim() -> Callable[[int], object] | None:
 
 
 class Trimmer:
-    """Asked now and then with what is held: trims when much less is held than there was."""
+    """Trims the heap when much less is held than at the last trim."""
 
     def __init__(self, trim: Callable[[int], object] | None = None) -> None:
         self._trim: Final = trim if trim is not None else _trim()
         self._highest = self._held = 0
 
     def wants(self, held: int) -> bool:
-        """Whether much less is held than there was since the last `trim`."""
+        """Whether `held` is much less than the most since the last `trim`."""
         self._highest = max(self._highest, held)
         self._held = held
         return self._trim is not None and self._highest - held >= max(_ENOUGH, self._highest // 4)

@@ -1,4 +1,4 @@
-"""How much memory this process may take: what its container allows (cgroup v2 or v1), or what the policy says."""
+"""The memory budget of this process: from its container (cgroup v2 or v1) or the policy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 DEFAULT: Final = 2**30
 """Bytes where neither the policy nor a container sets a limit."""
 _BASE: Final = 96 * 2**20
-"""What the process takes that holds nothing."""
+"""Bytes of a process that holds no message."""
 _UNLIMITED: Final = 2**60
-"""cgroup v1 says a number near 2^63 where there is no limit."""
+"""cgroup v1 shows a number near 2^63 for no limit."""
 _V2: Final = "/sys/fs/cgroup"
 _V1: Final = "/sys/fs/cgroup/memory"
 ReadText = Callable[[str], str]
@@ -29,9 +29,9 @@ def container_limit(read: ReadText = read_text) -> int | None:
 
 
 def budget(memory: int | None, read: ReadText = read_text) -> int:
-    """Bytes that may be held for others, of `memory` (None: what the container allows, or 1 GiB).
+    """Bytes that may be held for peers, of `memory` (None: the limit of the container, or 1 GiB).
 
-    The process itself comes first; of the rest a fifth is left to what cannot be counted exactly.
+    The process itself is subtracted; of the rest a fifth is reserved for what cannot be counted exactly.
     """
     whole = memory or container_limit(read) or DEFAULT
     return max((whole - _BASE) * 4 // 5, whole // 8)

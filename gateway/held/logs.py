@@ -1,7 +1,6 @@
-"""What event logs may take of the process's memory: a part for each cluster, and how much links are sent at once. Pure.
+"""The memory of event logs: a share for each cluster, and the bytes that links are sent at once. Pure; in bytes.
 
-Bytes everywhere. What is read of logs cannot be slowed down by who reads it, for many read the same; so it is bounded
-beforehand.
+A slow reader cannot slow down reading of a log, because many readers share it; so reading is limited beforehand.
 """
 
 from __future__ import annotations
@@ -13,32 +12,31 @@ from typing import Final, NamedTuple, Protocol
 from gateway.held.account import Pool
 
 _PART: Final = 3, 5
-"""Of what may be held, what all event logs together may take."""
+"""The fraction of the budget that all event logs together may take."""
 QUEUE: Final = 8 * 2**20
-"""What waits in a Kafka client, where there is room (`queued.max.messages.kbytes`)."""
+"""The queue of a Kafka client, if there is enough memory (`queued.max.messages.kbytes`)."""
 _LEAST: Final = 2**20
-"""The same, where there is not: rather than less in each there are fewer clients."""
+"""The same if there is not: fewer clients are better than smaller queues."""
 _ON_THE_WAY: Final = 2 * 2**20
-"""What a client has handed over and nobody has taken yet."""
+"""Bytes that a client has delivered and that are not processed yet."""
 _CLIENT: Final = 2 * _LEAST + _ON_THE_WAY
-"""What the smallest client takes."""
+"""Bytes of the smallest client."""
 AHEAD: Final = 16 * 2**20
-"""What may be read ahead however small the cache is, where there is room."""
+"""Bytes that may be read ahead even with a small cache, if there is enough memory."""
 _TURN: Final = 8 * 2**20
-"""What all links together are sent of event logs in one turn of the loop."""
+"""Bytes of event logs that all links together are sent in one turn of the loop."""
 _LITTLE: Final = 64 * 1024
-"""What one link is sent at once while most of what may be held is."""
+"""Bytes that one link is sent at once while most of the budget is in use."""
 COPIES: Final = 4
-"""What an event that is sent comes to, in events: in its delivery, at hand to be sent again, in proton's output and in
-the socket's."""
+"""Copies of an event that is sent: in its delivery, ready to be sent again, in proton's output and in the socket's."""
 _RESERVE: Final = 8
-"""The part of what may be held that links leave free which have events without an outcome: for those that have none."""
+"""The fraction (1/n) of the budget that is reserved for links without unsettled events."""
 _AGAIN: Final = 0.1
-"""Seconds after which to look again whether there is room, while there is little."""
+"""Seconds until the next look at the budget while little is left."""
 
 
 class LogShare(NamedTuple):
-    """What may be taken for the readers of one cluster and isolation."""
+    """The memory for the readers of one cluster and isolation."""
 
     cache: int
     ahead: int
@@ -48,7 +46,7 @@ class LogShare(NamedTuple):
 
     @property
     def client(self) -> int:
-        """What one Kafka client takes at most: its queue, an answer that comes meanwhile, what it has handed over."""
+        """The most bytes of one Kafka client: its queue, a response that arrives meanwhile, and delivered events."""
         return 2 * self.queue + _ON_THE_WAY
 
     @property
@@ -57,28 +55,28 @@ class LogShare(NamedTuple):
         return self.cache + self.ahead + self.readers * self.client
 
 
-class LogWish(NamedTuple):
-    """What the policy says of a cluster; `isolations`: how many kinds of readers it has (KM-17)."""
+class LogDemand(NamedTuple):
+    """The demand of a cluster by the policy; `isolations`: the number of isolation levels of its readers (KM-17)."""
 
     cache: int
     readers: int
     isolations: int = 1
 
 
-def whole(wish: LogWish) -> LogShare:
-    """As the policy says."""
-    return LogShare(wish.cache, max(wish.cache, AHEAD), wish.readers, QUEUE)
+def whole(demand: LogDemand) -> LogShare:
+    """The share that the policy asks for."""
+    return LogShare(demand.cache, max(demand.cache, AHEAD), demand.readers, QUEUE)
 
 
-def shares(limit: int, wishes: Mapping[str, LogWish]) -> dict[str, LogShare]:
-    """For each cluster what it wants, or the part that all have to make do with; `limit` is what may be held.
+def shares(limit: int, demands: Mapping[str, LogDemand]) -> dict[str, LogShare]:
+    """The share of each cluster: its demand, or a fair part where there is not enough; `limit` is the budget.
 
-    Each has one small client at least, whatever the limit.
+    Each has at least one small client, whatever the limit.
     """
-    least = sum(_CLIENT * wish.isolations for wish in wishes.values())
-    wanted = sum(whole(wish).size * wish.isolations for wish in wishes.values())
-    factor = (limit * _PART[0] // _PART[1] - least) / max(wanted - least, 1)
-    return {name: _scaled(whole(wish), min(max(factor, 0.0), 1.0)) for name, wish in wishes.items()}
+    least = sum(_CLIENT * demand.isolations for demand in demands.values())
+    demanded = sum(whole(demand).size * demand.isolations for demand in demands.values())
+    factor = (limit * _PART[0] // _PART[1] - least) / max(demanded - least, 1)
+    return {name: _scaled(whole(demand), min(max(factor, 0.0), 1.0)) for name, demand in demands.items()}
 
 
 def _scaled(share: LogShare, factor: float) -> LogShare:
@@ -96,16 +94,15 @@ class Clock(Protocol):
 
 
 class TurnBudget:
-    """How much of event logs goes to links in one turn of the loop, for all clusters together.
+    """The bytes of event logs that links are sent in one turn of the loop, for all clusters together.
 
-    What links are sent is charged at the end of a turn: a hundred that wake together would be sent many times what
-    may be held before any of them is slowed down. While nearly all is held that may be, only links are sent something
-    that have nothing yet; while all is, none: a connection that holds nothing is not slowed down, and there may be any
-    number of them.
+    Sent bytes are charged at the end of a turn: a hundred links that wake together would be sent many times the budget
+    before any of them is slowed down. While the budget is nearly used up, only links without unsettled events are sent
+    any; while it is used up, none: connections that hold nothing are not slowed down, and there may be any number.
     """
 
     def __init__(self, pool: Pool, clock: Clock, charge: Callable[[], None] = lambda: None) -> None:
-        """`charge` says anew what is held."""
+        """`charge` updates the accounts."""
         self._pool: Final = pool
         self._charge: Final = charge
         self._clock: Final = clock
@@ -115,12 +112,12 @@ class TurnBudget:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def _most(self, holds: bool) -> int:
-        """What all links may be sent in one turn; 0 or less: nothing, until others let go of something."""
+        """Bytes that all links may be sent in one turn; 0 or less: none until memory is freed."""
         free = self._pool.limit - self._pool.total - (self._pool.limit // _RESERVE if holds else 0)
         return min(self._turn, free // COPIES)
 
     def size(self, holds: bool) -> int:
-        """What a link may be sent now, which `holds` events without an outcome or not; 0 or less: nothing now."""
+        """Bytes that a link may be sent now; `holds`: it has unsettled events. 0 or less: none now."""
         left = self._most(holds) - self._used
         return min(left, _LITTLE if self._pool.crowded else min(self._pool.share, self._turn // 4))
 
@@ -159,5 +156,5 @@ class TurnBudget:
 
 
 def unlimited(clock: Clock) -> TurnBudget:
-    """For a cluster that nobody has told what it may take."""
+    """For a cluster without a share."""
     return TurnBudget(Pool(2**62), clock)

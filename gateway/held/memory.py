@@ -1,4 +1,4 @@
-"""The memory of the process: its budget, what is held of it, and how it is given back (`gateway.held`)."""
+"""The memory of the process: its budget, the accounts, and returning free memory to the system (`gateway.held`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.amqp.transport.flush_scheduler import FlushedConnection, FlushSched
 from gateway.held.account import Budget
 from gateway.held.allocator import Trimmer
 from gateway.held.container import budget
-from gateway.held.logs import LogShare, LogWish, TurnBudget, shares
+from gateway.held.logs import LogDemand, LogShare, TurnBudget, shares
 from gateway.routing.requester_limits import DETACHED
 from gateway.tasks import off_loop
 from policies.model.rules import KafkaRule
@@ -25,7 +25,7 @@ _LOOK: Final = 1.0
 _PATIENCE: Final = 3
 """Seconds between two looks, and how many of them find too much before a connection has to go."""
 _TRIMS: Final = 5
-"""Looks between two times that memory is given back."""
+"""Looks between two trims of the heap."""
 
 
 class MemoryReading(Protocol):
@@ -38,7 +38,7 @@ class MemoryReading(Protocol):
 
 
 class Memory:
-    """What the process may hold; `hub` is where its connections charge what they do."""
+    """The memory budget of the process; connections charge their accounts through `hub`."""
 
     def __init__(self, policy: CompiledPolicy, report: LinkEvents, clusters: Mapping[str, MemoryReading]) -> None:
         self._report: Final = report
@@ -51,8 +51,8 @@ class Memory:
         report.metrics.gauge_source(self.samples)
 
     def divide(self, policy: Policy) -> None:
-        """Tell each cluster of a policy what it may take."""
-        for name, share in shares(self.budget.pool.limit, _wishes(policy)).items():
+        """Set the share of each cluster of a policy."""
+        for name, share in shares(self.budget.pool.limit, _demands(policy)).items():
             self._clusters[name].limit(share, self._turn)
 
     def _slowed(self, connection: FlushedConnection, how: str) -> None:
@@ -83,7 +83,7 @@ class Memory:
         return pool.total
 
     def _charge(self) -> None:
-        self.hub.flush()  # connections are charged for what they were sent when it is written
+        self.hub.flush()  # sent bytes are charged to connections when they are written
         self._charge_logs()
 
     def _charge_logs(self) -> None:
@@ -114,7 +114,7 @@ class Memory:
         yield "held_limit_bytes", (), float(self.budget.pool.limit)
 
 
-def _wishes(policy: Policy) -> dict[str, LogWish]:
+def _demands(policy: Policy) -> dict[str, LogDemand]:
     rules = [rule for scope in policy.scopes.values() for rule in scope.addresses if isinstance(rule, KafkaRule)]
     both = {rule.kafka for rule in rules if rule.isolation == "read_uncommitted"}
-    return {name: LogWish(each.cache, each.readers, 1 + (name in both)) for name, each in policy.kafka.items()}
+    return {name: LogDemand(each.cache, each.readers, 1 + (name in both)) for name, each in policy.kafka.items()}

@@ -1,1 +1,4 @@
-"""Response routing as pure functions: cookies, annotations, rewriting and restoring (RA 2)."""
+"""Response routing as pure functions (RA 2): cookies, annotations, rewriting of requests, restoring of responses.
+
+Pure: uses `gateway.amqp.codec`, `gateway.amqp.message` and `gateway.errors`; the time is an argument.
+"""

@@ -1,7 +1,7 @@
 """Requests that carry a cookie to targets that announced `response-address-supported` (RA 2.3).
 
 One `Annotator` serves one crossing, from scope `origin`; responses come back to `link_target`, or to the address
-`announced`, where they are taken as if they had come there. The bare message passes byte-equal. With `uses`, a
+`announced`, which stands for it. The bare message passes byte-equal. With `uses`, a
 request may have that many responses, and has a cookie of its own. The cookies that a `store` has pending after a
 request was annotated have to be stored before it may go.
 """
@@ -85,7 +85,7 @@ class Annotator:
     ) -> bytes:
         """The request with the three annotations of RA 2.3; raises AmqpError where `permit` does.
 
-        Where it asks for its response over the paired link, the cookie names what `own` gives, an encoded address;
+        If it asks for its response over the paired link, the cookie names the encoded address that `own` returns;
         the message itself goes on as it came (RA-2.3-8). Only an `answer` keeps the cookie that it answers with.
         """
         found = _sections.put_on(data, self._recent.at(now_ms))  # most: it has none, and its reply-to came before
@@ -94,7 +94,7 @@ class Annotator:
     def _annotate(
         self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, permit: Permit, answer: bool
     ) -> bytes:
-        """Any request; what is made for it is remembered for others with its reply-to."""
+        """The general form: any request; its annotations are remembered for others with its reply-to."""
         layout = walk(data)
         reply_to = property_field(data, layout, REPLY_TO) or NULL
         if own is not None and is_me(reply_to):

@@ -1,4 +1,4 @@
-"""The delivery annotations of response routing: their names, and reading what a peer sent (RA 2.3, 2.4).
+"""The delivery annotations of response routing: their names, and reading those of a peer (RA 2.3, 2.4).
 
 The specification prints most names with U+2011; on the wire they are ASCII (A32).
 """
@@ -21,7 +21,7 @@ RESPONSE_COOKIE: Final = "address-cookie"
 
 
 class Previous(NamedTuple):
-    """What a gateway before this one put on a request; each part may be missing (RA-2.3-10, -11)."""
+    """The annotations that a previous gateway put on a request; each may be missing (RA-2.3-10, -11)."""
 
     cookie: bytes | None = None
     target: str | None = None

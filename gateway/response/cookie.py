@@ -1,4 +1,4 @@
-"""The response-address cookie as bytes: what it says, sealed and opened (KM-23, A31).
+"""The response-address cookie as bytes: its fields, sealed and opened (KM-23, A31).
 
 One format serves the cookie of an annotated request and the token in a rewritten reply-to; they
 differ by the purpose in the key. Field by field, with test vectors: docs/cookies.md.
@@ -25,7 +25,7 @@ _INNER_TARGET: Final = 0x04
 _USES: Final = 0x10
 _KNOWN_FLAGS: Final = _ADDRESS | _INNER_COOKIE | _INNER_TARGET | _USES
 _REFERENCE: Final = 0x20
-"""The only flag of a reference, which says nothing else."""
+"""The only flag of a reference."""
 NONCE_BYTES: Final = 12
 NAME_BYTES: Final = 16
 _REFERENCE_BYTES: Final = NAME_BYTES + 16
@@ -34,7 +34,7 @@ MIN_LIMIT: Final = 384
 MAX_USES: Final = 65_535
 _EXPIRY_BYTES: Final = 6
 _PLAIN_BYTES: Final = _EXPIRY_BYTES + 2
-"""Expiry and the length of an address; read as one number, for they stand side by side."""
+"""Expiry and the length of an address, which are adjacent and read as one number."""
 _MAX_EXPIRY: Final = 253_402_300_799_999  # the end of year 9999, the last a calendar can show
 # version, flags, empty key id, two empty fields, expiry, MAC
 _MIN_TOKEN: Final = 3 + 4 + _EXPIRY_BYTES + MAC_BYTES
@@ -69,11 +69,11 @@ class Uses(NamedTuple):
 
 
 class Cookie(NamedTuple):
-    """What a cookie stands for.
+    """The fields of a cookie.
 
     `scope` is where the request came from, `link_target` the address it may be used at (T, or the
-    prefix of a rewritten reply-to), `address` the reply-to; `inner_*` is what a previous gateway had
-    put on the request. Without `uses` it brings any number of responses until it expires.
+    prefix of a rewritten reply-to), `address` the reply-to; `inner_*` are the annotations of a
+    previous gateway. Without `uses` it brings any number of responses until it expires.
     """
 
     scope: str
@@ -94,7 +94,7 @@ class CookieOverflow(Protocol):
 
 
 class CookieMaker:
-    """Makes the cookies, or reply-to tokens, of one crossing; signed or sealed as the ring says."""
+    """Makes the cookies, or reply-to tokens, of one crossing; signed or sealed as the ring determines."""
 
     __slots__ = (
         "_begin", "_crossing", "_mac", "_most", "_overflow", "_plain", "_purpose", "_room", "_seal", "_shared",
@@ -128,7 +128,7 @@ class CookieMaker:
         self._purpose: Final = purpose
         self._overflow = None if overflow is None or overflow.limit is None else overflow
         self._most = most if overflow is None or overflow.limit is None else overflow.limit
-        # Up to which length an address makes a signed token of nothing else; none where tokens are sealed.
+        # The longest address for which `make` needs no general form; -1 where tokens are sealed.
         self._room = -1 if ring.sealing else self._most - MAC_BYTES - _PLAIN_BYTES - len(self._plain)
 
     def issue(
@@ -250,8 +250,8 @@ class CookieReader:
 
 
 def open_cookie(ring: KeyRing, data: bytes, now_ms: int) -> Cookie:
-    """The cookie, verified. What is refused raises the condition of conformance 0.3; the reason is
-    on `__cause__`. Scope and link target are for the caller to compare (`Annotator.restore`)."""
+    """The verified cookie. Raises AmqpError with the condition of conformance 0.3; the reason is on
+    `__cause__`. The caller compares scope and link target (`Annotator.restore`)."""
     try:
         cookie = open_token(ring, data, now_ms, COOKIE)
         check_expiry(cookie, now_ms - ring.skew_ms)

@@ -35,7 +35,7 @@ class PendingCookie(NamedTuple):
 
 
 class CookieNotLoaded(Exception):
-    """The value at `key` is needed: give it to `load`, empty if there is none, and ask again.
+    """The value at `key` is needed: pass it to `load`, empty if there is none, and try again.
 
     `load` raises `BadToken`, which `refuse` turns into the error for the peer.
     """

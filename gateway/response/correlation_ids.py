@@ -1,9 +1,9 @@
-"""Requests whose responses come to one plain address: what brings them home travels in their ids (RA 2.5).
+"""Requests whose responses come to one plain address: their ids carry the response address (RA 2.5).
 
-An address at another container, a queue of a broker say, has no room for a token. So the rewritten request has
-that address as its reply-to, and message-id, and correlation-id where there is one, become ids that carry what a
-rewritten reply address would have carried. Whichever of the two a responder echoes in correlation-id, the original
-comes back with its type. Where the policy says `ids: message-id`, correlation-id stays. Layout: docs/cookies.md,
+An address at another container, such as a queue of a broker, cannot contain a token. So the rewritten request has
+that address as its reply-to, and its message-id, and correlation-id if it has one, become ids with the token that a
+rewritten reply address would have contained. Whichever of the two a responder echoes in correlation-id, the original
+is restored with its type. If the policy sets `ids: message-id`, correlation-id stays. Layout: docs/cookies.md,
 "Return id".
 """
 
@@ -129,7 +129,7 @@ class CorrelationRewriter:
 
 
 class CorrelationRestorer:
-    """Takes the responses to what `CorrelationRewriter`s from `scopes` sent into `destination`."""
+    """Takes the responses to requests that `CorrelationRewriter`s from `scopes` sent into `destination`."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class CorrelationRestorer:
 
 
 def no_request(fault: BadToken) -> AmqpError:
-    """What the container is told: expiry, or one and the same sentence for everything else."""
+    """The error for the container: expiry, or one and the same sentence for everything else."""
     if isinstance(fault, Expired):
         return AmqpError(PRECONDITION_FAILED, "the response address has expired")
     return AmqpError(NOT_FOUND, "the correlation-id of the response names no request")

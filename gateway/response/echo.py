@@ -1,4 +1,4 @@
-"""What a responder owes a request: where its response goes and the cookie that it carries (RA 2.3, 2.4)."""
+"""A responder's part: the address of the response and the cookie that it carries (RA 2.3, 2.4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Request(NamedTuple):
 
 
 def read_request(data: bytes, *, honoured: bool = True) -> Request:
-    """Where the response goes; raises INVALID_FIELD for wrong types. Not `honoured`: annotations say nothing."""
+    """Where the response goes; raises INVALID_FIELD for wrong types. Not `honoured`: annotations are ignored."""
     layout = walk(data)
     reply_to = field_value(property_field(data, layout, REPLY_TO))
     if not (reply_to is None or isinstance(reply_to, str)):
@@ -35,7 +35,7 @@ def read_request(data: bytes, *, honoured: bool = True) -> Request:
 
 
 def echo(request: Request) -> bytes:
-    """A response with the request's application properties and body, and the cookie where there was one.
+    """A response with the request's application properties and body, and its cookie if it had one.
 
     Its `to` is the reply-to and its correlation-id the message-id (else the correlation-id) of the request;
     the expiry is not echoed (RA-2.3-15).

@@ -1,4 +1,4 @@
-"""Sealed tokens (version 3): AES-256-GCM, for who must not read what a cookie says (KM-23).
+"""Sealed tokens (version 3): AES-256-GCM, so that peers cannot read the contents of a cookie (KM-23).
 
 K = HMAC-SHA-256(secret, "scopegate/seal/" + purpose), and each process (each key ring) makes its tokens under a key
 of its own, HMAC-SHA-256(K, salt) with 16 random bytes of salt in the token. A nonce is therefore a counter: it cannot
@@ -23,7 +23,7 @@ OVERHEAD: Final = 2 + SALT_BYTES + NUMBER_BYTES + TAG_BYTES
 """Bytes around the content and the key id."""
 _PAD: Final = bytes(4)  # makes a nonce of 96 bits of the number
 _REMEMBERED: Final = 256
-"""Makers whose key is kept ready: the processes, and reloads, whose tokens are still under way."""
+"""Salts whose key is remembered, one for each process and reload whose tokens are still in use."""
 
 
 class TokenEncrypter:
@@ -64,7 +64,7 @@ class TokenDecrypter:
             content = cipher.decrypt(_PAD + data[at:end], data[end:], data[:end])
         except InvalidTag:
             return None
-        if known is None:  # only after it has opened something: nobody can fill the memory with invented salts
+        if known is None:  # only after it has opened a token, so that invented salts cannot fill the memory
             if len(self._ciphers) >= _REMEMBERED:
                 self._ciphers.clear()
             self._ciphers[salt] = cipher

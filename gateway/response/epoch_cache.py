@@ -1,8 +1,8 @@
-"""Results that repeat: under load, thousands of messages share one cookie.
+"""Caches of tokens and cookies: under load, thousands of messages share one cookie.
 
 A cookie is made of the reply-to and an expiry alone, and expiries come in steps (`lifetime`), so the
 requests of one client carry the same cookie for a while, and their responses repeat it. Signing and verifying
-it once for all of them saves half of the path. What depends on the time is judged anew at each use.
+it once for all of them saves half of the path. The expiry is checked anew at each use.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ V = TypeVar("V")
 
 
 def lifetime(now_ms: int, ttl_ms: int) -> int:
-    """The expiry of what is made now: at least `ttl_ms` away, rounded up to a step of a 64th of it.
+    """The expiry of a token made now: at least `ttl_ms` away, rounded up to a step of a 64th of it.
 
-    Requests of one client then carry one cookie or reply address for a while: that is what makes them cheap,
-    and lets a responder keep its link to the address.
+    Requests of one client then carry one cookie or reply address for a while, which makes them
+    cheap and lets a responder keep its link to the address.
     """
     step = max(ttl_ms >> 6, 1)
     return -(-(now_ms + ttl_ms) // step) * step

@@ -27,7 +27,7 @@ _STR8, _STR32 = 0xA1, 0xB1
 ME: Final = b"$me"
 
 Fields = tuple[list[bytes], bytes, int]
-"""The first six fields as encoded (`NULL` where absent), the rest as it was, and how many there were."""
+"""The first six fields, encoded (`NULL` where absent), the bytes of the rest, and the number of fields."""
 
 
 def leading_fields(data: bytes, layout: SectionOffsets) -> Fields:
@@ -39,7 +39,7 @@ def leading_fields(data: bytes, layout: SectionOffsets) -> Fields:
 
 
 def _leading_fields(data: bytes, layout: SectionOffsets) -> Fields:
-    """Any form of the section, and the errors."""
+    """The general form: any encoding of the section, and the errors."""
     position, end, count = opened(data, layout.properties)
     leading = [NULL] * LEADING
     for index in range(min(count, LEADING)):
@@ -53,14 +53,14 @@ def _leading_fields(data: bytes, layout: SectionOffsets) -> Fields:
 def assemble(data: bytes, layout: SectionOffsets, annotations: bytes, fields: Fields) -> bytes:
     """The message with these delivery annotations (b"": none) and these properties.
 
-    They have no more nulls at their end than there were.
+    The properties do not end in more nulls than before.
     """
     made = _sections.assemble(data, layout, annotations, fields)
     return _assemble(data, layout, annotations, fields) if made is ... else made
 
 
 def _assemble(data: bytes, layout: SectionOffsets, annotations: bytes, fields: Fields) -> bytes:
-    """Of any size, and of fields that were not read here."""
+    """The general form: any size, and fields from elsewhere."""
     leading, rest, count = fields
     if count < LEADING:
         last = LEADING

@@ -1,4 +1,4 @@
-"""Keys that sign what ScopeGate hands to another scope: the ring, its rotation, the MAC.
+"""Keys that sign the tokens ScopeGate passes to another scope: the ring, its rotation, the MAC.
 
 HMAC-SHA-256 cut to 16 bytes. Each use of a secret has its own derived key, so that a token made for
 one use never verifies for another: K(use) = HMAC-SHA-256(secret, "scopegate/" + use). The active key
@@ -28,7 +28,7 @@ _KEY_ID: Final = re.compile(r"[!-~]+", re.ASCII)
 
 
 Purpose = Literal["cookie", "rewrite", "message-id", "return", "return-id", "stored"]
-"""What a token is for; part of the key derivation. (Strings: an Enum member hashes ten times slower.)"""
+"""The purpose of a token, part of the key derivation. (Strings: an Enum member hashes ten times slower.)"""
 
 COOKIE: Final = "cookie"
 REPLY_TO: Final = "rewrite"
@@ -40,7 +40,7 @@ _PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID, RETURN, R
 
 
 class BadToken(Exception):
-    """Why a token was refused. For the log and the counter only: the peer is never told."""
+    """The reason why a token was refused, for the log and the counter only: never sent to the peer."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -58,7 +58,7 @@ class SigningSecret(NamedTuple):
 
 
 class Signer:
-    """One secret for one purpose: `begin` gives an HMAC whose key has been taken in already.
+    """One secret for one purpose: `begin` returns an HMAC that has processed the key already.
 
     The copy of such a state is the cheapest of six ways (docs/decisions/0021-prepared-hmac.md): it leaves only the
     message to hash, in 0.7 microseconds for 70 bytes.
@@ -78,7 +78,7 @@ class Signer:
 class KeyRing:
     """The keys by id. `active` signs; all verify until their date. A new policy makes a new ring.
 
-    `sealing` says that new tokens are sealed; those of either form verify. `skew_ms` is how long after its expiry
+    `sealing`: new tokens are sealed; those of either form verify. `skew_ms` is how long after its expiry
     a token still counts, for clocks that differ.
     """
 
@@ -116,19 +116,19 @@ class KeyRing:
         )
 
     def signer(self, purpose: Purpose) -> Signer:
-        """The active key, for whoever prepares templates."""
+        """The signer of the active key."""
         return self._signers[purpose][self.active.encode()]
 
     def begin(self, purpose: Purpose, key_id: bytes) -> Callable[[], HMAC]:
-        """What makes the MACs of a key of the ring (`Signer.begin`), for who checks many of them."""
+        """`Signer.begin` of a key of the ring, for checking many of its MACs."""
         return self._signers[purpose][key_id].begin
 
     def sealer(self, purpose: Purpose) -> TokenEncrypter:
-        """Where `sealing`: what makes new tokens."""
+        """The maker of sealed tokens; only if `sealing`."""
         return self._sealers[purpose]
 
     def epoch(self, now_ms: int) -> int:
-        """How many keys have retired by now: within one epoch, what verified once verifies again."""
+        """The number of keys that have retired by now: within one epoch, a token that verified once verifies again."""
         return bisect_left(self._dates, now_ms) if self._dates else 0
 
     def verify(self, purpose: Purpose, key_id: bytes, data: bytes, mac: bytes, now_ms: int) -> None:

@@ -1,7 +1,7 @@
-"""Message-ids that say what they stand for, so that a reference to one can be undone anywhere (RA 2.5).
+"""Message-ids that contain the original id, so that any process can restore it where it is quoted (RA 2.5).
 
-A rewritten message needs a distinct id, and whoever quotes it later, in whatever message and direction,
-means the original. The new id therefore carries the original and its scope under a MAC: no table, any
+A rewritten message needs a distinct id, and any message that quotes it later, in either direction, means
+the original. The new id therefore carries the original and its scope under a MAC: no table, any
 process with the keys can translate it, after any restart. Layout: docs/cookies.md.
 """
 
@@ -25,23 +25,23 @@ _STR32: Final = 0xB1
 
 
 class IdOrigin(NamedTuple):
-    """What a rewritten id stands for: the original as it was encoded (an encoded null: there was none)."""
+    """The original of a rewritten id, encoded (an encoded null: there was none), and its scope."""
 
     scope: str
     encoded: bytes
 
 
 _REMEMBERED: Final = 4096
-"""Of these and as many before them: what is under way is not forgotten all at once."""
+"""Ids in each of two generations, so that recent ids are not forgotten all at once."""
 
 
 class ScopeIds:
     """Ids that stand for those of one scope: made, all different, and translated back.
 
-    The latest are remembered, because most are quoted soon and a look is cheaper than a MAC; who has only the
-    keys reads all the others, and those of other processes.
+    The latest are remembered, because most are quoted soon and a lookup is cheaper than a MAC; all others, and those
+    of other processes, are verified with the keys.
 
-    Different by a counter with a random start. An id has no expiry: it gives no access, and a dialogue
+    A counter with a random start makes them different. An id has no expiry: it gives no access, and a dialogue
     may quote it late.
     """
 
@@ -78,9 +78,9 @@ class ScopeIds:
         return field
 
     def original(self, field: bytes, now_ms: int) -> bytes | None:
-        """What an encoded id stands for; None unless it is one of ours for this scope.
+        """The original of an encoded id; None unless it is one of ours for this scope.
 
-        A forged one is somebody's own id as far as anybody can tell, and passes like any other.
+        A forged one cannot be told from a peer's own id and passes like any other.
         """
         if MARK not in field:
             return None

@@ -1,4 +1,4 @@
-"""Whether a requester may be answered where its request says: asked before that becomes a cookie or a token."""
+"""The right of a requester to be answered at an address, checked before the address becomes a cookie or a token."""
 
 from __future__ import annotations
 

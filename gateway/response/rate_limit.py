@@ -11,7 +11,7 @@ MOST: Final = 10_000
 class Bucket:
     """Holds up to `burst` tokens and gains one every `interval` seconds; a response takes one.
 
-    One number says it all: when the bucket will be full again.
+    Its whole state is one number: the time at which it will be full again.
     """
 
     __slots__ = ("_full", "_interval", "_slack")
@@ -22,9 +22,9 @@ class Bucket:
         self._full = 0.0
 
     def reserve(self, now: float, patience: float) -> float | None:
-        """Seconds until the token that is reserved by this call is there, 0 for one that is.
+        """Reserve a token; returns the seconds until it is available, 0 for now.
 
-        None: that would be longer than `patience`, and nothing is reserved.
+        None: that would be longer than `patience`, and no token is reserved.
         """
         begin = max(self._full, now)
         wait = begin - now - self._slack

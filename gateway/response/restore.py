@@ -26,8 +26,8 @@ _ONE_KEY: Final = b"\x02\xa3\x0eaddress-cookie\xa0"  # two items: symbol, then a
 class Restored(NamedTuple):
     """A response as it goes on in the scope of its request.
 
-    It goes to `address` in `scope`; where the request had come through a previous gateway that gave a
-    link target, to `target` instead (`data` then carries that gateway's cookie). `onward` says that the
+    It goes to `address` in `scope`; if the request had come through a previous gateway that set a
+    link target, to `target` instead (`data` then carries that gateway's cookie). `onward`: the
     response asks for a response itself, or quotes an id of ours, so that it has to cross as requests do.
     `cookie` is the one it came with, for counting its uses; `refuse` makes the error when they are used up.
     """
@@ -57,9 +57,9 @@ class LinkTarget:
         self._store = store or CookieStore(ring)
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
-        """Where the response goes and what it says there; raises the refusals of conformance 0.3.
+        """The response as it goes on in its own scope; raises the refusals of conformance 0.3.
 
-        Raises `CookieNotLoaded` where the cookie is a reference, and what it says is not here yet.
+        Raises `CookieNotLoaded` if the cookie is a reference whose content has not been fetched yet.
         """
         ring = self._ring
         epoch = ring.epoch(now_ms) if ring.dated else 0
@@ -70,7 +70,7 @@ class LinkTarget:
         return _new(Restored, (cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, refusal))
 
     def issued(self, token: bytes, now_ms: int) -> bool:
-        """Whether a cookie is one of ours for this address, be it expired or kept in shared state."""
+        """Whether a cookie is one of ours for this address, even if it has expired or is in shared state."""
         ring = self._ring
         recent = self._recent.at(ring.epoch(now_ms) if ring.dated else 0)
         if token not in recent:
@@ -91,7 +91,7 @@ class LinkTarget:
         return cookie, home, quotes or property_field(data, layout, REPLY_TO) is not None
 
     def _read(self, section: bytes, epoch: int, now_ms: int) -> tuple[Cookie, bytes]:
-        """The cookie among these annotations, and what is left of them; the usual ones are remembered as a whole."""
+        """The cookie among these annotations, and the others; usual sections are remembered as a whole."""
         alone = _sole_cookie(section)
         token = _find_cookie(section) if alone is None else alone
         recent = self._recent.at(epoch)

@@ -1,8 +1,8 @@
 """Requests to targets that do not understand annotations, as new messages (RA 2.5), without a table.
 
 The reply-to becomes `<prefix>/<token>`, where the token is what a cookie would have been; the message-id
-becomes one that carries the original (`message_id`). Whoever has the keys can undo both: any process,
-after any restart. What has no meaning of its own in a scope stays byte-equal.
+becomes one that carries the original (`message_id`). Any process with the keys can undo both,
+after any restart. All properties that mean the same in every scope stay byte-equal.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _new: Final = tuple.__new__
 class ReplyTokens:
     """Tokens that stand for the reply-to of requests, each made once for all requests that may have the same.
 
-    `encoded` makes of a token what goes into a message. Not `shared`: each request has a token of its own, for its
-    uses are counted.
+    `encoded` makes the form of a token that goes into a message. Not `shared`: each request has a token of its own,
+    because its uses are counted.
     """
 
     __slots__ = ("_encoded", "_maker", "_recent", "_shared", "_store")
@@ -73,7 +73,7 @@ class ReplyTokens:
         self._recent: ExpiryStepCache[bytes | tuple[bytes, Previous], bytes] = ExpiryStepCache(ttl_ms)
 
     def token(self, field: bytes, previous: Previous, now_ms: int, permit: Permit) -> bytes:
-        """What stands for the encoded reply-to `field`; raises AmqpError where `permit` does."""
+        """The encoded token for the encoded reply-to `field`; raises AmqpError where `permit` does."""
         recent = self._recent.at(now_ms)
         key = field if previous is NO_PREVIOUS else (field, previous)
         made = recent.get(key)
@@ -92,7 +92,7 @@ class Rewriter:
 
     `prefix` is the address in the destination scope under which this gateway takes responses.
     `destination` names that scope: with it, responses get ids that can be translated back (RA-2.5-8) and
-    requests that quote one say the original; without it, ids of responses stay as they are. `uses` is how
+    requests that quote one get the original back; without it, ids of responses stay as they are. `uses` is how
     many responses each request may have; addresses then differ from request to request. The cookies that the
     `store` has pending after a request was rewritten have to be stored before it may go.
     """
@@ -138,7 +138,7 @@ class Rewriter:
 
         Only an `answer` keeps the cookie that it answers with. Raises AmqpError where `permit` does.
 
-        `own` gives the encoded address of the paired link, for a request that asks for its response there. An id
+        `own` returns the encoded address of the paired link, for a request that asks for its response there. An id
         that stands for one of the destination scope is translated back where it is quoted: that alone makes a new
         message too.
         """
@@ -163,9 +163,9 @@ class Rewriter:
         return assemble(data, layout, annotations, fields)
 
     def resolve(self, token: str, now_ms: int) -> Cookie:
-        """What a rewritten address stands for, or the refusal of RA-2.5-9: for an attach to it.
+        """The cookie of a rewritten address, for an attach to it; raises the refusal of RA-2.5-9.
 
-        Of one that is a reference only scope and expiry; the rest is fetched when there is a response.
+        Of a reference only scope and expiry are known; the rest is fetched when there is a response.
         """
         try:
             return self._resolved(token, now_ms)[0]
@@ -244,7 +244,7 @@ class Rewriter:
 
 
 def no_address(fault: BadToken) -> AmqpError:
-    """What the peer is told: expiry, or one and the same sentence for everything else (RA-2.5-9)."""
+    """The error for the peer: expiry, or one and the same sentence for everything else (RA-2.5-9)."""
     if isinstance(fault, Expired):
         return AmqpError(PRECONDITION_FAILED, _EXPIRED)
     return AmqpError(NOT_FOUND, "there is no such response address")

@@ -15,12 +15,12 @@ from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuf
 from bridges.kafka.consume.reader import ReaderOwner, bounded
 from gateway.held.account import CONNECTION, Budget, HeldBytes, Level, Pool
 from gateway.held.container import budget
-from gateway.held.logs import COPIES, QUEUE, LogShare, LogWish, TurnBudget, shares, unlimited, whole
+from gateway.held.logs import COPIES, QUEUE, LogDemand, LogShare, TurnBudget, shares, unlimited, whole
 from gateway.tasks import Supervisor
 from tests.support.gateway.process import free_port
 
 MIB = 2**20
-PLAIN = LogWish(64 * MIB, 16)
+PLAIN = LogDemand(64 * MIB, 16)
 """What a policy wishes that says nothing of it."""
 
 
@@ -34,20 +34,20 @@ def nowhere(path: str) -> str:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 @pytest.mark.parametrize("memory", [192, 256, 512, 1024, 4096])
-@pytest.mark.parametrize("wish", [PLAIN, LogWish(512 * MIB, 64), LogWish(MIB, 1), LogWish(64 * MIB, 16, isolations=2)])
-def test_all_clusters_together_take_no_more_than_three_fifths(count: int, memory: int, wish: LogWish) -> None:
+@pytest.mark.parametrize("demand", [PLAIN, LogDemand(512 * MIB, 64), LogDemand(MIB, 1), LogDemand(64 * MIB, 16, isolations=2)])
+def test_all_clusters_together_take_no_more_than_three_fifths(count: int, memory: int, demand: LogDemand) -> None:
     limit = budget(memory * MIB)
-    found = shares(limit, {str(number): wish for number in range(count)})
-    least = 4 * MIB * wish.isolations * count
-    assert sum(share.size for share in found.values()) * wish.isolations <= max(limit * 3 // 5, least)
+    found = shares(limit, {str(number): demand for number in range(count)})
+    least = 4 * MIB * demand.isolations * count
+    assert sum(share.size for share in found.values()) * demand.isolations <= max(limit * 3 // 5, least)
     for share in found.values():
-        assert 1 <= share.readers <= wish.readers
+        assert 1 <= share.readers <= demand.readers
         assert MIB <= share.queue <= QUEUE
-        assert share.cache <= wish.cache
+        assert share.cache <= demand.cache
 
 
 def test_who_wishes_for_more_gets_more() -> None:
-    found = shares(budget(512 * MIB), {"large": LogWish(128 * MIB, 32), "small": PLAIN})
+    found = shares(budget(512 * MIB), {"large": LogDemand(128 * MIB, 32), "small": PLAIN})
     assert found["large"].cache == pytest.approx(2 * found["small"].cache, rel=0.01)
     assert found["large"].readers == pytest.approx(2 * found["small"].readers, abs=1)
 
