@@ -34,7 +34,7 @@ def nowhere(path: str) -> str:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 @pytest.mark.parametrize("memory", [192, 256, 512, 1024, 4096])
-@pytest.mark.parametrize("demand", [PLAIN, LogDemand(512 * MIB, 64), LogDemand(MIB, 1), LogDemand(64 * MIB, 16, isolations=2)])
+@pytest.mark.parametrize("demand", [PLAIN, LogDemand(512 * MIB, 64), LogDemand(MIB, 1), PLAIN._replace(isolations=2)])
 def test_all_clusters_together_take_no_more_than_three_fifths(count: int, memory: int, demand: LogDemand) -> None:
     limit = budget(memory * MIB)
     found = shares(limit, {str(number): demand for number in range(count)})

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from bridges.kafka.consume import reader as module
 from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from bridges.kafka.consume.reader import Fetched, PartitionReader, ReaderOwner
-from gateway.held.logs import QUEUE, LogShare, LogWish, whole
+from gateway.held.logs import QUEUE, LogDemand, LogShare, whole
 from tests.support.gateway.process import free_port
 
 KEY = ("orders", 0)
@@ -76,7 +76,7 @@ def test_another_thread_reads_on_when_one_has_died() -> None:
         return readers[-1]
 
     streams = FetchScheduler(
-        new, nobody, lambda _, call, *args: later.append(lambda: call(*args)), share=whole(LogWish(1000, 4)),
+        new, nobody, lambda _, call, *args: later.append(lambda: call(*args)), share=whole(LogDemand(1000, 4)),
         trouble=nobody, gone=nobody,
     )  # fmt: skip
     member = Waits()
