@@ -1,4 +1,7 @@
-"""What gateways share: behind one protocol, in memory for one process or in Redis for several."""
+"""What gateways share: behind one protocol, in memory for one process or in Redis for several.
+
+The only room that uses the Redis client. Knows no links, nodes or messages: keys and values go in and out.
+"""
 
 from __future__ import annotations
 

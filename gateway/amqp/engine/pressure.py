@@ -1,8 +1,8 @@
 """What one connection holds, charged once a turn of the loop, and what its peer has to bear for it.
 
-Who sends more than others take is read slowly: a piece of what it sends now and then, so that its outcomes, heartbeats
-and detaches are still heard. Above its limit its messages are refused (`Engine.refusing`). Who takes nothing from its
-socket, or settles nothing, is sent no more (`Engine.choke`).
+A peer that sends more than others take is read slowly: a piece of what it sends now and then, so that its outcomes,
+heartbeats and detaches still arrive. Above its limit its messages are refused (`Engine.refusing`). A peer that takes
+nothing from its socket, or settles nothing, is sent nothing more (`Engine.choke`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PAUSE: Final = 0.1
 _LONGEST: Final = 1.6
-"""Seconds between the first two pieces that are read of who is slowed down; they double, up to so many."""
+"""Seconds between the first two pieces that are read of a slowed peer, and at most: the pause doubles each time."""
 _AT_ONCE: Final = 2 * 2**20
 """Bytes of messages that a peer is sent at most before they are written and charged."""
 
@@ -33,15 +33,15 @@ class Pressure:
         engine: Engine,
         account: Account,
         transport: asyncio.Transport,
-        told: Callable[[str], None],
+        slowed: Callable[[str], None],
         listen: Callable[[], None],
     ) -> None:
-        """`told` hears how the peer is slowed down, `listen` that the socket is to be read, or not (`paused`)."""
+        """`slowed` is called with how the peer is slowed down, `listen` when `paused` has changed."""
         self._loop: Final = loop
         self._engine: Final = engine
         self.account: Final = account
         self._transport: Final = transport
-        self._told: Final = told
+        self._slowed: Final = slowed
         self._listen: Final = listen
         self._seen = -SMALL
         self._timer: asyncio.TimerHandle | None = None
@@ -92,14 +92,14 @@ class Pressure:
             self._slow = slow
             engine.withhold(slow)
             if slow:
-                self._told("reading")
+                self._slowed("reading")
         engine.refusing = engine.ending or reading is Level.REFUSE
 
     def _restrain_sending(self, sending: Level, keeping: Level) -> None:
         engine = self._engine
         choked, stuffed = sending is not Level.FREE, keeping is not Level.FREE
         if stuffed and not engine.stuffed:
-            self._told("sending")
+            self._slowed("sending")
         if choked is not engine.choked:
             engine.choke(choked)
         if stuffed is not engine.stuffed:

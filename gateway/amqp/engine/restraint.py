@@ -1,6 +1,6 @@
 """What an engine does with a peer that holds too much: grants it less, sends it nothing, refuses what it sends.
 
-Who decides that is `pressure`; the engine only weighs what proton has and knows what it was told.
+`pressure` decides it; the engine only weighs what proton has, and keeps what was decided.
 """
 
 from __future__ import annotations

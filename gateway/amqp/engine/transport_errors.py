@@ -13,7 +13,7 @@ from gateway.errors import FRAMING_ERROR, INTERNAL_ERROR, INVALID_FIELD, NOT_ALL
 
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 _CONDITIONS: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
-"""What proton says, and AMQP does not know."""
+"""Conditions of proton's that AMQP does not define."""
 _TEXTS: Final = tuple(
     (re.compile(pattern), condition, text)
     for pattern, condition, text in (
@@ -38,13 +38,13 @@ _PLAIN: Final = tuple(
         r"remote handle \d+ is above handle_max \d+",
     )
 )
-"""What is told as proton says it."""
+"""Descriptions that are passed on as they are."""
 _NO_FRAME: Final = "the input is neither the AMQP header nor an AMQP frame that is allowed here"
 _OTHER: Final = "the input violates the AMQP 1.0 protocol"
 
 
 def reworded(error: AmqpError | None) -> AmqpError:
-    """What the peer and the log are told; no byte of the peer is in it."""
+    """The error for the peer and the log, which holds no byte that the peer sent."""
     if error is None:
         return AmqpError(INTERNAL_ERROR, "the connection ended with an error")
     condition = _CONDITIONS.get(error.condition, error.condition)
@@ -60,6 +60,6 @@ _COMPLAINT: Final = re.compile(r"process error -?\d+")
 
 
 def complaint(said: str) -> str:
-    """What the log is told of what proton has logged: it may quote the peer, too."""
+    """For our log, what proton has logged, without what it may quote of the peer."""
     found = _COMPLAINT.search(said)
     return found.group() if found else "proton gives a reason that may quote the peer"

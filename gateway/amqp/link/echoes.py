@@ -1,8 +1,8 @@
-"""Flows that a peer has asked for: `echo` in a flow of its own (AMQP 1.0 part 2, 2.7.4).
+"""Flows that a peer has asked for with `echo` in a flow of its own (AMQP 1.0 part 2, 2.7.4).
 
-Part of the engine. Each link and session is answered at most once a write, however often it was asked for. proton has a
-call for none of these; it writes a flow of its own accord when it believes that a session's window has to be told, of a
-receiver that has something to say or of the session alone. To that the state of a sender is added here.
+Each link and session is answered at most once per write, however often the peer asked. proton has no call for these
+flows; it writes one when it believes that the peer has to learn a session's window: of a receiver with a change, or of
+the session alone. The state of a sender is added to that here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct(">IBBH")
 _SESSION: Final = 4
-"""The fields of a flow that tell the state of a session."""
+"""The number of fields of a flow that carry the state of a session."""
 
 
 class Echoes:
-    """The links and sessions whose state was asked for and is not told yet."""
+    """The links and sessions whose state the peer has asked for and not got yet."""
 
     def __init__(self, sessions: Sessions, output: Output) -> None:
         self._known: Final = sessions
@@ -47,7 +47,7 @@ class Echoes:
             self._sessions[session] = None
 
     def answer(self) -> None:
-        """Have what was asked for written before what else there is to say."""
+        """Write the flows that were asked for, before anything else that waits."""
         self.pending = False
         if self._links:
             links = list(self._links)

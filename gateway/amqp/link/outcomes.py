@@ -44,7 +44,7 @@ class Rejected(Outcome):
 class Modified(Outcome):
     """3.4.5: `annotations` is an encoded map to merge into the message annotations, or None.
 
-    They are words of a peer in `scope`, which no peer of another scope gets (RA 1); None: of nobody's.
+    A peer in `scope` wrote them, and no peer of another scope gets them (RA 1); None: no peer wrote them.
     """
 
     __slots__ = ("annotations", "failed", "scope", "undeliverable")

@@ -93,7 +93,7 @@ class LinkState:
         self.max_message_size = self.most = 0  # that we take, and that the peer takes; 0: any
         self._at_once = BUFFER_SIZE - 1
         self.transfers = self.accepted = self.refusals = 0
-        """Deliveries; those of the peer that were accepted, the other outcomes are in `others` by name; log lines."""
+        """Deliveries; those of the peer that were accepted (`outcome_counts` has the other outcomes); log lines."""
         self.outcome_counts: dict[str, int] = {}
         self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
         self.handle = -1  # of a sender of ours, once its attach is written

@@ -1,7 +1,7 @@
 """What all connections of a loop share: its turns, when output is written, and the account of what they hold.
 
-A turn of the loop is short however many connections there are: what they say, and all other long work, is done in
-pieces that take their turns (round robin), for a few milliseconds together.
+A turn of the loop is short however many connections there are: their input, and all other long work, is handled in
+pieces that take turns (round robin), for a few milliseconds together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FlushedConnection(Protocol):
 
 
 def guarded(step: Callable[Concatenate[ConnectionT, P], None]) -> Callable[Concatenate[ConnectionT, P], None]:
-    """Let a step of a connection that fails cost this connection, and neither others nor who called it."""
+    """A step of a connection that fails ends this connection; neither others nor the caller notice."""
 
     @wraps(step)
     def run(connection: ConnectionT, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -127,7 +127,7 @@ class FlushScheduler:
                 self.failed(connection, error)
 
     def failed(self, connection: FlushedConnection, error: Exception) -> None:
-        """Say so, and end the connection."""
+        """Report the failure to the loop's exception handler, and end the connection."""
         told = {"message": f"connection {connection.name}", "exception": error, "connection": connection.name}
         self.loop.call_exception_handler(told)
         connection.broken()
