@@ -49,6 +49,10 @@ log = structlog.get_logger(logger_name="kafka")
 class LogReceiver(BatchOutgoing):
     """Handler of one outgoing link; everything here runs on the loop."""
 
+    _state = ReceiverState.ATTACHING
+    _counter: EventCounter | None = None
+    """Where the journal counts what is read, once the link has begun."""
+
     def __init__(
         self,
         link: LogLink,
@@ -87,10 +91,8 @@ class LogReceiver(BatchOutgoing):
         """Offsets by partition that newer events wait for, where order counts (KM-12)."""
         self._announce = self._announces = not bound and policy.annotated
         self._gaps: Final[set[int]] = set()
-        self._state = ReceiverState.ATTACHING
         self._drain_ends: dict[int, Bounds] = {}
         self._scheduled = self._window_full = self._warned_full = False
-        self._counter: EventCounter | None = None
 
     def _enter(self, event: ReceiverEvent) -> bool:
         """Whether `event` has changed the state."""
