@@ -51,7 +51,6 @@ class LogReceiver(BatchOutgoing):
 
     _state = ReceiverState.ATTACHING
     _counter: EventCounter | None = None
-    """Where the journal counts what is read, once the link has begun."""
 
     def __init__(
         self,
@@ -87,8 +86,7 @@ class LogReceiver(BatchOutgoing):
         self._ready: dict[int, None] = {}
         """Partitions whose next batch may be in memory, in the order of their turns."""
         self._redeliveries: Final = RedeliveryQueue(link.keep)
-        self._unresolved: Final[dict[int, set[int]]] = {}
-        """Offsets by partition that newer events wait for, where order counts (KM-12)."""
+        self._unresolved: Final[dict[int, set[int]]] = {}  # offsets that newer events wait for (KM-12)
         self._announce = self._announces = not bound and policy.annotated
         self._gaps: Final[set[int]] = set()
         self._drain_ends: dict[int, Bounds] = {}
