@@ -34,7 +34,7 @@ Build = Callable[[str, dict[str, str]], Route | None]
 
 
 def compile_scopes(policy: Policy, tree: Tree) -> dict[str, ScopeRules]:
-    """The rules of every scope, each with the line it stands on."""
+    """The rules of every scope, each with its line in the file."""
     reserved = reserved_topics(policy)
     made: dict[str, ScopeRules] = {}
     for name in policy.scopes:
@@ -139,7 +139,7 @@ def _kafka(rule: KafkaRule, where: Where, reserved: ReservedTopics) -> CompiledA
 
 
 def _unfit(rule: KafkaRule, captures: dict[str, str]) -> str | None:
-    """Why there can be no such dead-letter topic; None: there can, or the rule has none."""
+    """Why the dead-letter topic of a rule is not allowed; None: it is, or the rule has none."""
     if rule.dead_letter is None:
         return None
     topic = rule.dead_letter.fill(captures)

@@ -18,7 +18,7 @@ _REST: Final = "**"
 
 
 class PatternError(ValueError):
-    """A pattern or template that cannot be read; the text says what to write instead."""
+    """A pattern or template that cannot be read; the text suggests a correction."""
 
 
 def routable(address: str) -> bool:
@@ -60,7 +60,7 @@ class Pattern:
     regex: re.Pattern[str] = field(compare=False, repr=False)
 
     def match(self, address: str) -> dict[str, str] | None:
-        """The captured segments, or None; the caller has asked `routable` before."""
+        """The captured segments, or None; the address must be `routable`."""
         found = self.regex.fullmatch(address)
         return None if found is None else dict(zip(self.captures, found.groups(), strict=True))
 
@@ -138,14 +138,14 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class PatternShape:
-    """What addresses can come of a template or match a pattern: their segments, and whether more may follow."""
+    """The addresses that a template can make or a pattern matches: their segments, and whether more may follow."""
 
     segments: tuple[Segment, ...]
     rest: bool = False
 
 
 def shape(template: Template) -> PatternShape:
-    """The addresses that can come of a template; what lies between two captures of a segment is forgotten."""
+    """The addresses that a template can make; text between two captures of a segment is ignored."""
     return PatternShape(tuple(_blurred(part) for part in template.text.split("/")))
 
 

@@ -1,4 +1,4 @@
-"""The compiled policy: where an address leads, who may use it, and what to answer when the answer is no.
+"""The compiled policy: where an address leads, which users may use it, and the error for the others.
 
 `route` is a pure function of the address; callers keep a bounded cache of it. An address that is empty,
 longer than 1024 characters or holds control characters is refused here (`patterns.routable`).
@@ -38,7 +38,7 @@ DEEDS: Final[Mapping[Action, str]] = {
     "receive": "receive from",
     "info": "ask for information about",
 }
-"""What sentences call an action; the address follows."""
+"""The verbs for actions in sentences; the address follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def legal_topic(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Whether access is granted, and by which line; a denial has none, for denied is what nothing grants."""
+    """Whether access is granted, and by which line; a denial has none, because no line grants it."""
 
     allowed: bool
     where: Where | None = field(default=None, compare=False)
@@ -113,7 +113,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What an attach gets: a route, or the AMQP error `condition` with a `reason` for the peer."""
+    """The decision on an attach: a route, or the AMQP error `condition` with a `reason` for the peer."""
 
     route: Route | None
     grant: Grant
@@ -126,7 +126,7 @@ class Decision:
 class CompiledAddress:
     """One address rule: `build` makes a route of an address and its captures (None: no such node).
 
-    `refusal` says why captures lead to a topic that the rule does not name (`policies/internal_topics.py`).
+    `refusal` explains why captures lead to a topic that the rule does not name (`policies/internal_topics.py`).
     """
 
     match: Pattern
@@ -226,11 +226,11 @@ class ScopeRules:
         return tuple(dict.fromkeys(found))
 
     def entries_for(self, user: str) -> tuple[int, ...]:
-        """Which access entries name this user: whoever is named by the same ones may do the same."""
+        """The access entries that name this user: users with the same entries have the same rights."""
         return tuple(at for at, entry in enumerate(self._access) if entry.who is None or user in entry.who)
 
     def decide(self, user: str, action: Action, address: str) -> Decision:
-        """What an attach gets. Existence comes first, then permission (docs/conformance.md 0.3)."""
+        """The decision on an attach. Existence comes first, then permission (docs/conformance.md 0.3)."""
         suffixed = self.log_of(address) is not None
         asked: Action = "info" if suffixed else action
         base = address.removesuffix(INFO_SUFFIX) if asked == "info" else address

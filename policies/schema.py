@@ -1,4 +1,4 @@
-"""The JSON Schema of the policy file, and lookups in it: what is allowed at a place, what a key is called."""
+"""The JSON Schema of the policy file, and lookups in it: the keys allowed at a place, the nearest known key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.model.policy import Policy
 
 
 class _Generate(GenerateJsonSchema):
-    """Without the titles pydantic makes from names: they say nothing."""
+    """Without the titles that pydantic makes from names: they add nothing."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False

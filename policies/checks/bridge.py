@@ -15,11 +15,11 @@ _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/resolver.
 
 
 CheckFilter = Callable[[str], str | None]
-"""What is wrong with a filter; None: nothing."""
+"""The mistake in a filter; None: it has none."""
 
 
 def bridges(policy: Policy, scopes: Mapping[str, ScopeRules], check: CheckFilter) -> Iterator[Finding]:
-    """What is wrong with the bridges of every scope, as far as the rules say where addresses lead."""
+    """Mistakes in the bridges of every scope, as far as the rules determine where addresses lead."""
     for name, scope in policy.scopes.items():
         names = [bridge.name for bridge in scope.bridge]
         for at, bridge in enumerate(scope.bridge):
@@ -73,5 +73,5 @@ def _end(end: BridgeEnd, scope: str, scopes: Mapping[str, ScopeRules]) -> Route 
 
 
 def _place(end: Route | tuple[str, str, str] | None) -> object:
-    """What two ends have in common that are the same."""
+    """A key that is equal for two ends that are the same."""
     return (end.cluster, end.topic) if isinstance(end, KafkaRoute) else end

@@ -1,4 +1,4 @@
-"""Checks of one Kafka cluster: settings that are the gateway's own, what mechanisms need, passwords off open wires."""
+"""Checks of one Kafka cluster: reserved settings, what mechanisms need, passwords on unencrypted connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.model.policy import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, 
 
 
 def setting_findings(part: PolicyPart[Secret | str]) -> Iterator[Finding]:
-    """What is wrong with one of librdkafka's settings."""
+    """Mistakes in one of librdkafka's settings."""
     name = str(part.loc[-1])
     if name in RESERVED_SETTINGS or name.startswith("test.mock."):
         yield Finding(part.loc, "reserved: the gateway's guarantees depend on this setting", at_key=True)
@@ -22,7 +22,7 @@ def setting_findings(part: PolicyPart[Secret | str]) -> Iterator[Finding]:
 
 
 def cluster_findings(part: PolicyPart[KafkaCluster]) -> Iterator[Finding]:
-    """What is wrong between the keys of one cluster."""
+    """Mistakes between the keys of one cluster."""
     cluster, loc = part.value, part.loc
     if cluster.topics and cluster.bootstrap != EMBEDDED:
         yield Finding((*loc, "topics"), "topics are created only in an embedded cluster", at_key=True)

@@ -15,7 +15,7 @@ _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/resolver.
 
 
 def pulls(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
-    """What is wrong with the pulls of every connector, as far as the rules say where addresses lead."""
+    """Mistakes in the pulls of every connector, as far as the rules determine where addresses lead."""
     for name, scope in policy.scopes.items():
         for at, connector in enumerate(scope.connect):
             yield from _connector(("scopes", name, "connect", at, "pull"), name, connector, scopes)

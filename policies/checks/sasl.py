@@ -1,4 +1,4 @@
-"""Checks of one listener or connector: what mechanisms need, and passwords off open wires."""
+"""Checks of one listener or connector: what mechanisms need, and passwords on unencrypted connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policies.model.scope import PASSWORD_MECHANISMS, ConnectorSection, Listener
 
 
 def listener_findings(part: PolicyPart[ListenerSection]) -> Iterator[Finding]:
-    """What is wrong between the keys of one listener."""
+    """Mistakes between the keys of one listener."""
     listener, loc = part.value, part.loc
     passwords = [name.lower() for name in listener.sasl if name in PASSWORD_MECHANISMS]
     if passwords and listener.users is None and part.ok("sasl", "users"):
@@ -40,7 +40,7 @@ def _listener_certificates(part: PolicyPart[ListenerSection]) -> Iterator[Findin
 
 
 def connector_findings(part: PolicyPart[ConnectorSection]) -> Iterator[Finding]:
-    """What is wrong between the keys of one connector."""
+    """Mistakes between the keys of one connector."""
     connector, loc = part.value, part.loc
     yield from _connector_sasl(part)
     if (connector.tls.cert is None) != (connector.tls.key is None):

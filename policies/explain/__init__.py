@@ -1,1 +1,1 @@
-"""What the gateway would answer to a user at an address, and which lines of the policy decide it."""
+"""Explanations: the gateway's answer to a user at an address, and the lines of the policy that decide it."""

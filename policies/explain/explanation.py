@@ -1,6 +1,6 @@
-"""Says what the gateway would answer to somebody, and which lines of the policy decide it.
+"""Explains the gateway's answer to a user at an address, with the lines of the policy that decide it.
 
-The answer comes from `ScopeRules.decide`, the function attach itself asks, so the two cannot differ.
+The answer comes from `ScopeRules.decide`, the function that an attach calls, so the two cannot differ.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
     rules = policy.scopes[scope]
     hops = onward(policy, rules.decide(user, action, address).route)
     decision = through(rules.decide(user, action, address), hops)
-    # An address nobody may attach to still has a rule worth showing: the one that leads nowhere.
+    # An address that no user may attach to still has a rule to show: the one that leads nowhere.
     rule = rules.rule(address)
     where = decision.route.where if decision.route else rule.where if rule else None
     allowed = action == "send" and decision.condition is None
@@ -108,7 +108,7 @@ def _answers(scope: str, address: str, action: Action) -> Iterator[str]:
 
 
 def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:
-    """The queues whose messages the gateway itself brings here; no access entry is asked for them."""
+    """The queues from which the gateway itself pulls messages to here; they need no access entry."""
     for connector in policy.model.scopes[scope].connect:
         for pull in connector.pull:
             if pull.to == address:
@@ -116,7 +116,7 @@ def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:
 
 
 def _bridged(policy: CompiledPolicy, scope: str, address: str, action: Action) -> Iterator[str]:
-    """What the gateway itself moves from here, or to here; no access entry is asked for it."""
+    """The bridges from here or to here; they need no access entry."""
     for bridge in policy.model.scopes[scope].bridge:
         if action == "send" and bridge.to.connector is None and bridge.to.address == address:
             yield f"{bridge.name} forwards events from {bridge.source} to this address"

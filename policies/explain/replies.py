@@ -1,4 +1,4 @@
-"""Says how requests cross a relay, and how their responses come home (RA 2.1 to 2.5; gateway/routing/transforms.py)."""
+"""Explains how requests and their responses cross a relay (RA 2.1 to 2.5; gateway/routing/transforms.py)."""
 
 from __future__ import annotations
 

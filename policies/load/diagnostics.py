@@ -1,4 +1,4 @@
-"""Mistakes in a policy file: what is wrong, exactly where, and what is allowed instead."""
+"""Mistakes in a policy file: the mistake, its exact position, and what is allowed instead."""
 
 from __future__ import annotations
 

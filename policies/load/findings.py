@@ -1,4 +1,4 @@
-"""What a check found, before it is given its place in the file."""
+"""Results of checks, before they get their position in the file."""
 
 from __future__ import annotations
 

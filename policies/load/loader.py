@@ -35,8 +35,8 @@ def load_policy(
 ) -> CompiledPolicy:
     """Read, check and compile the policy at `path`, or raise `PolicyErrors` with every mistake.
 
-    `with_secrets=False` looks at nothing outside the file: for checks on a machine without secrets. Such a
-    policy has no `signing` keys and must not be served. `check_filter` says what is wrong with a bridge's filter.
+    `with_secrets=False` reads only the file itself: for checks on a machine without secrets. Such a policy has no
+    `signing` keys and must not be served. `check_filter` returns the mistake in a bridge's filter, or None.
     """
     tree = parse(_read(path, read_bytes), str(path))
     vault = Vault(path.parent, environ, read_bytes) if with_secrets else None

@@ -1,4 +1,4 @@
-"""Turns the model's complaints into sentences for people: what is wrong here, and what is allowed."""
+"""Turns pydantic's errors into sentences: the mistake, and what is allowed instead."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def model_problems(error: ValidationError, tree: Tree) -> Iterator[Diagnostic]:
 
 
 def _clean(loc: Loc) -> tuple[Loc, bool]:
-    """The place, and whether it is the key there that is wrong."""
+    """The place, and whether the mistake is in its key."""
     return (loc[:-1], True) if loc and loc[-1] == "[key]" else (loc, False)
 
 
@@ -84,7 +84,7 @@ def _about(loc: Loc) -> str:
 def _values(loc: Loc, context: Mapping[str, object]) -> str:
     node = node_at(loc)
     values = node.get("enum") or [node[key] for key in ("const",) if key in node]
-    # Mechanisms are also taken in capitals; nobody needs to read them twice.
+    # Mechanisms are also accepted in capitals; listing them once is enough.
     small = [value for value in values if value == value.lower()]
     return ", ".join(small) or str(context["expected"])
 
@@ -95,7 +95,7 @@ def _allowed(loc: Loc) -> str:
 
 
 def _typo(value: object) -> str:
-    """An entry that says nothing known may have misspelled it."""
+    """Hints for an entry without any known key: it may be misspelled."""
     if not isinstance(value, dict):
         return " (a section with match and one of them)"
     known = list(dict.fromkeys(key for form in _ADDRESS_KEYS for key in allowed_keys((form,))))

@@ -1,7 +1,7 @@
-"""The parts of a policy file that are right by themselves, for the checks across parts.
+"""The parts of a policy file that are valid by themselves, for the checks across parts.
 
-Each part is validated alone. What is wrong in it is taken out (the whole model reports it) and remembered, so
-that a check asks `ok(…)` about the keys it looks at: one mistake makes one message, and hides no other.
+Each part is validated alone. Invalid keys are taken out (validation of the whole model reports them) and remembered,
+so that a check asks `ok(…)` about the keys it needs: one mistake causes one message, and hides no other.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STAND_INS: Final = {"match": "**", "name": "x", "to": "amqps://x", "redirect": 
 
 @dataclass(frozen=True, slots=True)
 class PolicyPart(Generic[M]):
-    """A valid part and where it stands; `broken` are its keys that had a mistake and were taken out."""
+    """A valid part and its place; `broken` are the keys that had a mistake and were taken out."""
 
     loc: Loc
     value: M
@@ -70,7 +70,7 @@ class ScopeParts:
 
     @property
     def loc(self) -> Loc:
-        """Where the scope stands."""
+        """The place of the scope."""
         return ("scopes", self.name)
 
 

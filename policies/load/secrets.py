@@ -1,4 +1,4 @@
-"""Reads what a policy refers to, through functions it is handed: secrets, user files, certificates."""
+"""Reads the secrets, user files and certificates that a policy refers to, through functions of the caller."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ _FEW: Final = 8
 
 
 def guessable(key: bytes) -> bool:
-    """Whether a key has so few different bytes that nobody can have drawn it at random."""
+    """Whether a key has so few different bytes that it cannot be random."""
     return len(set(key)) < _FEW
 
 
 def missing(parts: PolicyParts, vault: Vault) -> Iterator[Finding]:
-    """Everything the policy refers to that is not there or cannot be used."""
+    """Every secret and file of the policy that is missing or unusable."""
     for loc, secret in _secrets(parts):
         try:
             value = vault.secret(secret)

@@ -146,7 +146,7 @@ def _shown(part: str) -> str:
 
 
 def parse(raw: bytes, file: str) -> Tree:
-    """Parse a file; raises `PolicyErrors` only where there is nothing to look into."""
+    """Parse a file; raises `PolicyErrors` if it is not YAML at all."""
     try:
         if len(raw) > MAX_BYTES:
             raise ValueError(f"a policy file may have at most {MAX_BYTES} bytes")

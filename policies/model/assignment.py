@@ -67,7 +67,7 @@ PartitionNumbers = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a node does with links that ask for partitions, or should have; times in milliseconds."""
+    """How a node assigns partitions to links; times in milliseconds."""
 
     binding: Binding = "agnostic"
     partitions: Allowed = "all"
@@ -105,7 +105,7 @@ _SURPLUS: Final = {
 
 
 def lines(rules: Assignment, action: str) -> Iterator[str]:
-    """What an attach to such a node gets, for people."""
+    """A description of the assignment for `explain`."""
     yield f"a link that names no partition {_UNNAMED[rules.binding]}"
     yield f"a link that names one {_named(rules.partitions)}"
     if action == "receive":

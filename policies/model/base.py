@@ -1,4 +1,4 @@
-"""What every part of the policy model shares: strictness, names, secrets, lists that may be one value."""
+"""Types that all parts of the policy model share: strict models, names, secrets, lists that may be one value."""
 
 from __future__ import annotations
 

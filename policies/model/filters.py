@@ -1,4 +1,4 @@
-"""What filters of receiving links may ask for, and how what they leave open is read (docs/filters.md)."""
+"""Limits of the filters of receiving links, and the interpretation of what they leave open (docs/filters.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How the gateway proves itself to a Kafka cluster: TLS and SASL in the words of the rest of the policy.
 
-`settings` translates them for librdkafka. What is not here (Kerberos, say) goes into `client`, in librdkafka's own
-words.
+`settings` translates them for librdkafka. Other mechanisms, such as Kerberos, go into `client` as librdkafka's own
+settings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OWNED: Final = frozenset(
 
 
 def _switch(value: object) -> object:
-    """An empty `tls:` must not mean "none": whoever writes it wants TLS, or has forgotten half of it."""
+    """An empty `tls:` must not mean "none": its author wants TLS, or has forgotten half of it."""
     if value is None:
         raise ValueError("say true (the system's authorities), or {ca: file}")
     return {} if value is True else None if value is False else value

@@ -1,4 +1,4 @@
-"""How a log is read: what its events say and what becomes of those that a consumer does not accept (KM-8, KM-12)."""
+"""How a log is read: annotations of events, and events that a consumer does not accept (KM-8, KM-12)."""
 
 from __future__ import annotations
 

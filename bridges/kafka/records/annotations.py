@@ -16,7 +16,7 @@ OFFSET: Final = "event-streams-offset"
 TIMESTAMP: Final = "event-streams-timestamp"
 SOURCE_PARTITION: Final = "event-streams-source-partition"
 TIMESTAMP_TYPE: Final = "x-opt-kafka-timestamp-type"
-"""What kind of time the timestamp is (KM-3)."""
+"""The kind of the timestamp (KM-3)."""
 TYPES: Final = {0: Symbol("none"), 1: Symbol("create"), 2: Symbol("append")}
 """By the number that the Kafka client has for it."""
 

@@ -21,13 +21,13 @@ STRUCTURED: Final = "application/cloudevents"
 REQUIRED: Final = ("specversion", "id", "source", "type")
 _MARK: Final = b"cloudEvents"
 VERSION: Final = "ce_specversion"
-"""The header that says that a record is a CloudEvent."""
+"""The header by which a record is a CloudEvent."""
 _TIME: Final = PREFIXES[0] + "time"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_binary(data: bytes, layout: SectionOffsets) -> bool:
-    """Whether the message is a CloudEvent in binary mode: all required attributes are there."""
+    """Whether the message is a CloudEvent in binary mode: it has all required attributes."""
     if data.find(_MARK, layout.app, layout.body) < 0:  # most messages
         return False
     found = {_attribute(name) for name in application_properties(data, layout)}
@@ -63,7 +63,7 @@ def event_properties(headers: list[Header], others: dict[str, Value]) -> dict[st
 
 
 def event_header(name: str) -> str | None:
-    """The header that the application property `name` of a CloudEvent is made of; None: none (`event_properties`)."""
+    """The header of which the application property `name` of a CloudEvent is made; None: none (`event_properties`)."""
     if name.startswith(PREFIXES[0]):
         return HEADER_PREFIX + name[len(PREFIXES[0]) :]
     return None if name.startswith(HEADER_PREFIX) else name
@@ -82,7 +82,7 @@ def _attribute(name: object) -> str | None:
 
 
 def _canonical(value: Value, content: bytes | None) -> bytes | None:
-    """An attribute's text (CloudEvents 1.0, Type System); most are what any header would be."""
+    """An attribute's text (CloudEvents 1.0, Type System); most are the same as those of other headers."""
     if type(value) is Timestamp:
         return _time(value).encode()
     if type(value) is bytes:
@@ -106,7 +106,7 @@ def _property(name: str, value: Value) -> tuple[str, Value]:
 
 
 def _moment(value: Value) -> Value:
-    """A time as AMQP's own type, where it says one exactly enough: else its text."""
+    """A time as AMQP timestamp if its text has a zone and at most milliseconds; else the text."""
     if not isinstance(value, str) or isinstance(value, Symbol):
         return value
     try:

@@ -1,7 +1,7 @@
 """Kafka records to AMQP messages (KM-3 to KM-6, KM-13): exact where the gateway wrote them, else readable.
 
-Nothing in a record is trusted to be what it says: sections from it are walked before they are sent on, and
-what does not hold is shown as the plain record it is.
+Records are not trusted: sections in them are walked before they are sent on, and a record with invalid sections
+becomes the message of a plain record.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def from_record(key: bytes | None, value: bytes | None, headers: list[Header] | 
 
 
 def _flagged(exact: RestoredMessage) -> RestoredMessage:
-    """A tombstone says so, whoever wrote it."""
+    """A tombstone has the annotation, whether or not the gateway wrote it."""
     layout = walk(exact.rest)
     annotations = exact.rest[: layout.bare]
     flagged = edit_map(annotations, put={TOMBSTONE: b"\x41"}, code=MESSAGE_ANNOTATIONS)

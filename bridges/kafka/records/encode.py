@@ -1,10 +1,10 @@
 """AMQP messages to Kafka records (KM-1, KM-4 to KM-6, KM-13).
 
-In mode `auto` the value is what Kafka's users expect: the bytes of the one data section, or the encoded body
+In mode `auto` the value is as Kafka's users expect: the bytes of the one data section, or the encoded body
 sections where the body is anything else. Everything else of the message is in the headers, readable and,
-in `amqp.bare`, exact. A message that is nothing but one data section needs no headers at all. `amqp` puts
-the whole message into the value, `data` drops all but body and key. Delivery annotations are never stored, but
-for those of a request from another scope that says how it is answered: they are headers of their own (KM-22).
+in `amqp.bare`, exact. A message that consists of one data section needs no headers at all. `amqp` puts
+the whole message into the value, `data` drops all but body and key. Delivery annotations are never stored, except
+the response address of a request from another scope: it is in headers of its own (KM-22).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MODES: Final = ("auto", "amqp", "data", "cloudevents")
 
 
 class Record(NamedTuple):
-    """What to produce; `partition` is the one the sender asked for, as it wrote it."""
+    """A record to produce; `partition` is the one the sender asked for, as it wrote it."""
 
     key: bytes | None
     value: bytes | None
@@ -57,7 +57,7 @@ def stored(
     compacted: bool,
     keys: Sequence[str] = ("group-key",),
 ) -> tuple[bytes | None, bytes | None, list[Header]]:
-    """Key, value and headers: the record without a look at what the sender asked for."""
+    """Key, value and headers: the record without the partition that the sender asked for."""
     if layout.body - layout.ma > ITEMS or layout.da > ITEMS:
         _refuse_many(data, layout)
     key = _first_key(data, layout, keys)
@@ -80,7 +80,7 @@ def stored(
 
 
 def _refuse_many(data: bytes, layout: SectionOffsets) -> None:
-    """What a record's headers are made of is gone through in Python: each value costs as much as a small message."""
+    """Refuse too many values: Python makes the headers of them, and each costs as much as a small message."""
     spans = ((0, layout.da), (layout.ma, layout.body))
     if sum(items(data, start, end, ITEMS) for start, end in spans) > ITEMS:
         text = f"at most {ITEMS} values in annotations, properties and header fit an event log; put more in the body"
@@ -173,7 +173,7 @@ def _auto(
 
 
 def _stored_body(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[int, bytes, bytes | None]:
-    """How the body is stored: kind, what of it the value does not hold, value."""
+    """How the body is stored: its kind, the part of it that is not in the value, the value."""
     start, end = layout.body, layout.footer
     if tombstone:
         return DATA_VALUE, data[start:end], None

@@ -1,4 +1,4 @@
-"""The record header `amqp.bare` (KM-13): what of a message its value and readable headers do not hold.
+"""The record header `amqp.bare` (KM-13): the parts of a message that are not in value and readable headers.
 
     kind (1 byte) | digest (16) | prefix length (1) | prefix | sections
 
@@ -6,10 +6,10 @@
 this order and as they were sent. `prefix` is the body section's descriptor and size where they were not
 the shortest, or the whole body section of a tombstone. The digest covers all of that, the key, the other
 headers in their order, and the value: a tool that changes any of them on the Kafka side makes it mismatch,
-and then the readable form wins. It is no protection against forgery: whoever may write to the topic may
-compute it; therefore everything read here is walked before it is sent to anybody.
+and then the readable form wins. It is no protection against forgery, because every producer of the topic can
+compute it; therefore everything read here is walked before it is sent on.
 
-The digest is the first 16 bytes of SHA-256, which processors help with and every tool of Kafka's world knows,
+The digest is the first 16 bytes of SHA-256, which processors accelerate and every Kafka tool has,
 over: kind (1 byte), sizes of key, value and the rest of `amqp.bare` (4 each, -1: null), key, that rest, for
 each header its name, the size of its content and the content, and the value. A name needs no size: the byte
 after it is never one of UTF-8 without NUL.
@@ -98,14 +98,14 @@ def unwrap(sealed: bytes, key: bytes | None, value: bytes | None, headers: list[
 
 
 def sections_of(sealed: bytes | None) -> bytes:
-    """The stored sections of what `seal` made, unverified; nothing of anything shorter."""
+    """The sections in an `amqp.bare` that `wrap` made, unverified; b"" if it is too short."""
     if not sealed or len(sealed) < _PREFIX:
         return b""
     return sealed[_PREFIX + sealed[_PREFIX - 1] :]
 
 
 def is_body(data: bytes) -> bool:
-    """Whether these are body sections and nothing else."""
+    """Whether these bytes are body sections only."""
     try:
         if data[:3] == _VALUE:
             return skip(data, 3) == len(data)

@@ -1,8 +1,8 @@
-"""Shortcuts for usual events, both ways.
+"""The fast path for usual events, in both directions.
 
-The mapping itself is `records`. What it makes of usual records differs from event to event in few places only: so it
-is asked once per partition, and its answers become the forms that `_messages.h` fills for run after run. Whatever is
-not usual, and every record of a client that is not read in C, is mapped by itself.
+The general form is `mapping`. The messages of usual records differ in few places only: so `mapping` makes one for each
+partition, and `_messages.h` fills in these places for run after run. Every unusual record, and every record of a client
+that is not read in C, takes the general form. A property holds both equal (tests/property/bridges/kafka/records).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OWN: Final = (BARE.encode(), COOKIE_HEADER.encode(), REQUEST_HEADERS.encode())
 
 
 def plain_value(data: bytes) -> bytes | None:
-    """The body of a message that is one data section in its shortest form and nothing else; else None.
+    """The body of a message that consists of one data section in its shortest form; else None.
 
     Such a message is its own record value (KM-13), so it needs neither walk nor mapping.
     """
@@ -41,7 +41,7 @@ def plain_value(data: bytes) -> bytes | None:
 
 
 class Form(NamedTuple):
-    """What messages of one partition and kind of time are made of, in the order in which `_messages.h` reads it."""
+    """The constant parts of messages of one partition and kind of time, in the order that `_messages.h` expects."""
 
     head: bytes
     middle: bytes

@@ -1,7 +1,7 @@
-"""Names of headers that mean no more than themselves, encoded: records of a topic have the same ones.
+"""Names of headers without special meaning, encoded: the records of a topic have the same ones.
 
-They decide once for all of them how records of other applications are shown; `_messages.h` puts the contents between
-the names. Where it is told that they are no such names, `incoming` says what the record is.
+Records of other applications with such names become messages in C: `_messages.h` puts the contents between the names.
+Other records go through `decode`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from gateway.amqp.codec.codec import encode
 
 _MEANING: Final = (CONTENT_TYPE, VERSION)
 _LONG: Final = 1024
-"""Characters of all names: what is kept of them has a bound, whoever writes to a topic."""
+"""Characters of all names of a record that are remembered: producers cannot fill the memory."""
 
 
 def encoded(names: tuple[str, ...]) -> tuple[bytes, ...] | None:
-    """The names as keys of application properties; None where one means more than itself, or is there twice."""
+    """The names as keys of application properties; None where one has a special meaning, or occurs twice."""
     return _encoded(names) if len("".join(names)) <= _LONG else None
 
 

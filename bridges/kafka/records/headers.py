@@ -112,7 +112,7 @@ def _application_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
 
 
 def _in_order(data: bytes, layout: SectionOffsets, headers: list[Header]) -> list[Header]:
-    """The headers as Kafka had them, if the message says how (KM-5) and still says the same."""
+    """The headers in Kafka's order, if the message lists them (KM-5) and they have not changed since."""
     if data.find(_LISTED, layout.ma, layout.bare) >= 0:
         listed = _listed(message_annotations(data, layout).get(HEADERS_ANNOTATION))
         if listed and dict(listed) == dict(headers):
@@ -148,7 +148,7 @@ def _property_headers(data: bytes, layout: SectionOffsets, taken: list[Header]) 
 
 @lru_cache(maxsize=1024)
 def _known_name(name: bytes) -> str | None:
-    """Only for names of less than 256 bytes: nobody may fill this with longer ones."""
+    """Only for names of less than 256 bytes, so that longer ones cannot fill the cache."""
     return _header_name(name.decode())
 
 

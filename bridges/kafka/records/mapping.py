@@ -1,7 +1,7 @@
 """How AMQP messages and Kafka records map onto each other (docs/conformance.md, KM-1 to KM-7 and KM-13).
 
 Pure: no Kafka client, no clock. `to_record` and `from_record` do one message; `RecordWriter` and
-`RecordReader` are the same for a link, with what does not change from message to message prepared.
+`RecordReader` do the same for a link and prepare once what does not change from message to message.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The annotations of response routing in the headers of records (RA 2.3, 2.4; KM-22).
 
 A request that entered the topic with a cookie keeps its three annotations in headers; a responder at Kafka puts the
-cookie that it answers with into one. Whoever may write to the topic writes them: a header of a wrong form counts for
-nothing, and what a cookie is worth is found out where it is used. Pure.
+cookie that it answers with into one. Any producer of the topic may write them: a header of a wrong form is ignored, and
+a cookie is verified where it is used. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Times to live of events (AMQP 3.2.1, 3.2.4; KM-13). Pure: the time is an argument.
 
-A log keeps what has expired; what is delivered says how much of its time is left, and a node may leave out what has
-none.
+A log keeps expired events; a delivered event has the ttl that is left, and a node may leave out expired ones.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from gateway.errors import AmqpError
 
 _TTL: Final = 2
 _LEAST: Final = 1
-"""What an event has left that has expired and is delivered all the same: to many clients 0 means for ever."""
+"""The ttl of an expired event that is delivered all the same: to many clients 0 means for ever."""
 
 
 def ttl(data: bytes) -> int | None:
@@ -26,7 +25,7 @@ def ttl(data: bytes) -> int | None:
 
 
 def expired(event: EncodedEvent, now_ms: int) -> bool:
-    """Whether nobody should get the event any more; a field of a wrong type says nothing."""
+    """Whether the event has expired; a field of a wrong type is ignored."""
     until = _expiry(event.data)
     if until is not None:
         return now_ms >= until
@@ -42,7 +41,7 @@ def _expiry(data: bytes) -> int | None:
 
 
 def with_remaining_ttl(event: EncodedEvent, now_ms: int) -> EncodedEvent:
-    """The event with what is left of its ttl; one that does not know when it was added stays as it is."""
+    """The event with the ttl that is left; one without a time of being added stays as it is."""
     lives = ttl(event.data)
     if lives is None or event.time <= 0:
         return event
