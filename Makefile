@@ -1,8 +1,8 @@
-# Every command a reader of the README needs; `make` alone explains them.
+# Every command that a reader of the README needs; `make` alone explains them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# They share Kafka, Artemis and Redis, and one of them runs what uses Spark. Three keep two cores busy while tests wait.
+# Workers share Kafka, Artemis and Redis, and one of them runs the tests with Spark. Three keep two cores busy while tests wait.
 WORKERS ?= 3
 WORKED := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 SUITE := $(WORKED) --dist loadfile --no-loadscope-reorder --durations 20
@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-bui
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
 
-# An environment that forbids bytecode would have every process of the suite compile the product anew.
+# In an environment that forbids bytecode, every process of the suite would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -19,51 +19,51 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/.runtime ## install, then the guided journey; it goes on serving (ARGS=--once ends after it)
+run: $(VENV)/.runtime ## install, then start the guided demonstration and continue to serve (ARGS=--once exits after it)
 	@$(BIN)/scopegate quickstart $(ARGS)
 
-run-pipeline: $(VENV)/.tests java ## install, then the data pipeline's journey: archive, simulate, replay, report (ARGS=--once)
+run-pipeline: $(VENV)/.tests java ## install, then demonstrate the data pipeline: archive, simulate, replay, report (ARGS=--once)
 	@$(BIN)/scopegate pipeline quickstart --folder build/pipeline $(ARGS)
 
 java:
 	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
-check: lint ## what needs no server: lint, types, walls, unit, protocol and property tests (WORKERS=3)
+check: lint ## everything that needs no server: lint, types, import contracts, unit, protocol and property tests (WORKERS=3)
 	$(WORKED) --quiet --dist worksteal --tier check tests/property tests/protocol tests/unit $(ARGS)
 
-test: parts lint ## what check does, and all tests on real servers; conformance, coverage, durations (WORKERS=3)
+test: parts lint ## everything in check, and all tests on real servers; conformance, coverage, durations (WORKERS=3)
 	$(BIN)/python -m tests.coverage build/coverage
 	SCOPEGATE_COVERAGE=build/coverage $(SUITE) $(ARGS)
 
-bench: $(VENV)/.tests parts ## speed and memory against baselines; writes build/bench.json
+bench: $(VENV)/.tests parts ## measure speed and memory against baselines; writes build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
-soak: $(VENV)/.fuzz parts ## kills, full disks, three brokers, deep properties, fuzzing: drawn until MINUTES=20 are over (SEED= to replay)
+soak: $(VENV)/.fuzz parts ## draw kills, full disks, three brokers, deep properties and fuzzing until MINUTES=20 are over (SEED= to replay)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-sanitize: $(VENV)/.tests ## the tests of the C modules under AddressSanitizer and UBSan; any report fails
+sanitize: $(VENV)/.tests ## run the tests of the C modules under AddressSanitizer and UBSan; any report fails
 	$(BIN)/python -m tests.sanitize $(ARGS)
 
-fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing, MINUTES=10 for each target (TARGET= for one alone, SEED=)
+fuzz: $(VENV)/.fuzz ## run coverage-guided fuzzing, MINUTES=10 for each target (TARGET= for a single one, SEED=)
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-races: $(VENV)/.tests parts ## the thirty tests that time could break, twenty times beside a busy loop (ARGS="--rounds 5 --only drain")
+races: $(VENV)/.tests parts ## run the thirty tests that depend most on timing, twenty times beside a busy loop (ARGS="--rounds 5 --only drain")
 	$(BIN)/python -m tests.races $(ARGS)
 
-mutants: $(VENV)/.tests parts ## break the product in places drawn at random; print the breaks that no test notices (COUNT=150)
+mutants: $(VENV)/.tests parts ## break the product at random places; print the changes that no test notices (COUNT=150)
 	$(BIN)/python -m tests.mutation --count $(or $(COUNT),150) $(ARGS)
 
-conformance: $(VENV)/.tests parts ## every row of docs/conformance.md and what shows it; writes build/conformance.json
+conformance: $(VENV)/.tests parts ## list every row of docs/conformance.md with its tests; writes build/conformance.json
 	@$(SUITE) --quiet --conformance $(ARGS)
 
-lint: $(VENV)/.tests ## ruff, mypy --strict, import walls, subjects of commits
+lint: $(VENV)/.tests ## run ruff, mypy --strict, import contracts, and check subjects of commits
 	$(BIN)/ruff check .
 	$(BIN)/python scripts/subjects.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-parts: $(VENV)/.tests ## fetch the servers and clients the suite needs into build/parts
+parts: $(VENV)/.tests ## fetch the servers and clients that the suite needs into build/parts
 	@$(BIN)/python -m tests.support.project.parts
 
 lock: ## write the lock files again from pyproject.toml (needs uv)
@@ -75,7 +75,7 @@ lock: ## write the lock files again from pyproject.toml (needs uv)
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build *.egg-info
 
-# pip verifies every hash; build isolation is off so that the build tools come from a lock as well.
+# pip verifies every hash; build isolation is off so that the build tools come from a lock file as well.
 $(VENV)/.runtime: requirements-build.lock requirements.lock pyproject.toml $(shell find gateway bridges -name '*.[ch]')
 	@command -v $(PYTHON) >/dev/null || { echo "python3 (3.11 or later) is missing: apt-get install python3 python3-venv python3-dev gcc"; exit 1; }
 	@$(PYTHON) scripts/preflight.py

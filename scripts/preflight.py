@@ -1,4 +1,4 @@
-"""Say in one line what must be installed before `make` can build the environment; any Python 3.7+ runs it."""
+"""Report in one line the packages that `make` needs to build the environment; runs on any Python from 3.7 on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sysconfig
 
 
 def missing() -> list[tuple[str, str]]:
-    """Return a pair (what is missing, Debian package) for each part of the build that is not there."""
+    """Return a pair (missing part, Debian package) for each part of the build that is not installed."""
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     headers = os.path.join(sysconfig.get_path("include") or "", "Python.h")
     found = (

@@ -11,17 +11,17 @@ BASE = "bd6db17dfa26496d40e9ffbb3f4e4d52d0f62d55"
 """The last commit before subjects had rules."""
 LENGTH = 72
 ENDINGS = ("ed", "ing", "s")
-"""Of a first word that is no imperative: Fixed, Fixing, Fixes."""
+"""Endings of first words that are not imperatives: Fixed, Fixing, Fixes."""
 IMPERATIVES = frozenset(
     {"Alias", "Bias", "Bring", "Embed", "Exceed", "Feed", "Focus", "Need", "Ping", "Proceed", "Seed", "Shed", "Speed"}
 )
-"""Verbs that end so all the same; one that is missing is added here. All with a double s are imperatives, too."""
+"""Imperatives with such an ending; add missing ones here. Words that end in a double s always count as imperatives."""
 EXCUSED: frozenset[str] = frozenset()
-"""Full hashes of commits that were pushed with a subject against the rules: what is pushed is not rewritten."""
+"""Full hashes of commits that were pushed with a subject against the rules: pushed commits are not rewritten."""
 
 
 def faults(subject: str) -> Iterator[str]:
-    """Say what is wrong with a subject; nothing if it keeps the rules."""
+    """Yield each fault of a subject; nothing if it follows the rules."""
     if len(subject) > LENGTH:
         yield f"{len(subject)} characters, {LENGTH} at most"
     if not subject[:1].isupper():
@@ -34,7 +34,7 @@ def faults(subject: str) -> Iterator[str]:
 
 
 def commits(repository: Path) -> list[tuple[str, str]] | None:
-    """Hash and subject of each commit after BASE that is no merge; None without git or BASE (a shallow clone)."""
+    """Hash and subject of each commit after BASE, without merges; None without git or BASE (a shallow clone)."""
     if _git(repository, "merge-base", "--is-ancestor", BASE, "HEAD") is None:
         return None
     lines = _git(repository, "log", "--no-merges", "--format=%H %s", f"{BASE}..HEAD") or ""
@@ -42,7 +42,7 @@ def commits(repository: Path) -> list[tuple[str, str]] | None:
 
 
 def _git(repository: Path, *arguments: str) -> str | None:
-    """What git prints; None where it fails or is missing."""
+    """The output of git; None if it fails or is missing."""
     try:
         done = subprocess.run(  # noqa: S603 - no argument comes from outside
             ["git", "-C", str(repository), *arguments],  # noqa: S607 - any git will do
